@@ -1,11 +1,12 @@
-//! Embeds files in the library: the SDK, the WIT contract and the project templates, from which new plugin
-//! projects are created.
+//! Embeds in the library the files from which new plugin projects are created: the SDK, the WIT contract and the
+//! project templates.
 
 use std::error::Error;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-/// Paths of files and folders to embed, relative to the top of the checkout. All files in a folder are embedded.
+/// Paths of the files and folders to embed, relative to the root of the checkout. If a path is a folder, all files in
+/// the folder are embedded.
 const EMBEDDED: [&str; 9] = [
     "Cargo.toml",
     "sdk/Cargo.toml",
@@ -30,7 +31,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     files.retain(|path| !path.starts_with(top.join("wit/released")));
     files.sort();
     let mut code =
-        "/// The embedded files: the path of each file, relative to the top of the checkout, and its content.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
+        "/// The embedded files: the path of each file, relative to the root of the checkout, and its content.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
             .to_owned();
     for path in files {
         let name = path.strip_prefix(&top)?.to_str().ok_or("a path is not UTF-8")?.replace('\\', "/");

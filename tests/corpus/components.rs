@@ -1,5 +1,5 @@
-//! Rows 36 and 37: Malicious components attack the component parser and the compiler. The tests pass them to the real
-//! binary and to its compiler process.
+//! Rows 36 and 37: Malicious components attack the component parser and the compiler. The tests pass the malicious
+//! components to the real binary and to its compiler process.
 
 pub(crate) mod attacks;
 
@@ -38,7 +38,7 @@ fn all_output(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// A folder of plugins with one harmless plugin in it.
+/// Creates a working folder whose plugin folder contains one harmless plugin.
 fn plugin_folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a temporary directory");
     std::fs::create_dir(folder.path().join("plugins")).expect("the folder can be created");
@@ -58,8 +58,8 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
     Sandbox::new(options).expect("the sandbox starts")
 }
 
-/// Row 36: A component whose start function never ends uses up its time limit once. After that, the component is in
-/// quarantine and is not started again.
+/// Row 36: A component whose start function never ends uses up its time limit once. The component is then in quarantine
+/// and is not started a second time.
 #[test]
 fn row_36_does_not_retry_an_instantiation_that_never_ends() {
     let folder = plugin_folder();
@@ -81,7 +81,7 @@ fn row_36_does_not_retry_an_instantiation_that_never_ends() {
 fn row_36_refuses_each_attack_with_its_reason() {
     run_exclusively(async {
         let folder = plugin_folder();
-        for (name, bytes) in attacks::all() {
+        for (name, bytes) in attacks::all_attacks() {
             let file = format!("{name}.wasm");
             std::fs::write(folder.path().join(&file), bytes).expect("the file can be written");
             let output = run(&folder, &["plugin", "inspect", &file]);
@@ -94,13 +94,13 @@ fn row_36_refuses_each_attack_with_its_reason() {
     });
 }
 
-/// Row 36: If the plugin folder contains all malicious components, the harmless plugin in it still works, also after
-/// the host is started again.
+/// Row 36: If the plugin folder contains all malicious components, the harmless plugin in the folder still works, even
+/// after the host is started a second time.
 #[test]
 fn row_36_a_folder_of_attacks_does_not_affect_other_plugins() {
     run_exclusively(async {
         let folder = plugin_folder();
-        let attacks = attacks::all();
+        let attacks = attacks::all_attacks();
         for (name, bytes) in &attacks {
             std::fs::write(folder.path().join(format!("plugins/{name}.wasm")), bytes).expect("the file can be written");
         }
@@ -138,7 +138,7 @@ fn row_36_the_watcher_survives_an_attack() {
 }
 
 /// Row 36: A file that kills the child process is not compiled again until it changes or a user releases it. The host
-/// stores the reason.
+/// stores the reason why the file is not compiled.
 #[test]
 fn row_36_quarantines_a_file_that_kills_the_child() {
     run_exclusively(async {
@@ -166,7 +166,7 @@ fn row_36_quarantines_a_file_that_kills_the_child() {
         let refused = sandbox(folder.path(), child(&script), longer_limits).load_bytes("calc", calc.clone()).await;
         assert!(matches!(refused, Err(LoadError::Compile { .. })), "{refused:?}");
         assert_eq!(started(), 3);
-        // The user releases the file.
+        // The user releases the file from quarantine.
         let quarantine = Quarantine::new(&folder.path().join("cache"));
         let entries = quarantine.list();
         assert!(entries.iter().any(|entry| entry.digest == digest_of(&calc) && entry.name == "calc"), "{entries:?}");
@@ -177,7 +177,7 @@ fn row_36_quarantines_a_file_that_kills_the_child() {
 }
 
 /// Row 37: A child process announces a report or compiled code whose size exceeds the limits, and then writes output
-/// without end. The host stops reading.
+/// without end. The host stops reading the child's output.
 #[test]
 fn row_37_reads_no_more_of_a_childs_output_than_the_limits_allow() {
     run_exclusively(async {
@@ -199,7 +199,7 @@ fn row_37_reads_no_more_of_a_childs_output_than_the_limits_allow() {
     });
 }
 
-/// Row 36: On the command line, the user sees a compile bomb that was stopped, and can release it.
+/// Row 36: On the command line, the user sees a compile bomb that was stopped, and can release it from quarantine.
 #[test]
 fn row_36_shows_and_releases_quarantined_files() {
     run_exclusively(async {
@@ -253,8 +253,8 @@ fn row_37_limits_compiled_code() {
         let many_images = attacks::sparse_images(60, (1 << 20) - 65_536);
         let refused = sandbox.load_bytes("many", many_images).await.expect_err("the code is too large");
         assert!(matches!(refused, LoadError::CodeTooLarge(_)), "{refused}");
-        // Larger images are not copied into the compiled code, so the component compiles to little code. It is refused
-        // only because it has no tools.
+        // Larger images are not copied into the compiled code, so the component compiles to little code. The component
+        // is refused only because it has no tools.
         let refused = sandbox
             .load_bytes("sparse", attacks::sparse_images(60, 16 << 20))
             .await
@@ -274,7 +274,7 @@ pub(crate) fn bytes_below(directory: &Path) -> u64 {
         .sum()
 }
 
-/// Row 37: If the cache is full, the host deletes the least recently used code. It never deletes the code of a
+/// Row 37: If the cache is full, the host deletes the least recently used code. The host never deletes the code of a
 /// loaded plugin.
 #[test]
 fn row_37_the_cache_evicts_least_recently_used_code() {
@@ -306,7 +306,7 @@ fn row_37_the_cache_evicts_least_recently_used_code() {
             assert!(bytes_below(&folder.path().join("cache")) <= limits.cache, "{number}");
         }
         // The code of the loaded plugin is the least recently used code, but it is still in the cache. The code of the
-        // last two components is in the cache too.
+        // last two components is in the cache because it was used most recently.
         let second_sandbox = sandbox(folder.path(), child("exec CHILD"), limits);
         for (number, expected) in [(0, CodeSource::Cache), (4, CodeSource::Cache), (5, CodeSource::Cache)] {
             assert_eq!(load(&second_sandbox, number).await.1, expected, "{number}");

@@ -40,8 +40,8 @@ fn encodings() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A server that stores the token sent to `/v1/`. At all other paths, its responses contain this token in the encoding
-/// that the path names.
+/// A server that stores the token sent to `/v1/`. At all other paths, the server's responses contain the stored token
+/// in the encoding that the path names.
 fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let recorder = heads.clone();
@@ -157,8 +157,8 @@ fn row_41_masks_a_secret_in_parts() {
             assert!(results[3].contains("location: /x?token=***"), "{}", results[3]);
             assert!(results[4].contains("it is"), "the guest reads the text before the secret: {}", results[4]);
             assert!(results[6].contains("compressed its response"), "{}", results[6]);
-            // A header name is always in lower case and cannot contain a plus sign, so the sent token has no such
-            // characters either.
+            // A header name is always in lower case and cannot contain a plus sign, so the token of this request has
+            // only lower-case letters and digits.
             let config = agent(&server, "tkcanary5d1c77e0", repeat);
             let results = call_results(&scene, config, json!({"urls": [server.url("/name")]})).await;
             assert!(results[0].contains("x-****************: 1"), "{}", results[0]);
@@ -174,7 +174,7 @@ fn row_41_refuses_ranges_where_a_secret_is_known() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let (server, heads) = repeating_server();
-        // The second server has another address, because another port of the same address would count as the
+        // The second server has a different IP address, because another port of the same address would count as the
         // same server.
         let other_server = Server::at("127.0.0.2", |mut stream| {
             if head(&mut stream).is_some() {

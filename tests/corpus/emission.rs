@@ -1,6 +1,6 @@
-//! Row 51: A plugin that returns `pending` can make the host send an event. The host sends it only if the plugin has a
-//! grant for the event's type, and if the schema and the approval rules of the service allow it. An event cannot answer
-//! a call that waits for something else.
+//! Row 51: A plugin that returns `pending` can make the host send an event. The host sends the event only if the plugin
+//! has a grant for the event's type, and if the schema and the approval rules of the service allow it. An event cannot
+//! answer a call that is waiting for another event.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{call_reply, results, run_turn, text_reply};
@@ -71,8 +71,8 @@ async fn audited_actions(scene: &Scene, session: &Session) -> Vec<AuditAction> {
     entries.filter(of_session).collect()
 }
 
-/// Checks that the turn ends, the call has an error with this text, the refusal is audited, and only the event of the
-/// turn's end is sent.
+/// Checks that the turn ends, the call has an error with this text, the audit log contains the refusal, and the only
+/// event that is sent announces the end of the turn.
 async fn check_refused(scene: &Scene, config: AgentConfig, call: (&str, Value), expected: &str) {
     let call_text: String = call.1.to_string().chars().take(200).collect();
     let mut session = scene.session(config, &[call_reply(&[call]), text_reply("Done.")]).await;
@@ -235,8 +235,8 @@ fn row_51_applies_schema_and_rules_of_the_service_to_plugins() {
     });
 }
 
-/// Row 51, L17: With `ask`, the user sees the service and the data before the event is sent. The user's decision is
-/// still valid after a restart of the host, and the tool does not run a second time.
+/// Row 51, L17: With the approval policy `ask`, the user sees the service and the event's data before the event is
+/// sent. The user's decision is still valid after a restart of the host, and the tool does not run a second time.
 #[test]
 fn row_51_asks_the_user_before_sending_a_request_of_a_plugin() {
     run_exclusively(async {
@@ -308,15 +308,16 @@ fn row_51_a_revoked_grant_prevents_a_request() {
     });
 }
 
-/// Row 51, row 20: The host compares each answer with the request that it has stored. An event that does not answer
-/// this request has no effect, and a user's refusal is final.
+/// Row 51, row 20: The host compares each answer with the request that it has stored. An event that does not answer the
+/// stored request has no effect, and a user's refusal is final.
 #[test]
 fn row_51_an_event_answers_only_its_own_call() {
     run_exclusively(async {
         let scene = Scene::new(&["intruder"]).await;
         let mut config = agent(&["com.example.notice"]);
         config.approvals.tools.insert("intruder.wait".to_owned(), ApprovalPolicy::Ask);
-        // The attack is an event that looks like an approval request for the other call.
+        // The attack is an event that a plugin sends and that looks like an approval request for the call
+        // of `intruder.wait`.
         let named = json!({"calls": [{"call": "call_1_1_1", "name": "intruder.wait"}]});
         let calls = [("intruder.wait", json!({"how": "poll"})), requesting("com.example.notice", &named)];
         let mut session = scene.session(config, &[call_reply(&calls), text_reply("Done.")]).await;

@@ -22,7 +22,7 @@ pub(crate) fn tree(scene: &Scene, name: &str) -> PathBuf {
     folder
 }
 
-/// Grants for these trees. The guest sees each tree under the name of the tree's folder.
+/// Returns grants for these trees. The guest sees each tree under the name of the tree's folder.
 pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     let tree = |(folder, access): &(&Path, Access)| TreeGrant {
         host: folder.to_path_buf(),
@@ -32,7 +32,8 @@ pub(crate) fn trees(trees: &[(&Path, Access)]) -> Grants {
     Grants { trees: trees.iter().map(tree).collect(), ..Grants::default() }
 }
 
-/// A folder outside the granted trees, a readable tree and a writable tree. Both trees contain links out of the tree.
+/// A granted tree that is readable, a granted tree that is writable, and a folder outside both trees. Both trees
+/// contain links that lead out of their tree.
 struct EscapeTrees {
     outside: PathBuf,
     readable: PathBuf,
@@ -224,7 +225,8 @@ fn row_12_does_not_follow_a_folder_that_becomes_a_link() {
             is_over.store(true, Ordering::Relaxed);
             swapping.join().unwrap();
             assert!(results.iter().all(|(is_error, _)| !is_error), "{results:?}");
-            // Both calls run at the same time, so one call may read what the other call has written.
+            // The reading call and the writing call run at the same time, so the reading call may read the text that
+            // the writing call has written.
             let is_real_folder_visited =
                 ["its own words", "overwritten by the intruder"].iter().any(|words| results[0].1.contains(words));
             assert!(is_real_folder_visited, "the guest also opened files in the real folder: {results:?}");
@@ -293,7 +295,7 @@ fn row_33_refuses_writable_pipes_and_sockets() {
     });
 }
 
-/// Row 33: If `/dev` itself is granted, its device files are refused too.
+/// Row 33: If `/dev` itself is granted, the host still refuses to open the device files in `/dev`.
 #[test]
 fn row_33_refuses_devices_in_a_granted_folder() {
     run_exclusively(async {
@@ -347,8 +349,8 @@ fn measure_peak_growth() -> impl Fn() -> usize {
     move || read("VmHWM:").saturating_sub(before)
 }
 
-/// Row 33: A guest reads a file of one tebibyte in small pieces until its own memory is full. An endless loop of reads
-/// is stopped at the time limit of the call.
+/// Row 33: A guest reads a file of one tebibyte in small pieces until the guest's memory is full. An endless loop of
+/// reads is stopped at the time limit of the call.
 #[test]
 fn row_33_stops_reading_endless_files() {
     run_exclusively(async {

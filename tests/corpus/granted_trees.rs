@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The content of the files outside the granted trees.
 const CANARY: &str = "the canary sings";
-/// A timeout that expires only if the host hangs. Otherwise each wait ends immediately.
+/// A timeout that expires only if the host hangs. If the host does not hang, each wait ends immediately.
 const HANG_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn grant(host: &Path, guest: &str, access: Access) -> TreeGrant {
@@ -25,7 +25,7 @@ fn operations(operations: &str) -> (&'static str, Value) {
     ("intruder.deeds", json!({ "deeds": operations }))
 }
 
-/// A folder with a canary file outside the granted trees, and a granted tree with a folder `docs` in it.
+/// A granted tree that contains a folder `docs`, and a folder outside the tree that contains a canary file.
 struct GrantedFolder {
     outside: PathBuf,
     tree: PathBuf,
@@ -52,8 +52,8 @@ impl GrantedFolder {
 }
 
 /// Row 39: A guest renames a folder in a granted tree, and the folder is replaced by a link that leads out of the tree.
-/// Neither the guest's next call nor the host's own tools follow the link. This holds in the same turn, in the next
-/// turn, and with another agent's grant for the folder.
+/// Neither the guest's next call nor the host's own tools follow the link. The test checks the turn of the renaming,
+/// the next turn, and a turn of another agent that has a grant for the folder.
 #[test]
 fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
     run_exclusively(async {
@@ -70,7 +70,8 @@ fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
             };
             let mut config = with_grants("intruder", grants, CallLimits::default());
             config.host_trees = vec![grant(&granted.docs, "docs", Access::Read)];
-            // A guest cannot create such a link, so the test creates it at the moment when the folder is renamed.
+            // A guest cannot create a link that leads out of the tree, so the test creates the link at the moment when
+            // the guest renames the folder.
             let swap = format!(
                 "read docs/canary; move tree/docs tree/moved; symlink ../{name} tree/docs; sleep 500; list tree"
             );
@@ -109,7 +110,8 @@ fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
             assert!(!text.contains("sings"), "{text}");
             assert!(text.contains("its own words"), "the granted folder can still be read: {text}");
             granted.assert_intact(&text);
-            // The host has not opened this tree before, so it refuses the link.
+            // The host opens the folder `docs` as a granted tree for the first time, so it refuses the link that has
+            // replaced the folder.
             let config = with_grants("intruder", trees(&[(&granted.docs, Access::ReadWrite)]), CallLimits::default());
             let (_, text) = scene.call(config, "intruder.deeds", operations("read docs/canary").1).await;
             assert!(!text.contains("sings"), "{text}");
@@ -150,8 +152,8 @@ const ATTACKS: [&str; 24] = [
     "append tree/code-twin x; write tree/./sub/../agent.toml x",
 ];
 
-/// Row 40, P13: With no grant can an operation create or change a file that the host reads for its decisions, or change
-/// the path to such a file. Other files in the same folder can be written.
+/// Row 40, P13: No grant permits an operation that creates or changes a file that the host reads for its decisions, or
+/// that changes the path to such a file. A guest can write the other files of the same folder.
 #[test]
 fn row_40_no_grant_lets_a_plugin_change_decision_files() {
     run_exclusively(async {
@@ -216,8 +218,8 @@ fn row_40_no_grant_lets_a_plugin_change_decision_files() {
 }
 
 /// Row 44: The bytes and entries that a turn adds to a tree are limited. The limits apply to the total of all
-/// operations in all calls of a turn. The bytes and the entry of a removed file no longer count. The error names the
-/// limit and the plugin.
+/// operations in all calls of a turn. If a call removes a file, the file's bytes and entry no longer count towards the
+/// limits. The error names the limit and the plugin.
 #[test]
 fn row_44_limits_what_a_turn_adds_to_a_tree() {
     run_exclusively(async {
@@ -246,7 +248,7 @@ fn row_44_limits_what_a_turn_adds_to_a_tree() {
             assert!(std::fs::read_dir(&folder).unwrap().count() <= 1 + 2 + 20);
             std::fs::remove_dir_all(&folder).unwrap();
             std::fs::create_dir(&folder).unwrap();
-            // All calls of a turn share one quota. The bytes of removed files no longer count.
+            // All calls of a turn share one quota. The bytes of removed files no longer count towards the quota.
             let replies = [
                 call_reply(&[operations("fill tree/a 700")]),
                 call_reply(&[operations("fill tree/b 700; list tree")]),
@@ -411,8 +413,8 @@ fn row_39_random_operations_change_nothing_outside_the_trees() {
 }
 
 /// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other.
-/// Such a rename does not move the file, because both paths name the same file. The file's bytes still count towards
-/// the quota.
+/// Renaming the file in this way does not move it, because the two paths name the same file. The file's bytes still
+/// count towards the quota.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {
     run_exclusively(async {

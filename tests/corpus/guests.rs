@@ -1,8 +1,8 @@
-//! Small malicious components, built from WebAssembly text, that no compiler would produce.
+//! Small malicious components that no compiler would produce. They are built from WebAssembly text.
 
 use std::fmt::Write;
 
-/// Core code with one memory and an allocator that never frees.
+/// Core code with one memory and an allocator that never frees memory.
 pub(crate) const MEMORY_AND_ALLOCATOR: &str = r#"
     (memory (export "memory") 2)
     (global $free (mut i32) (i32.const 65536))
@@ -20,8 +20,8 @@ pub(crate) fn numbers(code: &str, functions: &[&str]) -> Vec<u8> {
     guest(&format!("{MEMORY_AND_ALLOCATOR} {code}"), &functions)
 }
 
-/// Creates a component with this core code that exports these functions. Each of them is implemented by the core
-/// function with the same name.
+/// Creates a component that contains this core code and exports these functions. Each exported function is implemented
+/// by the core function with the same name.
 pub(crate) fn guest(code: &str, functions: &[(&str, &str)]) -> Vec<u8> {
     let mut text = format!(
         r#"(core module $code {code})

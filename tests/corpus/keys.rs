@@ -27,7 +27,8 @@ type Report = CallReport<Result<ToolOutcome, ToolError>>;
 type Tool = (&'static str, &'static str, Value);
 
 /// A call that reaches a limit. `expected` contains two values of the limit, each with a text that the report of the
-/// call contains if the limit has this value. With the default value, the report contains neither text.
+/// call contains if the limit has this value. If the limit has its default value, the report contains neither of the
+/// two texts.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -38,10 +39,10 @@ fn case(key: &'static str, tool: Tool, expected: [(u64, &'static str); 2]) -> Ca
     Case { key, tool, expected }
 }
 
-/// The time limit of the calls, some of which would never end without it.
+/// The time limit of the calls in these tests. Some of the calls would never end without a time limit.
 const STOP_AFTER: Duration = Duration::from_secs(3);
 
-fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
+fn set_limit<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
     let row = rows.iter().find(|row| row.key == key).unwrap_or_else(|| panic!("there is no limit {key}"));
     assert!((row.least..=row.most).contains(&value), "{row:?}: {value}");
     (row.set)(limits, value);
@@ -49,7 +50,7 @@ fn set<L>(rows: &[LimitRow<L>], limits: &mut L, (key, value): (&str, u64)) {
 
 fn with_limit(key: &str, value: u64) -> CallLimits {
     let mut limits = CallLimits::default();
-    set(&CALL_LIMITS, &mut limits, (key, value));
+    set_limit(&CALL_LIMITS, &mut limits, (key, value));
     limits
 }
 
@@ -175,7 +176,7 @@ fn report_text(report: &Report) -> String {
 #[test]
 fn limits_each_key_of_a_call_has_its_effect() {
     run_exclusively(async {
-        let scene = Scene::with(&["intruder", "web"], &guests()).await;
+        let scene = Scene::with_components(&["intruder", "web"], &guests()).await;
         let servers = [Server::ok(), Server::silent(), Server::endless(), Server::reading_only()];
         let tree = TreeGrant {
             host: crate::files::tree(&scene, "filled"),
@@ -212,8 +213,8 @@ fn limits_each_key_of_a_call_has_its_effect() {
     });
 }
 
-/// P8: The limits also apply to validators and context builders. The limits of the whole agent apply to plugins that
-/// the agent's configuration does not name.
+/// P8: Limits apply not only to tools but also to validators and context builders. The limits of the whole agent apply
+/// to plugins that the agent's configuration does not name.
 #[test]
 fn limits_apply_to_builders_and_validators() {
     run_exclusively(async {
@@ -243,7 +244,7 @@ fn limits_apply_to_builders_and_validators() {
 
 fn sandbox(keys: &[(&str, u64)]) -> Result<Sandbox, String> {
     let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
-    keys.iter().for_each(|key| set(&HOST_LIMITS, &mut limits, *key));
+    keys.iter().for_each(|key| set_limit(&HOST_LIMITS, &mut limits, *key));
     sandbox_in(None, limits)
 }
 
@@ -293,7 +294,8 @@ fn limits_each_key_of_the_host_has_its_effect() {
             (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
             (vec![("concurrent_calls", 2), ("queue", 1)], short, 0),
             (vec![("concurrent_calls", 1), ("queue", 2)], short, 0),
-            // Tools may use three quarters of the guest memory. With 512 MiB, this is enough for one call with 256 MiB.
+            // Tools may use three quarters of the guest memory. If the guest memory has 512 MiB, this share is enough
+            // for one call with 256 MiB.
             (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
             (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
         ] {
@@ -333,11 +335,11 @@ fn limits_each_key_of_the_host_has_its_effect() {
     });
 }
 
-/// Creates a sandbox with these keys set.
+/// A closure that creates a sandbox. The closure's argument lists the limits to set, each with its key and its value.
 type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// Tests each key with two values. With the first value, a component must be refused with an error that names the key.
-/// With the second value, this error must not occur.
+/// Tests two values of each limit that applies to components. With the first value, a component must be refused with an
+/// error that names the key. With the second value, the component must not be refused with an error that names the key.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
     let image = attacks::with_image(&component, 20 << 20, b'x');
@@ -375,7 +377,7 @@ async fn check_cache_limit(with: &mut SandboxFactory<'_>) {
         let folder = tempfile::tempdir().expect("a directory");
         with(&[("cache_mib", cache_mib)]).expect("the value is allowed");
         let mut limits = HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() };
-        set(&HOST_LIMITS, &mut limits, ("cache_mib", cache_mib));
+        set_limit(&HOST_LIMITS, &mut limits, ("cache_mib", cache_mib));
         let cached = sandbox_in(Some(folder.path().to_owned()), limits).expect("the value is allowed");
         for filled_with in *b"abc" {
             let bytes = attacks::with_image(&component, 24 << 20, filled_with);

@@ -69,7 +69,7 @@ fn row_18_checks_names_and_descriptions() {
             let refused = Agent::new(AgentConfig::new("attacker"), provider, Generation::new(plugins));
             let refused = refused.err().expect("the same tool name twice is refused").to_string();
             assert!(refused.contains("`one`") && refused.contains("first") && refused.contains("other"), "{refused}");
-            // The first letter is Cyrillic.
+            // The first letter of the first name is Cyrillic.
             for name in ["р\u{430}y.send", "pay\u{200b}", "pay\u{202e}", "pay send", ""] {
                 let refused = load("alike", described(name, "x", PLAIN)).await;
                 let Err(refused @ LoadError::Definitions { .. }) = refused else { panic!("{name}: {refused:?}") };
@@ -86,8 +86,8 @@ fn manifest_named(name: &str) -> Manifest {
     Manifest { name: name.to_owned(), asks: Asks::default(), ..Manifest::default() }
 }
 
-/// Row 34: Schemas with expensive patterns, endless recursion, ten megabytes or ten thousand levels. The host refuses
-/// each of these schemas with a reason, or limits the time that each use of the schema may take.
+/// Row 34: If a schema has expensive patterns, endless recursion, ten megabytes or ten thousand levels, the host either
+/// refuses the schema and gives the reason, or limits the time that each use of the schema may take.
 #[test]
 fn row_34_refuses_expensive_schemas_or_limits_their_time() {
     let deep = format!(
@@ -163,8 +163,8 @@ async fn with_schema(scene: &Scene, bytes: Vec<u8>, argument: Value) -> String {
     format!("answered: {text}")
 }
 
-/// Row 23: If the file of a component in the plugin store is changed, truncated, empty or replaced, the host does not
-/// use it for the component's digest. The tests of sharing cover signatures and tags.
+/// Row 23: If a component's file in the plugin store is changed, truncated, empty or replaced, the host does not accept
+/// the file as the component with that digest. The tests of plugin sharing cover signatures and tags.
 #[test]
 fn row_23_never_uses_damaged_components() {
     run_exclusively(async {
@@ -172,7 +172,8 @@ fn row_23_never_uses_damaged_components() {
         let calc = std::fs::read(components().join("calc.wasm")).unwrap();
         let store = scene.test_host.sandbox.store().expect("the sandbox has a plugin store").clone();
         let attack = async |repeat| {
-            // These bytes are a new version, so that no earlier load of the component can be reused.
+            // The component has different bytes in each repeat, so that the host cannot reuse an earlier load of
+            // the component.
             let mut bytes = calc.clone();
             bytes.extend([0, 6, 1, b'x']);
             bytes.extend((repeat as u32).to_le_bytes());

@@ -1,6 +1,6 @@
-//! The attack corpus (P5, P6, P8). For each threat from plugins, a component attacks the host in this way, repeatedly
-//! and while another agent works. `host/docs/threats.md` defines the required behaviour, and the tests are named after
-//! the rows of its table.
+//! The attack corpus (P5, P6, P8). For each threat that comes from plugins, a component attacks the host repeatedly
+//! while another agent works. `host/docs/threats.md` defines the required behaviour, and the tests are named after the
+//! rows of its table.
 
 #![cfg(target_os = "linux")]
 

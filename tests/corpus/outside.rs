@@ -90,7 +90,7 @@ fn row_7_refuses_giant_headers() {
 }
 
 /// Limits: A call may make at most 32 requests, and a plugin may make at most 60 requests a minute for one agent.
-/// Requests whose responses the plugin does not read also count.
+/// Requests whose responses the plugin does not read count towards both limits.
 #[test]
 fn limits_the_number_of_requests() {
     run_exclusively(async {

@@ -1,5 +1,5 @@
-//! Row 43 with real servers: If the host considers a path to be below `/pub/`, these servers must also consider it to
-//! be below `/pub/`.
+//! Row 43 with real servers: If the host considers a path to be below `/pub/`, four real servers must also consider the
+//! path to be below `/pub/`.
 
 use crate::peers;
 use crate::scene::{Scene, run_exclusively, with_grants};
@@ -120,7 +120,7 @@ fn aiohttp(folder: &Path) -> Option<Peer> {
     Some(start_peer("aiohttp", address, command))
 }
 
-/// Returns paths that contain the pieces listed here, each at several positions below `/pub/`.
+/// Returns paths that contain ambiguous pieces, each piece at several positions below `/pub/`.
 fn paths() -> Vec<String> {
     let pieces = [
         "..",

@@ -81,7 +81,8 @@ fn row_43_refuses_ambiguous_paths() {
                 assert!(!result.starts_with("200"), "{path}: {result}");
             }
             assert_eq!(heads.lock().unwrap().len(), before, "nothing was sent");
-            // Requests with unambiguous paths are sent. If the whole host is granted, other paths are sent too.
+            // Requests with unambiguous paths are sent. If the grant covers the whole server, even requests with
+            // ambiguous paths are sent.
             let allowed = ["/pub/a.b/c%20d", "/pub/caf%C3%A9?x=..;/", "/pub//x"];
             let urls: Vec<_> = allowed.iter().map(|path| server.url(path)).collect();
             let config = agent(format!("GET http://{}/pub/", server.address), repeat);
@@ -139,7 +140,7 @@ fn row_43_refuses_ambiguous_requests() {
             let sent = heads.lock().unwrap().last().cloned().unwrap_or_default();
             assert!(results[0].starts_with("200") || results[0].contains("Denied"), "{results:?}");
             assert!(!sent.to_lowercase().contains("content-length: 2") && !sent.contains("chunked"), "{sent}");
-            // The body of a POST request cannot override the method either.
+            // The body of a POST request cannot override the request's method.
             let post = || agent(format!("POST http://{}/pub/", server.address), repeat);
             let form = ("application/x-www-form-urlencoded", "a=b&_method=DELETE");
             let parts = (
@@ -153,7 +154,7 @@ fn row_43_refuses_ambiguous_requests() {
                 let results = call_results(&scene, post(), arguments).await;
                 assert!(!results[0].starts_with("200"), "{body}: {results:?}");
             }
-            // These requests contain a second path in a header, which the grant does not cover.
+            // A header of each of these requests contains a second path, which the grant does not cover.
             for (method, header) in [("COPY", "accept"), ("MOVE", "Destination"), ("PUT", "X.Copy_From")] {
                 let config = agent(format!("http://{}/pub/", server.address), repeat);
                 let arguments = json!({"urls": url(), "method": method, "headers": [[header, "/admin"]]});

@@ -12,15 +12,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// The number of repeats in a normal run.
+/// How often each attack is repeated in a normal run of the tests.
 const REPEATS: usize = 3;
-/// The number of repeats that the table of threats requires. It is used if the environment variable
-/// [`EVERY_REPEAT_VARIABLE`] is set.
+/// How often each attack is repeated if the environment variable [`EVERY_REPEAT_VARIABLE`] is set. The table of threats
+/// requires this number of repeats.
 const ALL_REPEATS: usize = 100;
 const EVERY_REPEAT_VARIABLE: &str = "AGENT_HOST_EVERY_REPEAT";
 /// The number of repeats before the resources are measured. After these repeats, all one-time allocations exist.
 const WARM_UP: usize = 2;
-/// The longest time that a turn of the witness may take. Only an agent that gets no processor time exceeds it.
+/// The longest time that a turn of the witness may take. Only an agent that gets no processor time exceeds this time.
 const WITNESS_TIME: Duration = Duration::from_secs(20);
 /// The maximum number of turns in one session of the witness.
 const WITNESS_TURNS: usize = 200;
@@ -61,7 +61,7 @@ fn run_in_this_process(test: impl Future<Output = ()>) {
     let runtime =
         runtime.thread_keep_alive(Duration::from_millis(100)).enable_all().build().expect("the runtime starts");
     let outcome = std::panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(test)));
-    // The runtime does not wait for a thread that hangs, so that other tests can run. A test with such a thread has
+    // The runtime does not wait for a thread that hangs, so that other tests can run. A test whose thread hangs has
     // already failed.
     runtime.shutdown_background();
     if let Err(panic) = outcome {
@@ -69,7 +69,7 @@ fn run_in_this_process(test: impl Future<Output = ()>) {
     }
 }
 
-/// How often each attack is repeated.
+/// Returns how often each attack is repeated in this run.
 pub(crate) fn repeats() -> usize {
     if std::env::var_os(EVERY_REPEAT_VARIABLE).is_some() { ALL_REPEATS } else { REPEATS }
 }
@@ -84,11 +84,11 @@ pub(crate) struct Scene {
 impl Scene {
     /// Creates a scene with these built plugins, and the witness's own plugin.
     pub(crate) async fn new(plugins: &[&str]) -> Self {
-        Self::with(plugins, &[]).await
+        Self::with_components(plugins, &[]).await
     }
 
     /// Creates a scene with these built plugins, these generated components and the witness's own plugin.
-    pub(crate) async fn with(plugins: &[&str], guests: &[(&str, Vec<u8>)]) -> Self {
+    pub(crate) async fn with_components(plugins: &[&str], guests: &[(&str, Vec<u8>)]) -> Self {
         let names: Vec<_> = ["probe"].iter().chain(plugins.iter().filter(|name| **name != "probe")).copied().collect();
         let test_host = TestHost::new(&names).await;
         for (name, bytes) in guests {
@@ -119,7 +119,7 @@ impl Scene {
         format!("{}@{}", plugin.name(), plugin.digest().short())
     }
 
-    /// Opens a new session whose model makes these replies.
+    /// Opens a new session whose model returns these replies.
     pub(crate) async fn session(&self, config: AgentConfig, replies: &[Value]) -> Session {
         let file = self.folder().join(format!("{}.json", config.name));
         std::fs::write(&file, script(replies).to_string()).expect("the script can be written");
@@ -140,12 +140,13 @@ impl Scene {
         results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
     }
 
-    /// Makes one call.
+    /// Makes one call in a new session. Returns whether the call failed, and the result text that the model receives.
     pub(crate) async fn call(&self, config: AgentConfig, name: &str, arguments: Value) -> (bool, String) {
         self.calls(config, &[(name, arguments)]).await.remove(0)
     }
 
-    /// Makes one call. It must fail with an error that names the limit, the plugin and the plugin's digest.
+    /// Makes one call in a new session. The call must fail with an error that names the limit, the plugin and the
+    /// plugin's digest.
     pub(crate) async fn check_stopped(
         &self,
         config: AgentConfig,

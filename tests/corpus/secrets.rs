@@ -1,4 +1,5 @@
-//! Row 16: Only the host knows the credentials. They do not reach plugins, users at the terminal, stored data or logs.
+//! Row 16: Only the host knows the credentials. The credentials do not reach plugins, users at the terminal, stored
+//! data or logs.
 
 use crate::scene::{Scene, run_exclusively};
 use crate::server::{Server, head};
@@ -13,7 +14,8 @@ use std::sync::{Arc, Mutex};
 const TOKEN: &str = "tk-canary-5d1c77e0a4f94b6e";
 const KEY: &str = "sk-canary-90b2a8f1c3e64d57";
 
-/// Starts a server that answers each request with this status and a copy of the request. It also records the requests.
+/// Starts a server that answers each request with this status and a copy of the request. The server also records
+/// the requests.
 fn echo(status: &'static str) -> (Server, Arc<Mutex<String>>) {
     let requests = Arc::new(Mutex::new(String::new()));
     let recorder = Arc::clone(&requests);
@@ -37,7 +39,7 @@ struct TestCli<'a> {
 }
 
 impl TestCli<'_> {
-    /// Runs the binary, and stores its output for the check.
+    /// Runs the binary, returns its stdout, and stores its output for `check_no_credentials`.
     fn run(&mut self, arguments: &[&str]) -> String {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.folder).args(arguments).args(["--data", "data"]).stdin(Stdio::null());
@@ -73,7 +75,8 @@ impl TestCli<'_> {
 }
 
 /// Row 16: The servers return the secret of a plugin's requests and the API key of a model in bodies, headers and
-/// errors. No output of the program, no exported session, no audit entry and no stored file contains them.
+/// errors. No output of the program, no exported session, no audit entry and no stored file contains the secret or the
+/// API key.
 #[test]
 fn row_16_credentials_are_in_no_output_or_file() {
     run_exclusively(async {

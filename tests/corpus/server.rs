@@ -36,7 +36,7 @@ impl Server {
         Self { address, connections }
     }
 
-    /// Answers each request with these bytes as soon as the head of the request has arrived.
+    /// Starts a server that answers each request with these bytes as soon as the head of the request has arrived.
     pub(crate) fn answering(answer: Vec<u8>) -> Self {
         Self::new(move |mut stream| {
             if read_head(&mut stream) {
@@ -45,17 +45,17 @@ impl Server {
         })
     }
 
-    /// Answers each request with the body `ok`.
+    /// Starts a server that answers each request with the body `ok`.
     pub(crate) fn ok() -> Self {
         Self::answering(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\nconnection: close\r\n\r\nok".to_vec())
     }
 
-    /// Never answers, and waits until the client disconnects.
+    /// Starts a server that never answers and waits until the client disconnects.
     pub(crate) fn silent() -> Self {
         Self::new(|mut stream| while stream.read(&mut [0; 4096]).is_ok_and(|read| read > 0) {})
     }
 
-    /// Answers slowly, byte by byte.
+    /// Starts a server that sends one byte of its answer every ten milliseconds.
     pub(crate) fn slow() -> Self {
         Self::new(|mut stream| {
             read_head(&mut stream);
@@ -66,7 +66,7 @@ impl Server {
         })
     }
 
-    /// Answers with an endless body.
+    /// Starts a server that answers with an endless body.
     pub(crate) fn endless() -> Self {
         Self::new(|mut stream| {
             read_head(&mut stream);
@@ -75,7 +75,7 @@ impl Server {
         })
     }
 
-    /// Reads the whole request, and never answers.
+    /// Starts a server that reads each whole request and never answers.
     pub(crate) fn reading_only() -> Self {
         Self::new(|mut stream| while stream.read(&mut [0; 64 << 10]).is_ok_and(|read| read > 0) {})
     }
@@ -93,18 +93,18 @@ impl Server {
         }
     }
 
-    /// The number of connections so far.
+    /// Returns how many connections clients have opened so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 }
 
-/// Reads a request's head. Returns false if it does not arrive completely.
+/// Reads the head of a request. Returns false if the head does not arrive completely.
 pub(crate) fn read_head(stream: &mut impl Read) -> bool {
     head(stream).is_some()
 }
 
-/// A request's head, if it arrives completely.
+/// Reads the head of a request and returns it as text. Returns `None` if the head does not arrive completely.
 pub(crate) fn head(stream: &mut impl Read) -> Option<String> {
     let (mut head, mut byte) = (Vec::new(), [0]);
     while !head.ends_with(b"\r\n\r\n") {

@@ -7,7 +7,8 @@ use agent_runtime::AgentConfig;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Row 3: The host stops repeated copies and fills of many megabytes, and deep recursion, direct and through a table.
+/// Row 3: The host stops repeated copies and fills of many megabytes, and deep recursion through direct calls and
+/// through a function table.
 #[test]
 fn row_3_stops_giant_copies_and_deep_recursion() {
     let code = r#"
@@ -32,7 +33,7 @@ fn row_3_stops_giant_copies_and_deep_recursion() {
         (func (export "roundabout") (result i32) (i32.wrap_i64 (call $indirect (i64.const 0))))"#;
     let functions = ["copying", "beyond", "recursing", "roundabout"];
     run_exclusively(async {
-        let scene = Scene::with(&[], &[("heavy", numbers(code, &functions))]).await;
+        let scene = Scene::with_components(&[], &[("heavy", numbers(code, &functions))]).await;
         for (name, limit) in [
             ("copying", "wall time of 300ms"),
             ("beyond", "out of bounds"),
@@ -88,8 +89,8 @@ fn row_4_stops_guests_that_fill_memory() {
     let code = format!("{code} {growing_memories} (br $more)) (i32.const 0))");
     run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // This memory has its own maximum. Requests to grow the memory beyond its own maximum do not count towards the
-        // host's limit.
+        // The component declares a maximum size for this memory. Requests to grow the memory beyond the declared
+        // maximum do not count towards the host's limit.
         let bounded = numbers(
             r#"(memory $own 1 10)
                (func (export "again") (result i32)
@@ -104,7 +105,8 @@ fn row_4_stops_guests_that_fill_memory() {
                    (i32.ne (memory.grow (i32.const 900)) (i32.const -1))))"#,
             &["again"],
         );
-        let scene = Scene::with(&[], &[("bombs", bombs), ("bounded", bounded), ("heap", heap_bombs())]).await;
+        let guests = [("bombs", bombs), ("bounded", bounded), ("heap", heap_bombs())];
+        let scene = Scene::with_components(&[], &guests).await;
         for (plugin, name, limit) in [
             ("bombs", "growing", "memory of 64 MiB"),
             ("bombs", "many", "memory of 64 MiB"),
@@ -128,7 +130,8 @@ fn row_4_stops_guests_that_fill_memory() {
     });
 }
 
-/// Row 44, P5: The sizes of all media items that a call stores count together, even of those that it no longer uses.
+/// Row 44, P5: The limit applies to the total size of all media items that a call stores, including the items that the
+/// call no longer uses.
 #[test]
 fn row_44_limits_the_total_media_of_a_call() {
     run_exclusively(async {
@@ -214,7 +217,7 @@ fn row_4_refuses_components_that_declare_too_large_sizes() {
     ];
     run_exclusively(async {
         let guests: Vec<_> = large.iter().map(|(name, bytes, _)| (*name, bytes.clone())).collect();
-        let scene = Scene::with(&[], &guests).await;
+        let scene = Scene::with_components(&[], &guests).await;
         let allowed = scene.test_host.sandbox.load_bytes("many", instances("one", 60)).await;
         assert!(allowed.is_ok(), "60 instances are not too many: {allowed:?}");
         for (description, bytes, reason) in &bombs {
@@ -261,7 +264,7 @@ fn row_5_limits_handles() {
            (func (export "own") (result u32) (canon lift (core func $code "own")))"#
     ));
     run_exclusively(async {
-        let scene = Scene::with(&["intruder"], &[("things", things)]).await;
+        let scene = Scene::with_components(&["intruder"], &[("things", things)]).await;
         let folder = crate::files::tree(&scene, "flood");
         let grants = || crate::files::trees(&[(&folder, agent_plugins::Access::Read)]);
         let limit = "1000 resource handles";
@@ -324,7 +327,7 @@ fn row_6_refuses_giant_results() {
         ("bytes", "(result (list u8))"),
     ];
     run_exclusively(async {
-        let scene = Scene::with(&["probe"], &[("giants", guest(&code, &kinds))]).await;
+        let scene = Scene::with_components(&["probe"], &[("giants", guest(&code, &kinds))]).await;
         for (plugin, name, arguments, limit) in [
             ("giants", "claims", json!({}), "out of bounds"),
             ("giants", "outside", json!({}), "out of bounds"),
@@ -358,7 +361,7 @@ fn row_8_cuts_floods_of_logs() {
     });
 }
 
-/// Row 9: A call finds nothing that an earlier call left in memories, tables and globals before it trapped.
+/// Row 9: If a call traps, a later call finds nothing that the earlier call left in memories, tables and globals.
 #[test]
 fn row_9_a_call_leaves_nothing_for_the_next_call() {
     let code = r#"
@@ -386,7 +389,7 @@ fn row_9_a_call_leaves_nothing_for_the_next_call() {
             (br_if $next (i32.lt_u (local.get $at) (i32.const 1000))))
           (i32.or (local.get $found) (global.get $seen)))"#;
     run_exclusively(async {
-        let scene = Scene::with(&[], &[("slot", numbers(code, &["soil", "look"]))]).await;
+        let scene = Scene::with_components(&[], &[("slot", numbers(code, &["soil", "look"]))]).await;
         let config = || crate::scene::with_grants("slot", Grants::default(), Default::default());
         let attack = async |_| {
             scene.check_stopped(config(), ("slot", "soil", json!({})), "unreachable").await;

@@ -21,7 +21,7 @@ const WALL_TIME_ERROR: &str = "wall time of 300ms";
 #[test]
 fn row_1_stops_endless_loops() {
     run_exclusively(async {
-        let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&["intruder"], &[("endless", guests::endless())]).await;
         let calls = [("computing", json!({})), ("taking", json!({"text": "x"})), ("giving", json!({}))];
         for (name, arguments) in calls {
             let attack = async |_| {
@@ -57,7 +57,7 @@ fn row_1_stops_endless_loops() {
 #[test]
 fn row_1_limits_processor_time() {
     run_exclusively(async {
-        let scene = Scene::with(&[], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&[], &[("endless", guests::endless())]).await;
         let limits = CallLimits { cpu_time: Some(Duration::from_millis(100)), ..CallLimits::default() };
         let attack = async |_| {
             let config = with_grants("endless", Grants::default(), limits);
@@ -71,7 +71,7 @@ fn row_1_limits_processor_time() {
 }
 
 /// Row 1: A component whose instantiation never ends is refused when it is loaded. Each attempt takes ten seconds, so
-/// the test makes few of them.
+/// the test makes only a few attempts.
 #[test]
 fn row_1_refuses_a_component_whose_instantiation_never_ends() {
     run_exclusively(async {
@@ -80,7 +80,8 @@ fn row_1_refuses_a_component_whose_instantiation_never_ends() {
             // The host loads at most four components at the same time. These four components have different digests.
             let loads = (0..4).map(|number| {
                 let mut bytes = guests::endless_start();
-                // A custom section: its kind, its size, its name with its length, and its content.
+                // Append a custom section: the section's kind, its size, the length of its name, the name, and
+                // its content.
                 bytes.extend([0, 4, 1, b'x', number, repeat as u8]);
                 scene.test_host.sandbox.load_bytes("starting", bytes)
             });
@@ -146,7 +147,7 @@ fn row_2_stops_sleeping_host_calls() {
 #[test]
 fn row_10_cancelled_calls_leave_nothing_behind() {
     run_exclusively(async {
-        let scene = Scene::with(&["intruder"], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&["intruder"], &[("endless", guests::endless())]).await;
         let folder = crate::files::tree(&scene, "cancelled");
         let setup = |plugin: &str, grants: Grants| {
             PluginSetup::new(scene.generation.plugin(plugin).unwrap().clone(), grants, CallLimits::default())
@@ -189,7 +190,7 @@ type Answer = Result<agent_core::tool::ToolOutcome, agent_core::tool::ToolError>
 #[test]
 fn row_35_a_validator_meets_its_deadline_despite_64_loops() {
     run_exclusively(async {
-        let scene = Scene::with(&["strict-json"], &[("endless", guests::endless())]).await;
+        let scene = Scene::with_components(&["strict-json"], &[("endless", guests::endless())]).await;
         let attack = async |_| {
             let mut config = with_short_calls("endless", Grants::default());
             // The time limit does not include the wait for a slot, so all calls together take up to 64 times as long as

@@ -34,7 +34,7 @@ fn allow(call: &str, scope: GrantScope) -> ApprovalDecision {
     ApprovalDecision { call: CallId(call.to_owned()), verdict: Verdict::Allow { scope, edited: None } }
 }
 
-/// Returns the call that waits for an approval. Panics if not exactly one call waits.
+/// Returns the call that waits for an approval. Panics unless exactly one call waits for an approval.
 fn call_to_approve(result: &TurnResult) -> String {
     match result {
         TurnResult::Suspended(suspension) if suspension.waits.len() == 1 => suspension.waits[0].call.0.clone(),
@@ -99,7 +99,7 @@ fn row_19_asks_again_for_a_changed_plugin() {
         let scene = Scene::new(&["payer"]).await;
         let tree = crate::files::tree(&scene, "ledger");
         let mut changed = std::fs::read(components().join("payer.wasm")).unwrap();
-        // A custom section: its kind, its size, and its name with its length.
+        // Append a custom section: the section's kind, its size, the length of its name, and the name.
         changed.extend([0, 2, 1, b'x']);
         let attack = async |repeat| {
             let before = ledger_lines(&tree);

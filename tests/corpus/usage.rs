@@ -7,17 +7,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 
-/// The maximum time until released resources must have disappeared. Resources that still exist after this time are
-/// a leak.
+/// The maximum time that this process may take to free resources that are no longer used. Resources that still exist
+/// after this time are a leak.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of handles of the store's own files. The store has one writing connection and four reading
 /// connections, each of which is opened when it is first needed and has three open files. While a connection is being
-/// opened, it may have more.
+/// opened, it may have more than three open files.
 const STORE_HANDLES: usize = 20;
-/// The maximum growth of the memory that does not count as a leak, in KiB. The allocator does not return free memory
-/// immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. In 100
-/// repeats, this growth is half a MiB for each repeat. A run with all repeats needs `MALLOC_ARENA_MAX=1`. Otherwise each thread has
-/// its own arena, and large schemas fragment the arenas by more than this limit.
+/// The maximum growth of this process's memory that does not count as a leak, in KiB. The allocator does not return
+/// free memory immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. If an
+/// attack is repeated 100 times, this maximum is half a MiB for each repeat. A run with all repeats needs
+/// `MALLOC_ARENA_MAX=1`. Without this variable, each thread has its own arena, and large schemas fragment the arenas by
+/// more than this limit.
 const MEMORY_KIB: u64 = 48 * 1024;
 
 /// The resources in use at one moment.
@@ -66,7 +67,8 @@ impl Usage {
         self.handles.values().sum()
     }
 
-    /// Waits until the numbers of tasks, threads and handles are not higher than before, and checks the memory.
+    /// Waits until the numbers of tasks, threads and handles are not higher than in an earlier measurement, and then
+    /// checks how much the memory has grown.
     pub(crate) async fn wait_until_settled(&self, row: &str, store: &Path) -> Usage {
         let start = Instant::now();
         loop {
@@ -86,7 +88,7 @@ impl Usage {
         }
     }
 
-    /// Waits until the usage no longer falls.
+    /// Waits until the usage of resources no longer falls.
     pub(crate) async fn wait_until_quiet(store: &Path) -> Usage {
         let mut before = Usage::now(store);
         loop {

@@ -36,7 +36,8 @@ fn p5_implements_the_first_draft() {
     });
 }
 
-/// P8: The buckets of a plugin share one quota, also across both drafts. Every entry counts, even if it is empty.
+/// P8: The buckets of a plugin share one quota, even if the plugin uses both drafts. Every entry counts towards the
+/// quota, even if its value is empty.
 #[test]
 fn p8_one_quota_covers_all_values() {
     run_exclusively(async {

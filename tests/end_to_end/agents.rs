@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Creates an agent that may delegate to `children`. Its model returns `replies`.
+/// Creates an agent that may delegate to `children`. The agent's model returns `replies`.
 async fn agent(test_host: &TestHost, config: AgentConfig, replies: &[Value], children: &[&Arc<Agent>]) -> Arc<Agent> {
     let mut config = config;
     for agent in children {
@@ -347,8 +347,8 @@ async fn l16_a_restarted_parent_continues_the_same_child() {
     assert_eq!(results(&test_host, &parent).await[0].2, "Slept.");
 }
 
-/// L10, L16: While another process has the child's session open, the parent waits. Then the parent continues with the
-/// child's outcome.
+/// L10, L16: While another process has the child's session open, the parent waits. After that process has closed the
+/// session, the parent continues with the child's outcome.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -376,7 +376,7 @@ async fn l16_a_parent_waits_for_a_child_held_by_another_process() {
         suspension = child_started => suspension,
     };
     let WaitCause::Agent { session: child_subject } = &suspension.waits[0].cause else { panic!("{suspension:?}") };
-    // The child's session may still be locked, because the task that was dropped may not have released it yet.
+    // The child's session may still be locked, because the task that was dropped may not have released the session yet.
     let mut child = None;
     while child.is_none() {
         let open_child = OpenSession::Existing(child_subject.clone());
@@ -425,8 +425,8 @@ async fn l16_a_call_to_a_removed_agent_returns_an_error_result() {
     assert!(result.1 && result.2.contains("not_found") && result.2.contains("reader"), "{}", result.2);
 }
 
-/// Runs the parent until its child calls `probe.slow`. Then drops the running turns of parent and child, which stops
-/// them like a crash.
+/// Runs the parent until its child calls `probe.slow`. Then the function drops the running turns of parent and child,
+/// which stops the turns as a crash would.
 async fn run_until_child_is_killed(parent: &mut Session) {
     let mut watched = parent.subscribe();
     let input = Some(agent_core::message::TurnInput::Text("Go.".to_owned()));
@@ -441,7 +441,7 @@ async fn run_until_child_is_killed(parent: &mut Session) {
 }
 
 /// D3, L10, L16: A child that waits for a decision leaves its parent suspended. After the decision, continuing the
-/// parent continues the child. Cancelling the parent instead also ends the child's turn.
+/// parent continues the child. If the parent is cancelled before the decision, the child's turn ends too.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     for decided in [true, false] {

@@ -64,7 +64,7 @@ async fn continue_turn(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the calls that wait for an approval. Panics if the turn does not wait.
+/// Returns the calls that wait for an approval. Panics if the turn does not wait for an approval.
 fn calls_to_approve(result: &TurnResult) -> Vec<String> {
     match result {
         TurnResult::Suspended(suspension) => suspension.waits.iter().map(|wait| base_call_id(&wait.call.0)).collect(),
@@ -85,7 +85,7 @@ async fn approval_records(test_host: &TestHost, session: &Session) -> Vec<Approv
     events.filter_map(|event| outcome(event.kind)).collect()
 }
 
-/// Creates the agent with a plugin file that behaves like the original but has another digest.
+/// Creates the agent with a changed plugin file, which behaves like the original file but has another digest.
 async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies: Value) -> Arc<Agent> {
     let file = test_host.directory.path().join("plugins/payer.wasm");
     let mut component = std::fs::read(&file).unwrap();
@@ -95,8 +95,8 @@ async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies
     test_host.agent(config, replies).await
 }
 
-/// L17: Calls that need no approval finish first. Then one request asks for approval of all other calls, and each of
-/// these calls is decided separately.
+/// L17: Calls that need no approval finish first. One request then asks for the approval of all remaining calls, and
+/// each of these calls is decided separately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -205,8 +205,8 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     let agent = test_host.agent(with_tree_grant(&test_host, "payer"), replies).await;
     let file = test_host.directory.path().join("agent-host.db");
     let reply_count = AtomicU32::new(0);
-    // The second payment is stored as allowed by the permanent grant. A second connection to the store revokes that
-    // grant now.
+    // The second payment is stored as allowed by the permanent grant. A second connection to the store now revokes the
+    // permanent grant.
     let revoke_after_reply = move |checkpoint: Checkpoint<'_>| {
         if checkpoint == Checkpoint::AfterCommit("reply") && reply_count.fetch_add(1, Ordering::SeqCst) == 1 {
             let file = file.clone();
@@ -233,8 +233,8 @@ async fn l17_a_revocation_stops_a_call_that_is_about_to_run() {
     assert_eq!(ledger(&test_host), ["Ann 1", "Bob 1"]);
 }
 
-/// L17: An approval that is bound to arguments applies only to calls with these arguments. If the user edits the
-/// arguments, the approval is always bound to the edited arguments.
+/// L17: An approval that is bound to certain arguments applies only to calls with these arguments. If the user edits
+/// the arguments, the approval is always bound to the edited arguments.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_bound_approval_applies_only_to_its_arguments() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -313,8 +313,8 @@ async fn row_19_runs_the_plugin_that_the_approval_named() {
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// L17: The approval rules that apply to a call are those at the time when the call starts, even if the call was
-/// approved under other rules.
+/// L17: The approval rules at the time when a call starts apply to the call, even if the call was approved under
+/// other rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_stricter_policy_stops_an_allowed_call() {
     let test_host = TestHost::new(&["payer"]).await;

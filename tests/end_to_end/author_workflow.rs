@@ -10,8 +10,8 @@ use crate::terminal::walk::ShellUser;
 use crate::test_registry::TestRegistry;
 use std::path::PathBuf;
 
-/// A change of the author: the path of a file, a text in the file, and the text that replaces it. The change makes the
-/// plugin's count one too high.
+/// A change that the plugin's author makes to a file: the path of a file, a text in the file, and the text that
+/// replaces it. The change makes the plugin's count one too high.
 type TextChange = (&'static str, &'static str, &'static str);
 
 /// Replaces a text in a file of the project.
@@ -78,7 +78,7 @@ fn develop(author: &ShellUser, command: &str, call: &str, change: TextChange) {
     author.succeed("agent-host plugin check .");
 }
 
-/// The author pushes the plugin to a registry, and another user installs it from there.
+/// The author pushes the plugin to a registry, and another user installs the plugin from the registry.
 fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, registry): (&str, &str)) {
     let commands: Vec<String> = steps.iter().map(|typed| typed.command.replace("registry.example", registry)).collect();
     let [push, add, session] = &commands[..] else { panic!("the README has other steps for sharing: {commands:?}") };
@@ -98,7 +98,7 @@ fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, regi
 /// Follows all steps of the README with a third-party toolchain and a third-party registry.
 fn follow_steps_in(language: &'static str, change: TextChange) {
     let (Some((variables, _)), Some(registry)) = (peer(language), DebianRegistry::start()) else { return };
-    // The test uses the toolchain in the folder in which the commands of the README install it.
+    // The test uses the toolchain from the folder into which the README's commands install the toolchain.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     follow_all_steps(language, &variables, change, &registry.host);

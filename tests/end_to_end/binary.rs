@@ -162,8 +162,8 @@ fn i1_prints_only_the_answer_to_a_pipe_and_events_as_json() {
     assert_eq!(durable, (1..=durable.len() as u64).collect::<Vec<_>>());
 }
 
-/// I2: The problems of a configuration are reported together, with file, line and key. No turn starts, and the exit
-/// code is 2.
+/// I2: All problems of a configuration are reported together, each with its file, line and key. No turn starts, and the
+/// exit code is 2.
 #[test]
 fn i2_reports_a_wrong_configuration() {
     let user = CliUser::new();
@@ -199,7 +199,7 @@ fn i2_reports_a_wrong_configuration() {
     }
 }
 
-/// D3, L29: Ctrl-C cancels the turn with exit code 130. The session is intact and can continue.
+/// D3, L29: Ctrl-C cancels the turn with exit code 130. The session of the cancelled turn is intact and can continue.
 #[test]
 fn l29_ctrl_c_cancels_the_turn() {
     let user = CliUser::new();
@@ -235,8 +235,8 @@ fn l29_ctrl_c_cancels_the_turn() {
     assert_eq!(stdout_and_stderr(&output).0.trim(), "Going on.");
 }
 
-/// Row 32: A second process cannot continue a session that another process has open, and its error contains the id of
-/// that process. The second process can use another session in the same database.
+/// Row 32: A second process cannot continue a session that another process has open, and the error of the second
+/// process contains the id of the first process. The second process can use another session in the same database.
 #[test]
 fn row_32_refuses_a_second_process_on_a_session() {
     let user = CliUser::new();

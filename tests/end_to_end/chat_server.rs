@@ -1,4 +1,5 @@
-//! A Chat Completions server on loopback. It returns scripted answers, including faulty ones, and checks every request.
+//! A Chat Completions server on loopback. The server returns scripted answers, including faulty answers, and checks
+//! every request.
 
 use agent_models::{ProviderConfig, Providers};
 use serde_json::{Value, json};
@@ -12,18 +13,19 @@ use tokio::task::JoinHandle;
 /// How the server answers one request.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
-    /// A streamed text.
+    /// A text that the server streams as its complete reply.
     Text(&'static str),
     /// A stream of these deltas, which ends with this finish reason.
     Deltas(Vec<Value>, &'static str),
-    /// A streamed text that is followed by calls.
+    /// A streamed text that is followed by tool calls.
     Calls(&'static str, Vec<(&'static str, Value)>),
     /// A complete response with this status, content type and body.
     Whole(u16, &'static str, String),
-    /// The first bytes of a streamed text, of which at most this many are sent before the connection closes.
+    /// A streamed text that is cut off: the server sends only this many bytes of the text and then closes
+    /// the connection.
     Cut(&'static str, usize),
-    /// The first bytes of a streamed text, of which at most this many are sent. After that, the connection stays open
-    /// without further data.
+    /// A streamed text that stops: the server sends only this many bytes of the text. The server then keeps the
+    /// connection open but sends no further data.
     Stall(&'static str, usize),
     /// The server accepts the request but sends no response, not even headers.
     NoResponse,
@@ -48,7 +50,7 @@ pub(crate) fn local_provider(base_url: &str) -> Providers {
     }])
 }
 
-/// A running server. The server stops when this value is dropped.
+/// A Chat Completions server that runs in the background. The server stops when this value is dropped.
 pub(crate) struct ChatServer {
     pub(crate) base_url: String,
     state: Arc<Mutex<State>>,
@@ -146,21 +148,21 @@ fn chunk(delta: Value, finish: Option<&str>) -> String {
     format!("data: {chunk}\n\n")
 }
 
-fn end(finish: &str) -> String {
+fn final_chunks(finish: &str) -> String {
     let usage = json!({"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "served", "choices": [],
         "usage": {"prompt_tokens": 20, "completion_tokens": 5, "total_tokens": 25}});
     format!("{}data: {usage}\n\ndata: [DONE]\n\n", chunk(json!({}), Some(finish)))
 }
 
-/// Writes an answer. Returns `None` if the connection must then be closed.
+/// Writes an answer to the connection. Returns `None` if the server must then close the connection.
 async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> {
     let text =
         |text: &str| text.split_inclusive(' ').map(|word| chunk(json!({"content": word}), None)).collect::<String>();
     match answer {
-        Answer::Text(words) => stream(connection, &(text(words) + &end("stop")), Close::Whole).await,
+        Answer::Text(words) => stream(connection, &(text(words) + &final_chunks("stop")), Close::Whole).await,
         Answer::Deltas(deltas, reason) => {
             let chunks: String = deltas.into_iter().map(|delta| chunk(delta, None)).collect();
-            stream(connection, &(chunks + &end(reason)), Close::Whole).await
+            stream(connection, &(chunks + &final_chunks(reason)), Close::Whole).await
         }
         Answer::Calls(words, calls) => {
             let calls = calls.iter().enumerate().map(|(index, (name, arguments))| {
@@ -168,7 +170,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
                 json!({"index": index, "id": format!("call_{index}"), "type": "function", "function": function})
             });
             let calls = chunk(json!({"tool_calls": calls.collect::<Vec<_>>()}), None);
-            stream(connection, &(text(words) + &calls + &end("tool_calls")), Close::Whole).await
+            stream(connection, &(text(words) + &calls + &final_chunks("tool_calls")), Close::Whole).await
         }
         Answer::Whole(status, kind, body) => {
             let head = format!("HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -188,7 +190,7 @@ async fn write_answer(connection: &mut TcpStream, answer: Answer) -> Option<()> 
         }
         Answer::Huge(bytes) => {
             let event = chunk(json!({"content": "x".repeat(bytes)}), None);
-            stream(connection, &(event + &end("stop")), Close::Whole).await
+            stream(connection, &(event + &final_chunks("stop")), Close::Whole).await
         }
         Answer::Endless => {
             stream(connection, "", Close::Never).await?;
@@ -209,7 +211,7 @@ enum Close {
     Never,
 }
 
-/// Writes the head, and the body as one HTTP chunk.
+/// Writes the head of a streamed response, and the response's body as one HTTP chunk.
 async fn stream(connection: &mut TcpStream, body: &str, close: Close) -> Option<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     connection.write_all(head.as_bytes()).await.ok()?;
@@ -305,7 +307,7 @@ fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     };
     let images_before = parts_before.iter().filter(|part| part["type"] == "image_url").count();
     let images_after = parts_after.iter().filter(|part| part["type"] == "image_url").count();
-    // The text part that labels an image is removed with the image.
+    // If the host masks an image, it also removes the text part that labels the image.
     let texts = parts_before.iter().filter(|part| part["type"] == "text" && !is_label(part));
     let text_after: String = parts_after.iter().filter_map(|part| part["text"].as_str()).collect();
     let kept = texts.into_iter().all(|part| text_after.contains(part["text"].as_str().unwrap_or_default()));

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
 /// Runs a turn that suspends for the approval of a payment, and exports its session. Returns the document and the
-/// session's subject. Also creates a folder `out` that is not granted.
+/// session's subject. The function also creates a folder `out`, which no plugin may use.
 fn waiting_document(cli: &TestCli) -> (Value, String) {
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
     assert_eq!(code, Some(3), "{stderr}");
@@ -69,7 +69,7 @@ fn row_38_an_imported_document_adds_no_grants() {
 fn row_38_an_imported_document_loads_no_other_components() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
     let (document, _) = waiting_document(&cli);
-    // The host has loaded this component before, but under its own name and for another agent.
+    // The host has loaded this component before, but under the component's own name and for another agent.
     std::fs::create_dir(cli.path("others")).unwrap();
     std::fs::copy(components().join("probe.wasm"), cli.path("others/probe.wasm")).unwrap();
     let (code, _, stderr) = cli.run(&["--plugins", "others", "--model", "offline", "hello"]);
@@ -123,7 +123,7 @@ fn row_38_an_imported_document_adds_no_approvals() {
 
 /// Row 38: If the document claims that a call was delegated to another agent or a service, the call waits for the
 /// user's decision. No session of another agent starts, and an answer to the call is accepted only if the configuration
-/// has a contract for it.
+/// contains a contract for the answer.
 #[test]
 fn row_38_an_imported_document_delegates_nothing() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -223,7 +223,7 @@ fn row_38_an_imported_document_raises_no_limits() {
     );
 }
 
-/// Runs a turn that suspends for an approval. Returns the subject of its session.
+/// Runs a turn that suspends for an approval. Returns the subject of the turn's session.
 async fn suspended_session(test_host: &TestHost, config: AgentConfig, replies: &[Value]) -> String {
     let first = payments_reply(&[("Ann", 1)]);
     let mut session = test_host.session(config, script(&[&[first], replies].concat())).await;
@@ -279,7 +279,7 @@ async fn row_38_an_edited_snapshot_adds_no_grants() {
         assert_eq!(std::fs::read_dir(&out).unwrap().count(), 0, "{}", host.display());
         session.close().await.unwrap();
     }
-    // If the configuration no longer grants anything, the grants that the turn started with do not apply either.
+    // If the configuration no longer grants anything, a turn that started with grants continues without them.
     let subject = suspended_session(&test_host, with_tree_grant(&test_host, "payer"), &[text_reply("Done.")]).await;
     let before = std::fs::read(test_host.tree().join("ledger.txt")).unwrap_or_default();
     let (_, result) = resume_turn(&test_host, AgentConfig::new("test"), (&subject, &[text_reply("Done.")])).await;
@@ -310,8 +310,8 @@ async fn row_38_an_edited_snapshot_does_not_remove_validators() {
     }
 }
 
-/// Row 38: A digest under a plugin's name is accepted only if this host has started a turn of the agent with
-/// that digest.
+/// Row 38: The digest that a snapshot contains for a plugin is accepted only if this host has started a turn of the
+/// agent with that digest and that plugin name.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_38_an_edited_snapshot_loads_no_other_component() {
     let test_host = TestHost::new(&["payer", "probe"]).await;
@@ -382,7 +382,7 @@ async fn row_38_facts_of_a_document_are_checked() {
         let error = import(&store, edited.to_string().as_bytes(), ImportAs::OriginalSubject).await.expect_err(pointer);
         assert!(error.to_string().contains(stderr), "{pointer}: {error}");
     }
-    // The import succeeds even if a changed value is one that the import computes again.
+    // The import succeeds although these values are changed, because it computes the values again from other facts.
     let mut edited = document.clone();
     edited["messages"][0]["role"] = json!("system");
     edited["messages"][0]["tokens"] = json!(0);

@@ -22,8 +22,8 @@ fn sandbox(compiler: CompilerCommand, compile_time: Duration) -> Sandbox {
     Sandbox::new(SandboxOptions { compiler: Some(compiler), limits, ..SandboxOptions::default() }).unwrap()
 }
 
-/// Creates a component that takes a long time to compile. Its only function contains `additions` additions, none of
-/// which can be optimised away.
+/// Creates a component that takes a long time to compile. The component's only function contains `additions` additions,
+/// which the compiler cannot optimise away.
 pub(crate) fn compile_bomb(additions: usize) -> Vec<u8> {
     let work = "local.get 0 local.get 0 i64.const 3 i64.rotl i64.add local.tee 0 i64.const 5 i64.xor local.set 0\n";
     let text = format!(
@@ -66,8 +66,8 @@ async fn p9_runs_the_output_of_a_child_compiler() {
     assert!(plugin.tools().iter().any(|tool| tool.name == "calc.evaluate"), "the compiled plugin lists its tools");
 }
 
-/// Row 11: If a component takes too long to compile, its compiler process is killed at the deadline. Until then, other
-/// plugins can be loaded and called.
+/// Row 11: If a component takes too long to compile, its compiler process is killed at the deadline. Until the
+/// deadline, other plugins can be loaded and called.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_stops_a_compile_bomb_with_its_process() {
@@ -86,7 +86,7 @@ async fn row_11_stops_a_compile_bomb_with_its_process() {
     panic!("a compiler process is still running");
 }
 
-/// Row 11: A compiler that uses too much memory is stopped, and the error reports that.
+/// Row 11: A compiler that uses too much memory is stopped, and the error says that the compiler was stopped.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_limits_the_memory_of_a_compiler() {

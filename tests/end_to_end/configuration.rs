@@ -157,8 +157,8 @@ fn i2_reports_all_problems_together() {
     assert!(folder.run(&["session", "list"]).stderr.contains("no sessions"));
 }
 
-/// I2: Problems that are found after parsing are reported too. Each problem is reported once, in line order, with its
-/// column and the text of its line.
+/// I2: `config check` reports the problems that it finds after the file is parsed. Each problem is reported once, in
+/// line order, with its column and the text of its line.
 #[test]
 fn i2_check_reports_problems_of_every_stage() {
     let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
@@ -192,8 +192,8 @@ fn i2_check_reports_problems_of_every_stage() {
     }
 }
 
-/// M2: The error about a missing or malformed API key names the environment variable and suggests a fix. It never shows
-/// the key.
+/// M2: The error about a missing or malformed API key names the environment variable and suggests a fix. The error
+/// never shows the key.
 #[test]
 fn m2_reads_keys_from_the_environment_only() {
     let text = "model = \"openai/gpt-4.1-mini\"\nfallback_models = [\"offline\", \"office/large\"]\n\n[providers.office]\n\
@@ -221,7 +221,7 @@ fn m2_reads_keys_from_the_environment_only() {
     assert!(!result.stderr.contains("hunter2"), "{}", result.stderr);
 }
 
-/// I1: A mistyped command is an error. The host does not use it as a prompt.
+/// I1: A mistyped command is an error. The host does not use a mistyped command as a prompt.
 #[test]
 fn i1_reports_mistyped_commands() {
     let folder = WorkingFolder::new(&[]);
@@ -241,7 +241,7 @@ fn i1_reports_mistyped_commands() {
 }
 
 /// P6, I2: A denial is reported once by the host and once in the result of the call. If a command-line option names a
-/// tool that does not exist, this is reported.
+/// tool that does not exist, the host reports the wrong name.
 #[test]
 fn p6_reports_each_denial_once() {
     let folder = WorkingFolder::new(&[]);
@@ -328,8 +328,8 @@ fn m2_an_api_key_alone_selects_no_model() {
     assert!(result.code == Some(0) && !result.stderr.contains("OPENAI_API_KEY"), "{result:?}");
 }
 
-/// A model server that lists some models and returns the same reply to every chat request. It records the method, path,
-/// key and model of each request.
+/// A model server that lists some models and returns the same reply to every chat request. The server records the
+/// method, path, key and model of each request.
 struct ModelServer {
     url: String,
     requests: Arc<Mutex<Vec<String>>>,
@@ -356,7 +356,8 @@ impl ModelServer {
     }
 }
 
-/// Answers one request. Returns its method, path, key and model, or `None` if the connection closes without a request.
+/// Reads and answers one request. Returns the request's method, path, key and model, or `None` if the connection closes
+/// without a request.
 fn answer(stream: TcpStream, list: &Value) -> Option<String> {
     let mut lines = BufReader::new(stream.try_clone().unwrap());
     let mut head = Vec::new();

@@ -12,8 +12,8 @@ use agent_plugins::Kind;
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
 
-/// L2: `init` runs once per turn, and every step receives the state that `init` returned. The additions of a step are
-/// never stored in the history.
+/// L2: `init` runs once per turn, and every step receives the state that `init` returned. The text that the builder
+/// adds to the prompt of a step is never stored in the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_keeps_its_state_for_the_turn() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
@@ -97,8 +97,8 @@ async fn p2_stores_a_media_item_of_five_megabytes_by_digest() {
     );
 }
 
-/// P4: The policy masks a media item that the model has already seen. The item is masked only in the copy that is sent
-/// to the model, and it stays masked there.
+/// P4: The policy masks a media item that the model has already seen. The item is masked only in the copies that are
+/// sent to the model, and it stays masked in all later copies.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_a_media_item_after_it_was_seen() {
     let test_host = TestHost::new(&["probe", "masker"]).await;
@@ -122,8 +122,8 @@ async fn p4_masks_a_media_item_after_it_was_seen() {
     assert_eq!(media(&visible_messages(&test_host, &session).await).len(), 2, "the stored history keeps the originals");
 }
 
-/// L12, row 22: A validator that fails ends the turn with a typed error that names the validator. A failure never
-/// counts as acceptance.
+/// L12, row 22: A validator that fails ends the turn with a typed error that names the validator. If a validator fails,
+/// its failure never counts as acceptance.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_a_failing_validator_ends_the_turn() {
     let test_host = TestHost::new(&["bad-validator"]).await;

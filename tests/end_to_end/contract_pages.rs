@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 const PAGES: [&str; 2] = ["host/docs/spec.md", "host/docs/threats.md"];
 
-/// The start of a contract line's list of tests on a page.
-const TESTS: &str = "  - Tests: ";
+/// The text with which a page introduces the list of tests that belong to a contract line.
+const TESTS_PREFIX: &str = "  - Tests: ";
 
 /// The maximum number of tests that a page lists for one contract line.
 const MAX_LISTED: usize = 4;
@@ -21,7 +21,7 @@ struct Test {
     file: String,
     name: String,
     proves: BTreeSet<String>,
-    /// The contract lines in the `//!` comment of the test's file.
+    /// The contract lines that the `//!` comment of the test's file names.
     topics: BTreeSet<String>,
 }
 
@@ -64,7 +64,7 @@ fn every_contract_line_has_a_test_or_is_marked_as_not_built() {
     for page in PAGES {
         let text = read(&repository().join(page));
         for line in text.split("\n- **").skip(1).filter(|line| defined_by(&format!("- **{line}")).is_some()) {
-            let is_covered = line.contains(TESTS) || line.contains("**Not built yet**");
+            let is_covered = line.contains(TESTS_PREFIX) || line.contains("**Not built yet**");
             assert!(is_covered, "{page}: no test names this line: {line}");
         }
     }
@@ -97,10 +97,10 @@ fn defined_by(line: &str) -> Option<String> {
     lines_named_in(name).pop_first()
 }
 
-/// The tests that a page lists, with their files.
+/// Returns the tests that a page lists, with their files.
 fn listed_tests(page: &str) -> Vec<(String, String)> {
     let (mut listed, mut file) = (Vec::new(), "");
-    for list in page.lines().filter_map(|line| line.strip_prefix(TESTS)) {
+    for list in page.lines().filter_map(|line| line.strip_prefix(TESTS_PREFIX)) {
         for span in list.split('`').skip(1).step_by(2) {
             if span.ends_with(".rs") {
                 file = span;
@@ -115,8 +115,9 @@ fn listed_tests(page: &str) -> Vec<(String, String)> {
 /// Rewrites the lists of tests on a page.
 fn write_lists(path: &Path, tests: &[Test]) {
     let (mut page, mut current) = (String::new(), None);
-    for line in read(path).lines().filter(|line| !line.starts_with(TESTS)) {
-        // The list is the last item of a contract line, so it goes before anything that is not part of that line.
+    for line in read(path).lines().filter(|line| !line.starts_with(TESTS_PREFIX)) {
+        // The list is the last item of a contract line, so it is written before the next line of the page that is not
+        // part of the contract line.
         if !line.starts_with("  ") {
             page += &current.take().map_or_else(String::new, |line: String| list_of(&line, tests));
         }
@@ -128,9 +129,9 @@ fn write_lists(path: &Path, tests: &[Test]) {
     std::fs::write(path, page).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Returns the list of the tests that prove a contract line. Tests with the line in their name come first. Among these,
-/// and among the other tests, those that prove fewer contract lines come first. If that number is equal, end-to-end
-/// tests come first.
+/// Returns the list of the tests that prove a contract line. Tests that have the contract line in their name come
+/// before other tests. Further sort criteria are the number of contract lines that a test proves (fewer lines first)
+/// and the kind of test (end-to-end tests first).
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {
@@ -147,12 +148,12 @@ fn list_of(line: &str, tests: &[Test]) -> String {
     let files: Vec<String> = by_file.iter().map(|(file, names)| format!("`{file}`: {}", names.join(", "))).collect();
     let mut list = String::new();
     if !files.is_empty() {
-        writeln!(list, "{TESTS}{}.", files.join("; ")).expect("writing to a string cannot fail");
+        writeln!(list, "{TESTS_PREFIX}{}.", files.join("; ")).expect("writing to a string cannot fail");
     }
     list
 }
 
-/// The test functions of a file.
+/// Returns the test functions of a file.
 fn tests_in(file: &str, text: &str) -> Vec<Test> {
     let module: Vec<&str> = text.lines().map_while(|line| line.strip_prefix("//!")).collect();
     let topics = lines_named_in(&module.join(" "));

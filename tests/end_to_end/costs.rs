@@ -49,8 +49,8 @@ async fn p8_every_plugin_call_reports_its_cost() {
     }
 }
 
-/// P8: The same call uses the same amount of fuel. A call with too little fuel returns a typed error that names the
-/// plugin.
+/// P8: If a call is repeated, it uses the same amount of fuel. A call with too little fuel returns a typed error that
+/// names the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_the_same_call_uses_the_same_fuel() {
     let test_host = TestHost::new(&["calc"]).await;

@@ -24,8 +24,8 @@ const INPUTS: [&str; 6] = ["start", "context", "reply", "dispatched", "outcome",
 const TOOLS: [&str; 3] = ["probe.count", "probe.idempotent", "probe.echo"];
 /// The user name that all commands pass to the binary.
 const USER: &str = "ada";
-/// Returns the number of runs that are killed at a random moment. With `AGENT_HOST_EVERY_REPEAT`, these runs and those
-/// that are killed at a named point are together more than 500.
+/// Returns the number of runs that are killed at a random moment. If `AGENT_HOST_EVERY_REPEAT` is set, the tests kill
+/// more than 500 runs in total, at random moments and at named points.
 fn random_runs() -> u32 {
     if std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some() { 470 } else { 180 }
 }
@@ -33,8 +33,8 @@ fn random_runs() -> u32 {
 /// A data directory with a granted tree, and the sessions that are killed in it.
 struct KillTarget {
     directory: TempDir,
-    /// The estimated duration of a run that is not killed and whose plugins are already compiled. Other tests may slow down the
-    /// run that was measured, so the estimate is lowered if a run ends before it is killed.
+    /// The estimated duration of a run that is not killed and whose plugins are already compiled. Other tests may slow
+    /// down the measured run, so the estimate is lowered if a run ends before it is killed.
     run_time: Cell<Duration>,
 }
 
@@ -98,8 +98,8 @@ impl KillTarget {
         command.spawn().unwrap()
     }
 
-    /// Continues the session until its turn has ended. Whenever the turn waits because of calls with an unknown
-    /// outcome, resolves them.
+    /// Continues the session until its turn has ended. Whenever the turn waits because the outcomes of calls are
+    /// unknown, this function resolves these calls.
     fn continue_to_end(&self, context: &str) {
         for _ in 0..20 {
             let output = self.command(&["--continue"]).output().unwrap();
@@ -114,7 +114,7 @@ impl KillTarget {
     }
 
     /// Resolves the calls with an unknown outcome as a user would: if the effect of a call happened, its result is
-    /// recorded. Otherwise the call is retried.
+    /// recorded. If the effect did not happen, the call is retried.
     fn resolve_unknown_calls(&self, context: &str) {
         let (session, calls) = self.unknown_calls();
         assert!(!calls.is_empty(), "{context}: suspended, but no call has an unknown outcome");
@@ -225,7 +225,7 @@ fn kill_after(kill_target: &KillTarget, wait: Duration) -> bool {
 
 fn finish(kill_target: &KillTarget, context: &str) {
     if !has_session(kill_target) {
-        // No input was acknowledged, so the user sends the prompt again.
+        // The killed process did not acknowledge the input, so the user sends the prompt again.
         let output = kill_target.start(None).wait_with_output().unwrap();
         assert!(output.status.success(), "{context}: {}", String::from_utf8_lossy(&output.stderr));
     } else if has_turn(kill_target) {
@@ -375,8 +375,8 @@ fn p10_an_interrupted_turn_continues_with_its_stored_plugin() {
     }
 }
 
-/// L30, D3: While the host opens an interrupted session, it records outcomes for unfinished calls. These outcomes are
-/// reported as events, although the turn has not continued yet.
+/// L30, D3: While the host opens an interrupted session, it records outcomes for unfinished calls. The recorded
+/// outcomes are reported as events, although the turn has not continued yet.
 #[test]
 fn d3_continuing_reports_the_outcomes_of_interrupted_calls() {
     let kill_target = KillTarget::new();

@@ -190,8 +190,9 @@ fn l16_d3_a_parent_names_the_undecided_call_of_its_child() {
     assert_eq!(std::fs::read_to_string(folder.path("effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L16, D5: A child session is not deleted before the parent that waits for it, because the parent would repeat its
-/// call. While the parent waits for the child, the results of the parent's other calls are shown.
+/// L16, D5: A child session is not deleted before the parent that waits for it, because the parent would then
+/// repeat its call to the child agent. While the parent waits for the child, the results of the parent's other
+/// calls are shown.
 #[test]
 fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     let folder = lead_and_worker("probe.count");
@@ -220,7 +221,7 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
         );
     }
     assert_eq!(subjects().len(), 2);
-    // A command that names both sessions deletes both.
+    // A command that names both the parent session and the child session deletes both sessions.
     let deleted = folder.run(&["session", "delete", "--yes", &worker, &lead], None);
     assert!(deleted.status.success(), "{}", stderr(&deleted));
     let (first, second) = (stderr(&deleted).find(&lead).unwrap(), stderr(&deleted).find(&worker).unwrap());
@@ -228,10 +229,10 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
     assert_eq!(subjects(), Vec::<String>::new());
 }
 
-/// L16, D5: A child can be continued on its own, and then its parent uses its output. `session list` shows the child
-/// below its parent. `session show` for the parent names the child, and `session show` for the child names the parent.
-/// `--continue` never selects a child. If a parent session is deleted but its child is not, the remaining child session
-/// is reported.
+/// L16, D5: A child session can be continued without its parent. When the parent continues later, it uses the child's
+/// output. `session list` shows the child below its parent. `session show` for the parent names the child, and `session
+/// show` for the child names the parent. `--continue` never selects a child. If a parent session is deleted but its
+/// child is not, the remaining child session is reported.
 #[test]
 fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     let folder = lead_and_worker("probe.idempotent");
@@ -273,8 +274,8 @@ fn l16_d5_lists_a_child_below_its_parent_and_continues_it_alone() {
     assert!(stdout(&["session", "list"]).contains(&format!("worked for {lead}")));
 }
 
-/// L16, I2, row 13: A delegation cycle is refused before any agent runs, and the error names the file, line, key and
-/// chain. Two files with the same agent name are refused too.
+/// L16, I2, row 13: A delegation cycle is refused before any agent runs, and the error names the file, the line, the
+/// key and the chain of agents. The host also refuses two files with the same agent name.
 #[test]
 fn l16_row_13_refuses_delegation_cycles_in_the_configuration() {
     let table = |name: &str, file: &str| format!("[agents.{name}]\nagent = \"{file}\"\ndescription = \"d\"\n");

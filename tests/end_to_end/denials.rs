@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Runs a session whose model makes this call, and checks that its events and the audit log contain the same denials.
-/// Returns for each denial the denied resource, whether the denial belongs to a call, and whether the denial suggests
-/// no grant.
+/// Returns for each denial the denied resource, true if the denial belongs to a call, and true if the denial does not
+/// suggest a grant.
 async fn denials_of(test_host: &TestHost, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
     let mut session = test_host.session(config, script(&[call_reply(&[call]), text_reply("Done.")])).await;
     run_turn(&mut session, "Go.").await;
@@ -66,7 +66,7 @@ async fn o3_reports_denied_files_and_variables_however_the_call_ends() {
     );
     assert_eq!(denials_of(&test_host, config(), look_call("fail")).await, expected);
     assert_eq!(denials_of(&test_host, config(), look_call("panic")).await, expected);
-    // This tool does not access files.
+    // The tool `probe.env` does not access files, so the only denial is that of the environment variable.
     let variable = denials_of(&test_host, config(), ("probe.env", json!({"name": "PROBE"}))).await;
     assert_eq!(variable, [denial_of_call("the environment variable PROBE")]);
 }
@@ -122,8 +122,8 @@ async fn p6_a_refused_file_is_a_denial() {
     assert!(denials.contains(&denial_of_call("opening \"effects.txt\" for writing")), "{denials:?}");
 }
 
-/// P6: The denial of a link reports that the link leaves its granted tree, and does not suggest write access to the
-/// tree.
+/// P6: If a link is denied, the denial reports that the link leads out of its granted tree, and does not suggest write
+/// access to the tree.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_the_denial_of_a_link_reports_that_it_leaves_its_tree() {
@@ -163,7 +163,7 @@ async fn s7_invalid_file_names_do_not_hide_other_files() {
     }
 }
 
-/// P6: Operations other than writing that would change a read-only tree are denied too, whichever kind of handle
+/// P6: All operations that would change a read-only tree are denied, not only writing, whichever kind of handle
 /// they use.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_refused_change_is_a_denial() {
@@ -216,7 +216,7 @@ async fn p6_withheld_and_forbidden_tools_are_denials() {
     );
 }
 
-/// P6: The denials of a context builder, which is not a call, are reported too.
+/// P6: A context builder is not a call, but its denials are reported like the denials of calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_reports_the_denials_of_a_context_builder() {
     let test_host = TestHost::new(&["stateful-builder"]).await;

@@ -1,6 +1,6 @@
-//! A local desktop agent. One MCP server extracts the text of seven screenshots, and another renames the files. Both
-//! are real child processes on a real folder. The model stops early, refuses, and sends an empty reply, and the context
-//! window is too small for the whole task (L4, L7, L9, L13, L23, L26, L27, L30, I5).
+//! A local desktop agent. One MCP server extracts the text of seven screenshots, and another MCP server renames the
+//! files. Both servers are real child processes that work on a real folder. The model stops early, refuses, and sends
+//! an empty reply, and the context window is too small for the whole task (L4, L7, L9, L13, L23, L26, L27, L30, I5).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::fixture::mcp_server;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 
-/// The number of characters of the longest text in a screenshot. Of this text, the model receives only a part.
+/// The number of characters of the longest text in a screenshot. The model receives only a part of the longest text.
 const LONG_TEXT: usize = 11_537;
 
 fn expect_finished(result: TurnResult) -> Output {
@@ -96,7 +96,8 @@ fn expecting(mut reply: Value, expectation: Value) -> Value {
     reply
 }
 
-/// The model's replies. The model stops at the fourth screenshot, refuses, sends one empty reply, and finishes.
+/// Returns the replies of the scripted model: the model stops at the fourth screenshot, refuses, sends one empty reply,
+/// and finishes.
 fn model_replies() -> Vec<Value> {
     let expect_nudge = json!({"last_contains": "Continue with what remains"});
     let mut replies = vec![call_reply(&[("list_directory", json!({"path": "."}))])];
@@ -202,7 +203,7 @@ async fn nudges(test_host: &TestHost, session: &Session) -> Vec<NudgeCause> {
     causes.collect()
 }
 
-/// L30: The events are in the expected order, and none is missing.
+/// L30: The events are in the expected order, and no event is missing.
 fn check_event_order(types: &[String]) {
     // The first eight calls list the folder, read and rename three screenshots, and read the fourth screenshot. Then
     // the model stops early, and after a nudge it refuses. Three calls follow, then an empty reply, the last four

@@ -2,10 +2,10 @@
 
 use crate::support::repository;
 
-/// A code block.
+/// A code block of a Markdown page.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// The heading above the block.
+    /// The text of the last heading before the block.
     pub(crate) section: String,
     /// The text after the block's opening fence, such as `rust`.
     pub(crate) language: String,
@@ -14,7 +14,7 @@ pub(crate) struct Block {
     pub(crate) file: Option<String>,
 }
 
-/// A command in a code block, and the output that the block shows for it.
+/// A command in a code block, and the output that the block shows for the command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct TypedCommand {
     pub(crate) command: String,
@@ -59,7 +59,7 @@ pub(crate) fn blocks(page: &str) -> Vec<Block> {
     found
 }
 
-/// Returns the last file name in the paragraph that is in backticks.
+/// Returns the last of the file names that are in backticks in this paragraph.
 fn last_named_file(paragraph: &str) -> Option<String> {
     let spans = paragraph.split('`').skip(1).step_by(2);
     spans

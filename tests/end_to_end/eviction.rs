@@ -1,6 +1,6 @@
-//! Conversations that are longer than the context window. The oldest messages are evicted from the prompt, a summary
-//! replaces them, and evicted messages can be found again. The tests use the real runtime, the real store and the real
-//! binary (L22, L26, L27).
+//! Conversations that are longer than the context window. The oldest messages are evicted from the prompt and replaced
+//! by a summary, and searches still find the evicted messages. The tests use the real runtime, the real store and the
+//! real binary (L22, L26, L27).
 
 use crate::support::{TestHost, call_reply, event_types, events, records, repository, results, run_turn, text_reply};
 use agent_core::change::HideReason;
@@ -50,8 +50,8 @@ async fn events_of_last_turn(test_host: &TestHost, session: &Session) -> Vec<Str
     types[start..].to_vec()
 }
 
-/// L22, L27, L5, D1: The summary is not streamed to watchers, is in the next prompt, and its tokens are counted. The
-/// model can find evicted messages and read an evicted result.
+/// L22, L27, L5, D1: The summary is not streamed to watchers. The next prompt contains the summary, and the turn
+/// counts the summary's tokens. The model can find evicted messages and read an evicted result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l27_evicted_messages_are_summarised_and_can_be_found() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -75,7 +75,8 @@ async fn l27_evicted_messages_are_summarised_and_can_be_found() {
         final_reply,
     ];
     let mut script = script(&replies, &[summary]);
-    // With the definitions of all tools, a window of this size evicts the first turn and keeps the second.
+    // If the prompt contains the definitions of all tools, a context window of this size forces the host to evict the
+    // first turn but not the second turn.
     script["window"] = json!(8_100);
     let mut session = test_host.session(config_offering_all_tools(), script).await;
     expect_finished(run_turn(&mut session, &long_text("walrus")).await);
@@ -176,7 +177,7 @@ async fn l29_a_turn_can_be_cancelled_while_a_summary_is_written() {
     let cancel = CancellationToken::new();
     let (model_calls, token) = (AtomicU32::new(0), cancel.clone());
     let observer = move |checkpoint: Checkpoint<'_>| {
-        // The second model call is the summary.
+        // The second model call writes the summary.
         if checkpoint == Checkpoint::BeforeModel && model_calls.fetch_add(1, Ordering::SeqCst) == 1 {
             token.cancel();
         }
@@ -276,10 +277,11 @@ fn l27_the_long_conversation_example_runs_unchanged() {
     assert!(stderr.contains("no message contains all words"), "{stderr}");
 }
 
-/// Row 27: After a kill around the summary or its commit, the session continues, evicts once, and loses no message.
+/// Row 27: If the process is killed before or after the summary is written or committed, the session continues, evicts
+/// messages once, and loses no message.
 #[test]
 fn l27_a_turn_killed_while_summarising_is_continued() {
-    // The sixth model call is the one that writes the summary.
+    // The sixth model call writes the summary.
     for point in ["before-model:6", "after-model:6", "before-commit:summarised", "after-commit:summarised"] {
         let user = CliUser::new();
         let mut command = user.command(&[&AGENT[..], &[QUESTION]].concat());

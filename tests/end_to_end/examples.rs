@@ -3,7 +3,7 @@
 use crate::support::repository;
 use std::process::{Command, Stdio};
 
-/// A command of the page, and the output that the page shows for it.
+/// A command of `tests/agents/README.md`, and the output that the page shows for the command.
 struct ExampleCommand {
     command: String,
     answer: String,
@@ -27,7 +27,7 @@ fn example_commands() -> Vec<ExampleCommand> {
     lines
 }
 
-/// Splits a command into words, one of which may be in quotes.
+/// Splits a command into words. One of the words may be in quotes and may then contain spaces.
 fn words(command: &str) -> Vec<&str> {
     let mut words = Vec::new();
     for (index, piece) in command.split('"').enumerate() {

@@ -55,8 +55,8 @@ fn start_endless_loops(sandbox: &Sandbox, setup: &PluginSetup) -> JoinSet<()> {
     loops
 }
 
-/// Row 35: With 64 endless loops of one agent, another agent's validator finishes before its deadline, its tools are
-/// called, and the host's own timers and streams keep running.
+/// Row 35: While one agent runs 64 endless loops, another agent's validator finishes before its deadline, the other
+/// agent's tools are called, and the host's own timers and streams keep running.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_35_endless_loops_do_not_starve_other_agents() {
     let test_host = TestHost::new(&["probe", "strict-json"]).await;
@@ -111,10 +111,10 @@ async fn row_35_endless_loops_do_not_starve_other_agents() {
 /// computes. All guests have the same limit of processor time. The single guest reaches its limit first.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_many_guests_get_only_the_share_of_their_agent() {
-    const CPU: Duration = Duration::from_millis(300);
+    const CPU_LIMIT: Duration = Duration::from_millis(300);
     let test_host = TestHost::new(&["probe", "intruder"]).await;
     let generation = test_host.generation().await;
-    let setup = |plugin| plugin_setup(&generation, plugin, small_guest_limits(Some(CPU)));
+    let setup = |plugin| plugin_setup(&generation, plugin, small_guest_limits(Some(CPU_LIMIT)));
     let alternating = ("intruder", "intruder.wait", json!({"how": "alternate"}));
     let looping = ("probe", "probe.spin", json!({}));
     for many in [alternating, looping.clone()] {

@@ -1,5 +1,5 @@
 //! Any component can be a plugin (P3). The tests use a Rust component that is not written for this host and has a
-//! function for each WIT type, and a command-line program as the compiler produces it.
+//! function for each WIT type, and a command-line program, unchanged from the compiler's output.
 
 use crate::support::{TestHost, call_reply, cargo, components, repository, results, run_turn, script, text_reply};
 use agent_plugins::Grants;
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Runs a turn with these calls. For each call, in call order, returns whether the result is an error, and the text of
-/// the result.
+/// Runs a turn with these calls. Returns for each call, in the order of the calls, whether the result is an error, and
+/// the text of the result.
 async fn outcomes(test_host: &TestHost, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut config = config;
     config.bounds.parallel_calls = 8;
@@ -139,7 +139,7 @@ async fn p3_results_resources_and_world_functions_are_supported() {
     assert_eq!(skipped.len(), 2, "{skipped:?}");
 }
 
-/// P3: The model reads the description of a function in the section `package-docs`.
+/// P3: The component's section `package-docs` contains the descriptions of functions that the model reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_tool_descriptions_come_from_the_component() {
     let test_host = TestHost::new(&[]).await;
@@ -151,7 +151,8 @@ async fn p3_tool_descriptions_come_from_the_component() {
     let mut component = std::fs::read(components().join("every-type.wasm")).unwrap();
     let name = b"package-docs";
     let length = name.len() + 2 + docs.len();
-    // Append a custom section: its id, its length in two bytes of LEB128, its name, and the version before the JSON.
+    // Append a custom section: the section's id, its length as LEB128 (two bytes), its name, a version number, and
+    // the JSON.
     component.extend([0, (length & 0x7f) as u8 | 0x80, (length >> 7) as u8, name.len() as u8]);
     component.extend(name.iter().chain(&[1]).chain(docs.iter()));
     let plugin = test_host.sandbox.load_bytes("documented", component).await.unwrap_or_else(|error| panic!("{error}"));
@@ -179,7 +180,7 @@ async fn p3_tool_descriptions_come_from_the_component() {
     assert_eq!(flags.get("description"), None);
 }
 
-/// Builds the command-line program of the fixture, without a manifest. Returns its path.
+/// Builds the command-line program of the fixture without a manifest, and returns the path of the program.
 fn command() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
@@ -201,8 +202,8 @@ fn command() -> PathBuf {
     BUILT.get_or_init(build).clone()
 }
 
-/// P3, P5, P6: A command-line program is one tool, which is named after its file. The calls cover arguments, input,
-/// output, exit codes and grants.
+/// P3, P5, P6: A command-line program is one tool, which is named after its file. The calls of this test cover
+/// arguments, input, output, exit codes and grants.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_a_command_line_program_is_one_tool() {
     let test_host = TestHost::new(&[]).await;

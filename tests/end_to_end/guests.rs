@@ -21,7 +21,8 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output_text));
 }
 
-/// Builds a guest into the test host's plugin directory. Returns false if its toolchain is not installed.
+/// Builds a Python guest, and writes its component to the test host's plugin directory. Returns false if the toolchain
+/// for Python guests is not installed.
 fn build_python(test_host: &TestHost, folder: &str, wit: &Path, world: &str) -> bool {
     let Some(componentize) = python_peer("componentize-py") else { return false };
     let mut command = Command::new(componentize);
@@ -37,7 +38,7 @@ fn build_javascript(test_host: &TestHost, folder: &str, wit: &Path, world: &str)
     true
 }
 
-/// Zig's C compiler builds the core module, and jco makes a component from it.
+/// Zig's C compiler builds the core module, and jco makes a component from the core module.
 fn build_c(test_host: &TestHost, folder: &str, world: &str) -> bool {
     let (Some(python), Some(mut jco), Some(_)) = (python_peer("python"), jco(), python_peer("python-zig")) else {
         return false;
@@ -72,7 +73,7 @@ fn component(test_host: &TestHost, name: &str) -> PathBuf {
     test_host.directory.path().join("plugins").join(name).with_extension("wasm")
 }
 
-/// Runs a turn with these calls. For each call, returns whether the result is an error, and the text of the result.
+/// Runs a turn with these calls. Returns for each call whether the result is an error, and the text of the result.
 async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[call_reply(calls), text_reply("Done.")])).await;
@@ -109,7 +110,7 @@ async fn p1_a_python_guest_serves_a_tool() {
     assert!(results[3].1.contains("refused"), "a file without a grant: {}", results[3].1);
 }
 
-/// P1, P2, P8: A JavaScript guest offers a tool through the plugin contract. Other exports, which its toolchain adds,
+/// P1, P2, P8: A JavaScript guest offers a tool through the plugin contract. Exports that the JavaScript toolchain adds
 /// are not offered as tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p1_a_javascript_guest_serves_a_tool() {
@@ -148,8 +149,8 @@ async fn p1_a_c_guest_serves_a_tool() {
     assert_eq!(results[2], (false, String::new()));
 }
 
-/// Calls the functions of the world in `words.wit` and checks their results. The component may be written in any
-/// language (P3, P5).
+/// Calls the functions of the world in `words.wit` and checks their results. The function is used for components in
+/// several languages (P3, P5).
 async fn check_words_world(test_host: &TestHost) {
     let calls = [
         ("shout", json!({"text": "harbour"})),

@@ -132,8 +132,9 @@ fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
     assert!(listed.contains("\"subject\""), "the store is intact: {listed}");
 }
 
-/// Row 40: A file next to the script of an MCP server, or a file that its package manager reads, would run as native
-/// code at the next start. A plugin cannot write such a file, and cannot move a folder with such files there.
+/// Row 40: A file next to the script of an MCP server, or a file that the server's package manager reads, would run as
+/// native code at the next start. A plugin cannot write such a file, and cannot move a folder that contains such files
+/// next to the script.
 #[test]
 fn row_40_protects_files_that_an_mcp_server_would_load() {
     let attacks = [
@@ -192,7 +193,7 @@ fn row_40_plugin_call_cannot_change_decision_files() {
     assert!(!folder.path("plugins/evil.wasm").exists() && !folder.path("data/stray").exists(), "{output_text}");
 }
 
-/// A server that answers every request and counts them.
+/// A server that answers all requests and counts them.
 struct CountingServer {
     address: SocketAddr,
     requests: Arc<AtomicUsize>,
@@ -237,8 +238,8 @@ fn result_after_edit(folder: &IntruderFolder, started_marker: &Path, edited: &st
     result.map(|event| event.to_string()).collect::<Vec<_>>().concat()
 }
 
-/// Row 48: If a grant is revoked in agent.toml while a call runs, the call's next use of that grant fails. The other
-/// grants of the call still apply. The test covers every kind of grant.
+/// Row 48: If a grant is revoked in agent.toml while a call runs, the call's next use of that grant fails. The grants
+/// of the call that are not revoked still apply. The test covers every kind of grant.
 #[test]
 fn row_48_revoking_a_grant_affects_the_running_call() {
     let server = CountingServer::start();

@@ -1,5 +1,5 @@
-//! Plugins can ask the host's model if they have a grant, within a token budget per turn. The tokens are counted in the
-//! turn (P5, L5).
+//! If plugins have a grant, they can ask the host's model, within a token budget for each turn. The tokens of these
+//! questions count towards the turn (P5, L5).
 
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
 use agent_core::event::EventKind;
@@ -40,8 +40,8 @@ async fn costs(test_host: &TestHost, session: &Session) -> Vec<CallCost> {
     events(test_host, session).await.into_iter().filter_map(|event| cost(event.kind)).collect()
 }
 
-/// P5, L5, D1: The model receives only the plugin's question. The tokens are counted in the turn and in the call's
-/// event.
+/// P5, L5, D1: The model receives only the plugin's question. The question's tokens are counted in the turn and in the
+/// event of the plugin's call.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_a_plugin_asks_the_agents_model() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -80,7 +80,8 @@ async fn p6_without_a_grant_no_model_is_asked() {
     assert_eq!(session.state().asks, 0);
 }
 
-/// P5: The budget covers all calls of a turn and is restored from the stored state. The next turn has a new budget.
+/// P5: A plugin's token budget covers all calls of a turn and is restored from the stored state. The next turn has a
+/// new budget.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_an_exhausted_budget_is_a_typed_error() {
     let test_host = TestHost::new(&["summarize"]).await;
@@ -97,7 +98,7 @@ async fn p5_an_exhausted_budget_is_a_typed_error() {
     assert_eq!((usage.asks, usage.usage.total()), (1, 402));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    // If another process continues the session, it uses the scripted answer after the last one that was used.
+    // If another process continues the session, the scripted model continues with its next unused answer.
     let reopened_agent = test_host.agent(agent(Some(420)), script).await;
     let mut session = Session::open(&test_host.host(), reopened_agent, OpenSession::Existing(subject)).await.unwrap();
     assert!(matches!(run_turn(&mut session, "Again.").await, TurnResult::Finished(_)));
@@ -121,8 +122,8 @@ async fn m3_retries_a_question_and_reports_its_failure_to_the_call() {
     assert!(!outcomes[1].2.contains("script"), "the error does not reveal the host's model: {outcomes:?}");
 }
 
-/// P8, L29: Waiting for the model counts towards the call's wall time. If the call is stopped, its question to the
-/// model is stopped too. The tokens of the question are still counted.
+/// P8, L29: The time for which a call waits for the model counts towards the call's wall time. If the call is stopped,
+/// the host also stops the call's question to the model. The tokens of the question are still counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_question_ends_with_its_call() {
     let test_host = TestHost::new(&["summarize"]).await;

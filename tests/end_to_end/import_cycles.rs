@@ -5,10 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use syn::visit::{self, Visit};
 
-/// Folders whose own modules must also be free of import cycles.
+/// Folders whose modules must not import each other in a cycle. The check of a whole crate covers only the crate's
+/// top-level modules.
 const CHECKED_FOLDERS: &[&str] = &["plugins/capabilities"];
 
-/// For each module, the modules that it imports, each with the files of the first module that contain the import.
+/// For each importing module, the modules that it imports. Each imported module is listed with the files of the
+/// importing module that contain the import.
 type Imports = BTreeMap<String, BTreeMap<String, BTreeSet<PathBuf>>>;
 
 #[test]
@@ -56,7 +58,8 @@ fn a_cycle_is_found_in_use_trees_paths_and_macros() {
 }
 
 /// Returns the imports between the direct submodules of the module `inside`. The crate's root module may import all
-/// other modules. It is left out, because no module imports the root for its own items.
+/// other modules. The root module is left out of the result, because no module imports items that are defined in the
+/// root module.
 fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[String]) -> Imports {
     let mut imports = Imports::new();
     for (module, file) in files.iter().filter(|(module, _)| module.len() > inside.len() && module.starts_with(inside)) {
@@ -65,8 +68,8 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
         let mut paths = Paths { module: module.clone(), found: Vec::new() };
         paths.visit_file(&parsed);
         for path in paths.found {
-            // The imported module is the longest beginning of the path that names a file. The remaining parts of the
-            // path name an item or an inline module.
+            // The imported module is the longest prefix of the path for which a source file exists. The remaining parts
+            // of the path name an item or an inline module.
             let target = (1..=path.len()).rev().map(|length| &path[..length]).find(|part| files.contains_key(*part));
             let Some(target) = target.filter(|target| target.len() > inside.len() && target.starts_with(inside)) else {
                 continue;
@@ -81,10 +84,10 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
     imports
 }
 
-/// Describes the modules that import each other, if there are any.
+/// Describes the modules that import each other. Returns `None` if no modules import each other.
 fn cycle(imports: &Imports) -> Option<String> {
     let mut remaining: BTreeSet<&String> = imports.keys().collect();
-    // A module is in no cycle if it imports no remaining module, or if no remaining module imports it.
+    // A module that imports no remaining module, or that no remaining module imports, is not part of a cycle.
     loop {
         let imported: BTreeSet<&String> =
             remaining.iter().flat_map(|from| imports[*from].keys()).filter(|to| remaining.contains(to)).collect();
@@ -130,7 +133,8 @@ fn source_files(sources: &Path) -> BTreeMap<Vec<String>, PathBuf> {
     files
 }
 
-/// Collects the paths of a file that begin in its own crate, as module paths from the crate's root.
+/// Collects the paths in a file that refer to the file's own crate. Each path is stored as a module path from the
+/// crate's root.
 struct Paths {
     module: Vec<String>,
     found: Vec<Vec<String>>,

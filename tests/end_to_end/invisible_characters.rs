@@ -12,14 +12,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A tag character, a direction override, a joiner that joins nothing, and a control character.
-const HIDDEN: [&str; 4] = ["\u{e0049}", "\u{202e}", "\u{200b}", "\u{9b}"];
-/// A text whose joiners are kept, because they have an effect: a Persian word and an emoji that consists of
-/// two characters.
-const ORDINARY: &str = "می\u{200c}خواهم 👩\u{200d}💻";
+const HIDDEN_CHARACTERS: [&str; 4] = ["\u{e0049}", "\u{202e}", "\u{200b}", "\u{9b}"];
+/// A text whose joiner characters the host keeps, because the joiners have an effect: a Persian word and an emoji that
+/// consists of two characters.
+const TEXT_WITH_JOINERS: &str = "می\u{200c}خواهم 👩\u{200d}💻";
 
 /// A server whose tool description and result contain the hidden characters in UTF-8.
 fn server() -> ServerConfig {
-    let hidden = HIDDEN.concat();
+    let hidden = HIDDEN_CHARACTERS.concat();
     let script = format!(
         r#"while IFS= read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9][0-9]*\).*/\1/p')
@@ -30,7 +30,7 @@ fn server() -> ServerConfig {
     *'"method":"tools/list"'*)
       outcome='"result":{{"tools":[{{"name":"read","title":"t{hidden}","description":"d{hidden}","inputSchema":{{"type":"object","properties":{{"path":{{"type":"string","description":"p{hidden}"}}}}}}}}]}}' ;;
     *'"method":"tools/call"'*)
-      outcome='"result":{{"content":[{{"type":"text","text":"found{hidden} {ORDINARY}"}}]}}' ;;
+      outcome='"result":{{"content":[{{"type":"text","text":"found{hidden} {TEXT_WITH_JOINERS}"}}]}}' ;;
     *) outcome='"error":{{"code":-32601,"message":"no{hidden}"}}' ;;
   esac
   printf '{{"jsonrpc":"2.0","id":%s,%s}}\n' "$id" "$outcome"
@@ -43,7 +43,7 @@ done"#
 #[tokio::test(flavor = "multi_thread")]
 async fn row_49_a_model_gets_no_invisible_characters() {
     let test_host = TestHost::new(&[]).await;
-    let hidden = HIDDEN.concat();
+    let hidden = HIDDEN_CHARACTERS.concat();
     let model_server =
         ChatServer::start([Answer::Calls("", vec![("h_read", json!({"path": "a"}))]), Answer::Text("Done.")]).await;
     let mut config = AgentConfig { mcp: vec![server()], ..AgentConfig::new("test") };
@@ -54,13 +54,13 @@ async fn row_49_a_model_gets_no_invisible_characters() {
     let result = run_turn(&mut session, &format!("Read it.{hidden}")).await;
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
     let sent = json!(model_server.requests()).to_string();
-    for character in HIDDEN {
+    for character in HIDDEN_CHARACTERS {
         let number = format!("u{{{:x}}}", u32::from(character.chars().next().unwrap()));
         assert!(!sent.contains(character), "{number} was sent");
         // Each hidden character occurs in the instructions, the input, two descriptions and the result.
         assert!(sent.matches(&number).count() >= 5, "{number}: {sent}");
     }
-    assert!(sent.contains(ORDINARY), "{sent}");
+    assert!(sent.contains(TEXT_WITH_JOINERS), "{sent}");
     let stored = &results(&test_host, &session).await[0].2;
     assert!(
         stored.contains(&format!("found{hidden}")),
@@ -73,11 +73,11 @@ async fn row_49_a_model_gets_no_invisible_characters() {
 }
 
 /// Row 49: In the terminal, invisible characters in tool descriptions are shown in visible form. Models whose names
-/// contain such characters are not listed.
+/// contain invisible characters are not listed.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_49_the_terminal_shows_invisible_characters_in_visible_form() {
     let folder = tempfile::tempdir().unwrap();
-    let hidden = HIDDEN.concat();
+    let hidden = HIDDEN_CHARACTERS.concat();
     let names = [
         format!("evil{hidden}"),
         "two\nlines".to_owned(),
@@ -108,7 +108,7 @@ async fn row_49_the_terminal_shows_invisible_characters_in_visible_form() {
     let agent = "model = \"offline\"\n[mcp.h]\ncommand = \"sh\"\nargs = [\"server.sh\"]\n";
     std::fs::write(folder.path().join("agent.toml"), agent).unwrap();
     let output_text = run(&["plugin", "list", "--agent", "agent.toml"]);
-    for character in HIDDEN {
+    for character in HIDDEN_CHARACTERS {
         assert!(!output_text.contains(character), "{}", output_text.escape_unicode());
     }
     assert!(output_text.contains("h.read") && output_text.contains(r"\u{202e}"), "{output_text}");
@@ -120,7 +120,8 @@ fn serve_model_list(body: String) -> (String, std::thread::JoinHandle<()>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/v1", listener.local_addr().unwrap());
     let served = std::thread::spawn(move || {
-        // Accepting does not block, so that the test fails at the deadline if the host sends no request.
+        // Accepting a connection does not block the thread, so that the test fails at the deadline if the host sends
+        // no request.
         listener.set_nonblocking(true).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         let mut connection = loop {

@@ -1,5 +1,5 @@
-//! `wasi:keyvalue`, which needs a grant and uses the store (P5, P8), the validator `grounded`, and special files in a
-//! granted tree (row 33).
+//! Tests of `wasi:keyvalue`, which needs a grant and uses the store (P5, P8), of the validator `grounded`, and of
+//! special files in a granted tree (row 33).
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_plugins::Grants;
@@ -22,8 +22,8 @@ async fn call(test_host: &TestHost, config: AgentConfig, name: &str, arguments: 
     (is_error, text)
 }
 
-/// P5, P8: The values that a plugin stores remain after its call and its session have ended. They belong to one agent
-/// and have a quota.
+/// P5, P8: The values that a plugin stores remain after its call and its session have ended. The stored values belong
+/// to one agent, and a quota limits them.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_values_persist_and_belong_to_one_agent() {
     let test_host = TestHost::new(&["notes"]).await;
@@ -78,7 +78,7 @@ async fn l12_quotes_must_be_in_a_tool_result() {
     assert_eq!(session.state().turns, 1);
 }
 
-/// Row 33: A named pipe in a granted tree is refused before it is opened, also through a link.
+/// Row 33: A named pipe in a granted tree is refused before it is opened, even if a link leads to it.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_33_refuses_a_pipe_in_a_granted_tree() {

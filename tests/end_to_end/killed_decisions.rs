@@ -1,5 +1,5 @@
-//! `kill -9` before and after each commit that a user, a service or a plugin causes (row 27). Afterwards, the database
-//! is intact, every call has one result or its turn waits for that result, and the session can continue.
+//! `kill -9` before and after each commit that a user, a service or a plugin causes (row 27). After the kill, the
+//! database is intact, every call has one result or its turn waits for that result, and the session can continue.
 
 use crate::support::{call_reply, components, script, text_reply};
 use agent_core::event::EventKind;
@@ -16,16 +16,16 @@ const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
 /// The steps that lead to a commit of one kind of input.
 struct Case {
-    /// The name of the input.
+    /// The name of the state machine input whose commit is tested.
     input: &'static str,
     /// The lines of `agent.toml` that follow the agent's name and model.
     agent: &'static str,
     replies: Vec<Value>,
     /// The steps before the killed command: a command that must succeed or suspend, `EDIT TEXT` to write `agent.toml`,
     /// `KILL POINT` to run a turn that is killed at this point, or `WAIT`, which waits for a short time. In a command,
-    /// `{session}` is replaced by the session, and `{call}` by its first call without a result.
+    /// `{session}` is replaced by the session, and `{call}` by the session's first call without a result.
     setup_steps: Vec<Vec<&'static str>>,
-    /// The command that is killed.
+    /// The command that is killed before and after the commit, as a list of arguments.
     killed_command: Vec<&'static str>,
 }
 
@@ -76,8 +76,8 @@ impl TestCli {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the session and its first call without a result. If the session or the call does not exist, its text
-    /// is empty.
+    /// Returns the session and its first call without a result. Returns an empty text in place of a session or call
+    /// that does not exist.
     fn session(&self) -> (String, String) {
         if !self.path("data/agent-host.db").exists() {
             return Default::default();

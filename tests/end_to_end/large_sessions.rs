@@ -11,7 +11,8 @@ use tempfile::TempDir;
 /// The number of messages in each turn of the session that [`sample_session`] creates.
 const MESSAGES_PER_TURN: u64 = 4;
 
-/// Returns the number of turns of the large session. With `AGENT_HOST_EVERY_REPEAT`, the session has 100,000 messages.
+/// Returns the number of turns of the large session. If `AGENT_HOST_EVERY_REPEAT` is set, the session has
+/// 100,000 messages.
 fn turns() -> u64 {
     if every_repeat() { 25_000 } else { 2_000 }
 }
@@ -25,8 +26,8 @@ fn every_repeat() -> bool {
 const MEMORY: u32 = 120;
 /// The memory limit of a command that runs plugins, in MiB.
 const MEMORY_WITH_PLUGINS: u32 = 150;
-/// The memory limit of every command if `AGENT_HOST_EVERY_REPEAT` is set, in MiB. It is 200 MB for a session of
-/// any length.
+/// The memory limit of every command if `AGENT_HOST_EVERY_REPEAT` is set, in MiB. The limit is 200 MB, whatever the
+/// length of the session.
 const MEMORY_AT_ANY_LENGTH: u32 = 190;
 
 /// Runs the program and returns its stdout.
@@ -55,7 +56,7 @@ fn sample_session() -> (TempDir, Value) {
 }
 
 /// Returns a copy of an item of the document for a later turn.
-fn repeated(item: &Value, turn: u64, events: u64, call: &str) -> Value {
+fn copy_for_turn(item: &Value, turn: u64, events: u64, call: &str) -> Value {
     let text = item.to_string().replace(call, &format!("call_{turn}_1_1"));
     let mut item: Value = serde_json::from_str(&text).unwrap();
     let shift = |value: &mut Value, by: u64| *value = json!(value.as_u64().unwrap() + by);
@@ -84,7 +85,7 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
         for turn in 1..=turns {
             for (index, item) in items.as_array().unwrap().iter().enumerate() {
                 let separator = if turn == 1 && index == 0 { "\n" } else { ",\n" };
-                write!(file, "{separator}{}", repeated(item, turn, events, call)).unwrap();
+                write!(file, "{separator}{}", copy_for_turn(item, turn, events, call)).unwrap();
             }
         }
         write!(file, "]{end}").unwrap();
@@ -109,8 +110,8 @@ fn write_document(path: &Path, document: &Value, turns: u64) {
     file.flush().unwrap();
 }
 
-/// Row 27: If an import is killed, its session stays marked as incomplete. An incomplete session cannot be continued,
-/// and importing the document again replaces it.
+/// Row 27: If an import is killed, the imported session stays marked as incomplete. An incomplete session cannot be
+/// continued, and a second import of the document replaces the incomplete session.
 #[cfg(target_os = "linux")]
 fn check_a_killed_import(folder: &Path) {
     let state = || {
@@ -160,7 +161,7 @@ fn d5_moves_and_replays_a_long_session_in_constant_memory() {
     write_document(&folder.join("large.json"), &document, turns);
     check_a_killed_import(folder);
     let started = std::time::Instant::now();
-    // The test runner captures the output of `eprintln!`, so this writes to stderr directly.
+    // The test runner captures the output of `eprintln!`, so the test writes to stderr directly.
     let timed = |command_name: &str| {
         if every_repeat() {
             let _ = writeln!(std::io::stderr(), "{command_name}, after {:.1} s", started.elapsed().as_secs_f64());

@@ -63,8 +63,8 @@ async fn l18_task_completion_ends_a_turn_after_a_regular_tool() {
     assert_eq!(roles, expected);
 }
 
-/// L18, L12: The result is checked against the output schema. If it violates the schema, the call gets an error result
-/// that describes the violation.
+/// L18, L12: The turn's result is checked against the output schema. If the result violates the schema, the call that
+/// contains it gets an error result that describes the violation.
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_checks_the_result_against_the_output_schema() {
     let test_host = TestHost::new(&[]).await;
@@ -114,7 +114,8 @@ async fn l18_converse_ends_the_turn_with_a_message() {
     assert_eq!(expect_finished(run_turn(&mut session, "You there?").await).data, json!("Still here."));
 }
 
-/// L18: A question suspends the turn across a restart, and the model gets the answer as the result of the call.
+/// L18: A question suspends the turn, and the turn stays suspended if the host restarts. The model gets the user's
+/// answer as the result of the call that asked the question.
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_a_question_is_answered_in_another_process() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -185,9 +186,9 @@ async fn l19_five_replies_without_a_tool_call_are_a_typed_error() {
     assert_eq!(error, TurnError::NoToolCall { replies: 5 });
 }
 
-/// L18, L19, L20: The loop also works in the XML text dialect. A tool is found by its name and the name of its server,
-/// invalid JSON is an error and counts as a reply without a tool call, an unknown tool is reported, and the
-/// loop-breaking tool ends the loop.
+/// L18, L19, L20: The loop works in the XML text dialect like with native tool calls. A tool is found by its name and
+/// the name of its server, invalid JSON is an error and counts as a reply without a tool call, an unknown tool is
+/// reported, and the loop-breaking tool ends the loop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_the_tool_flow_in_the_text_dialect() {
     let tagged = |server: &str, tool: &str, arguments: Value| {
@@ -226,7 +227,8 @@ async fn l20_runs_the_tool_flow_in_the_text_dialect() {
     assert_eq!(turn_events(&test_host, &session).await, expected);
 }
 
-/// L19, L20: Calls that cannot be parsed count as replies without a tool call. Five such replies in a row end the turn.
+/// L19, L20: Calls that cannot be parsed count as replies without a tool call. Five replies in a row without a readable
+/// tool call end the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l19_unreadable_calls_count_as_no_tool_call() {
     let test_host = TestHost::new(&[]).await;
@@ -260,8 +262,8 @@ async fn l28_disables_a_tool_that_keeps_failing() {
     assert_eq!(disabled.iter().filter(|event| matches!(event.kind, EventKind::ToolDisabled { .. })).count(), 1);
 }
 
-/// L23: An unfinished reply, a refusal and an empty reply each cause a nudge. Then the model is forced to write a
-/// summary without tools.
+/// L23: An unfinished reply, a refusal and an empty reply each cause a nudge. After the last nudge, the host forces the
+/// model to write a summary without tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn l23_unfinished_replies_cause_nudges_and_a_forced_summary() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -349,7 +351,7 @@ fn l18_the_finish_with_tool_example_runs_unchanged() {
     assert!(stdout.contains("\"output_rejected\""), "{stdout}");
 }
 
-/// L18: If a session has asked the user a question, its next prompt is used as the answer.
+/// L18: If a session has asked the user a question, the next prompt to the session is used as the answer.
 #[test]
 fn l18_the_next_prompt_answers_the_question() {
     const AGENT: [&str; 2] = ["--agent", "tests/agents/finish-with-tool.toml"];

@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Returns a configuration of the fixture server with this name and in this mode, and the log that the server writes
-/// into the test host's folder.
+/// Returns a configuration that starts the fixture server under this name and in this mode, and the path of the log
+/// that the server writes into the test host's folder.
 fn server(test_host: &TestHost, name: &str, mode: &str) -> (ServerConfig, ServerLog) {
     let log = ServerLog { path: test_host.directory.path().join(format!("{name}-log")) };
     let args = vec![mode.to_owned(), log.path.display().to_string()];
@@ -76,8 +76,8 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
     assert_eq!((log.started().len(), log.alive()), (1, vec![]));
 }
 
-/// I5: The servers that a turn has started are also closed if the turn fails, and started again for the next turn. A
-/// server with `keep = "always"` keeps running.
+/// I5: Servers that a turn has started are closed at the end of the turn, even if the turn fails, and are started again
+/// for the next turn. A server with `keep = "always"` keeps running.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_of_a_turn_end_with_the_turn() {
     let test_host = TestHost::new(&[]).await;
@@ -97,7 +97,7 @@ async fn i5_servers_of_a_turn_end_with_the_turn() {
     assert_eq!((turn_log.alive(), kept_log.alive()), (vec![], vec![]));
 }
 
-/// I5: Servers are closed while the turn waits for a decision, and started again when it continues.
+/// I5: Servers are closed while the turn waits for a decision, and are started again when the turn continues.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_closes_servers_while_the_turn_waits() {
     let test_host = TestHost::new(&[]).await;
@@ -122,7 +122,7 @@ async fn i5_closes_servers_while_the_turn_waits() {
     close_with_servers(session).await;
 }
 
-/// L7, D3: If a tool existed when the model called it but no longer exists when the call runs again, the result is
+/// L7, D3: If a tool existed when the model called it but no longer exists when the call is retried, the result is
 /// `not found`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_a_tool_removed_before_dispatch_is_not_found() {
@@ -257,7 +257,7 @@ async fn p10_a_turn_keeps_the_tool_lists_from_its_start() {
     }
 }
 
-/// L29: If a turn is cancelled, the server is told that the call is cancelled.
+/// L29: If a turn is cancelled, the host informs the server that the call is cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_cancelled_turn_cancels_its_call_at_the_server() {
     let test_host = TestHost::new(&[]).await;
@@ -332,7 +332,7 @@ fn binary(test_host: &TestHost, arguments: &[&str]) -> Output {
     command.env_remove("MCP_TEST_TOKEN").stdin(Stdio::null()).output().unwrap()
 }
 
-/// Writes an agent.toml with the fixture server and a scripted model that calls it.
+/// Writes an agent.toml with the fixture server and a scripted model that calls the server.
 fn agent_file(test_host: &TestHost, mode: &str, extra_settings: &str, replies: &[Value]) -> ServerLog {
     let log = ServerLog { path: test_host.directory.path().join("log") };
     std::fs::write(test_host.directory.path().join("script.json"), script(replies).to_string()).unwrap();
@@ -389,8 +389,8 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
     assert_eq!(log.alive().len(), 3);
     interrupt(running.id());
     log.wait_until_logged("notifications/cancelled").await;
-    // The server is stubborn, so the host usually still waits for the server to end. If the host has already exited,
-    // there is no process to signal.
+    // The server ignores requests to stop, so the host is usually still waiting for the server to end. If the host has
+    // already exited, the second signal has no effect.
     interrupt(running.id());
     let status = running.wait().unwrap();
     assert!(!status.success());
@@ -398,8 +398,8 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
 }
 
 /// L29, I5, row 21: Ctrl-C cancels the turn. SIGTERM and a closed terminal (SIGHUP) leave the turn open, so that it can
-/// continue. In each of these cases, the host also ends the server and all processes that the server started, even if
-/// the server ignores requests to stop.
+/// continue. After each of the three signals, the host also ends the server and all processes that the server started,
+/// even if the server ignores requests to stop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
@@ -428,8 +428,8 @@ async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
     }
 }
 
-/// I5: Ctrl-\ exits immediately and leaves no server process behind, even if the server is stubborn or belongs to a
-/// child agent.
+/// I5: Ctrl-\ exits immediately and leaves no server process behind, even if the server ignores requests to stop or
+/// belongs to a child agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_ctrl_backslash_kills_the_servers() {
     let test_host = TestHost::new(&[]).await;
@@ -454,8 +454,8 @@ async fn i5_ctrl_backslash_kills_the_servers() {
     }
 }
 
-/// I5: If a server cannot be reached, the terminal reports this in one line, and the result of a call to the server
-/// shows the reason.
+/// I5: If a server cannot be reached, the terminal shows one line about the server, and the result of a call to the
+/// server shows the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_the_terminal_reports_a_server_that_is_down() {
     let test_host = TestHost::new(&[]).await;

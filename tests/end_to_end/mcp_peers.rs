@@ -1,5 +1,5 @@
 //! The binary with third-party MCP servers from `agent.toml`, over stdio and over HTTP in one turn (I5). If the servers
-//! are not installed, the tests report that and are skipped.
+//! are not installed, the tests print a message and are skipped.
 
 use crate::peers::{mcp_package, node};
 use crate::support::{call_reply, text_reply};
@@ -19,7 +19,7 @@ impl Drop for Server {
     }
 }
 
-/// Starts the reference server over streamable HTTP. Returns the server and its port.
+/// Starts the reference server over streamable HTTP. Returns the server and the port of the server.
 fn serve_everything(node: &Path, entry: &Path) -> (Server, u16) {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let mut command = Command::new(node);
@@ -39,8 +39,8 @@ fn run(folder: &Path, arguments: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// I5, L7, L17: A turn uses the reference server over HTTP and the file server over stdio. The calls cover names,
-/// images, errors, and a write that needs an approval.
+/// I5, L7, L17: A turn uses the reference server over HTTP and the file server over stdio. The calls of this test cover
+/// tool names, images, errors, and a write that needs an approval.
 #[test]
 fn i5_one_turn_uses_real_servers_over_stdio_and_http() {
     let Some(node) = node() else { return };

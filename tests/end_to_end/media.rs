@@ -132,8 +132,8 @@ async fn turn_with(session: &mut Session, text: &str, media: &[&Media]) -> TurnR
     session.run(input, CancellationToken::new()).await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Checks that every request begins like the previous request, except for media that have been masked since. Also
-/// checks that masked media stay masked.
+/// Checks that every request begins like the previous request, except for media that have been masked since the
+/// previous request. The function also checks that masked media stay masked.
 fn check_prefixes(sent: &[SentRequest]) {
     for (number, pair) in sent.windows(2).enumerate() {
         let (before, after) = (&pair[0].request, &pair[1].request);
@@ -156,9 +156,9 @@ fn check_prefixes(sent: &[SentRequest]) {
     }
 }
 
-/// P4: Images from the user and from tools are sent once. In later requests they are masked, also in other steps and
-/// turns and after a restart. Only the copy that is sent is masked. Equal images have the same digest, and the
-/// beginning of the prompt stays the same.
+/// P4: Images from the user and from tools are sent once. In later requests the images are masked, even in other steps
+/// and turns and after a restart. The host masks an image only in the copy that is sent to the model. Equal images have
+/// the same digest, and the beginning of the prompt stays the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {
     let test_host = TestHost::new(&["image", "mask-openai"]).await;
@@ -246,8 +246,8 @@ async fn p4_a_mask_stays_when_the_policy_changes_its_decision() {
     assert_eq!(sent_parts, [Part::Media(attached), mask.clone(), mask.clone(), mask]);
 }
 
-/// P4: For each media item, the policy receives its position, role, seen count, type, size, dimensions, digest and
-/// earlier masks. It never receives the bytes of the item.
+/// P4: For each media item, the policy receives its position, its role, how often the model has seen it, its type,
+/// size, dimensions and digest, and whether it is masked. The policy never receives the bytes of the item.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_the_policy_gets_descriptions_and_no_bytes() {
     let test_host = TestHost::new(&["image", "masker"]).await;
@@ -287,7 +287,7 @@ async fn p4_the_policy_gets_descriptions_and_no_bytes() {
 }
 
 /// Row 22: A policy that traps, hangs, fails or returns an invalid decision ends the turn with an error that names the
-/// policy, and no request is sent. The session can continue.
+/// policy, and no request is sent. The session can continue after this error.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_22_sends_nothing_when_a_policy_fails() {
     let test_host = TestHost::new(&["bad-policy"]).await;
@@ -386,7 +386,7 @@ async fn row_34_refuses_image_bombs() {
     }
     let (_, is_error, text) = &refused[2];
     assert!(*is_error && text.contains("20.0 megapixels") && text.contains("raise `memory_mib`"), "{text}");
-    // With a higher limit, the call succeeds.
+    // With a higher memory limit, the call succeeds.
     config.plugins.get_mut("image").unwrap().limits.memory = 128 << 20;
     let model = RecordingProvider::new(&test_host, ("other", "raised"), script(&[opening(), text_reply("Done.")]));
     let mut session = open(&test_host, agent(&test_host, config, Models::new(model, [])).await).await;

@@ -68,7 +68,7 @@ async fn d4_stores_tool_interactions_once() {
     assert!(facts.iter().all(|fact| fact.memory.session == session.subject() && fact.memory.written.is_some()));
     assert!(memories_of(&test_host, "bob").await.is_empty());
 
-    // A later session of the same agent and user gets the memory in its prompt.
+    // A later session of the same agent and user receives the memory in its prompt.
     let mut reply = text_reply("Known.");
     reply["expect"] = json!({"contains": ["retrieved-memory", "Called: probe.echo"]});
     let mut second = test_host.session(for_user(AgentConfig::new("test"), "ada"), script(&[reply])).await;
@@ -103,8 +103,8 @@ async fn d4_stores_endings_at_the_interaction_limit() {
     }
 }
 
-/// D4: However the calls of a reply end, each of them is stored as an interaction once. A call that only ends the turn
-/// is not stored as an interaction.
+/// D4: Each call of a reply is stored as an interaction once, however the call ends. A call that only ends the turn is
+/// not stored as an interaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_the_last_interaction_of_a_turn() {
     let with = |call: (&str, Value)| call_reply(&[("probe.echo", json!({"text": "walrus"})), call]);
@@ -215,8 +215,8 @@ async fn d4_a_failed_memory_write_does_not_fail_the_turn() {
     assert!(memories_of(&test_host, "ada").await.is_empty());
 }
 
-/// D4, D6: A memory that could not be written stays in the outbox and is written later. Its time is the time of the
-/// commit that created it. If the turn was undone in the meantime, the memory is not stored.
+/// D4, D6: A memory that could not be written stays in the outbox and is written later. The memory's time is the time
+/// of the commit that created the memory. If the turn was undone in the meantime, the memory is not stored.
 #[tokio::test(flavor = "multi_thread")]
 async fn d6_a_memory_that_could_not_be_written_waits_in_the_outbox() {
     for undone in [false, true] {
@@ -285,14 +285,15 @@ async fn d4_stores_memories_for_the_user_of_the_request() {
 }
 
 /// Returns the memories that were recalled for the context of a turn.
-async fn recalled(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Recollection> {
+async fn recalled_memories(test_host: &TestHost, session: &Session, turn: u32) -> Vec<Recollection> {
     let records = records(test_host, session, turn).await;
     let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
     serde_json::from_value(context.record.body["recollections"].clone()).expect("recollections")
 }
 
-/// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions use only a
-/// small part of the context window, even if they are many and long, so that turns also work with a small window.
+/// D4, L26: A session does not recall its own memories, which are in its history. Memories of other sessions use
+/// only a small part of the context window, even if they are many and long, so that turns work even with a small
+/// context window.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_recall_is_bounded_and_excludes_the_current_session() {
     let test_host = TestHost::new(&[]).await;
@@ -318,7 +319,7 @@ async fn d4_recall_is_bounded_and_excludes_the_current_session() {
         let result = run_turn(&mut session, "How many berths has the harbour?").await;
         let TurnResult::Finished(output) = result else { panic!("turn {number}: {result:?}") };
         assert!(!output.limit_reached, "turn {number} fits into the window");
-        let recalled = recalled(&test_host, &session, number).await;
+        let recalled = recalled_memories(&test_host, &session, number).await;
         assert!((1..=5).contains(&recalled.len()), "{recalled:?}");
         assert!(recalled.iter().all(|fact| fact.id.starts_with("earlier/")), "{recalled:?}");
         assert!(recalled.iter().all(|fact| fact.text.chars().count() <= 401), "{recalled:?}");
@@ -333,8 +334,9 @@ async fn d4_recall_is_bounded_and_excludes_the_current_session() {
     );
 }
 
-/// D4, P6: Results that a tool returned under the grants of one agent are not recalled by another agent, neither at the
-/// start of a turn nor by `memory_search`. Turn endings are recalled if the other agent allows it.
+/// D4, P6: Results that a tool returned under the grants of one agent are not recalled by another agent, neither at
+/// the start of a turn nor by `memory_search`. Another agent recalls turn endings only if its configuration
+/// contains `MemoryUse::User`.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_tool_results_are_not_recalled_by_other_agents() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -389,7 +391,7 @@ async fn d4_a_delegated_child_recalls_nothing() {
     assert_eq!(results(&test_host, &session).await[0].2, "I know none.");
 }
 
-/// D4, D5: The memories of an undone turn are deleted and not written again when the session is reopened.
+/// D4, D5: The memories of an undone turn are deleted, and are not written again when the session is reopened.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_deletes_memories_of_an_undone_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -410,7 +412,8 @@ async fn d5_deletes_memories_of_an_undone_turn() {
     assert_eq!(remaining_ids().await, Vec::<String>::new());
 }
 
-/// A store whose long-term memory fails with a full disk. Only deleting the memories of a turn still works.
+/// A store whose long-term memory fails as if the disk were full. The only operation that still works is the deletion
+/// of a turn's memories.
 struct FullMemoryStore(Arc<SqliteStore>);
 
 fn memory_full<T>() -> Result<T, StoreError> {

@@ -49,8 +49,8 @@ fn s1_a_new_project_prints_the_next_steps() {
     for (arguments, words) in [
         (&["words"][..], "`words` already exists"),
         (&["Two Words"], "try `two-words`"),
-        (&["fn"], "the name is reserved for crates"),
-        (&["x", "--dir", "nowhere"], "there is no folder `nowhere`"),
+        (&["fn"], "the name is reserved in Rust projects"),
+        (&["x", "--dir", "nowhere"], "the folder `nowhere`, in which the project would be created, does not exist"),
         (&["x", "--lang", "java"], "rust, python, js, c"),
         (&["x", "--kind", "tools"], "context-builder"),
         (&["x", "--sdk", "."], "is not the agent-host SDK"),

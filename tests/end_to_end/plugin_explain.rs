@@ -75,9 +75,9 @@ fn p6_explain_shows_every_kind_of_request() {
       gets      the request GET https://api.example.com/v1/
       gets      the secret TOKEN, which the host puts into the header `authorization` for https://api.example.com
       gets      sending the service event com.example.paid through the host, if the service's own rules allow it
-      partly    reading and writing files; it gets reading
+      partly    reading and writing files; the plugin gets reading
                 to allow all of it: [plugins.wants.grants] write = ["."]
-      partly    the request GET https://*.example.com; it gets GET https://api.example.com/v1/
+      partly    the request GET https://*.example.com; the plugin gets GET https://api.example.com/v1/
                 to allow all of it: [plugins.wants.grants] http = ["GET https://*.example.com"]
       denied    the environment variable HOME
                 to allow it: [plugins.wants.grants] env = ["HOME"]

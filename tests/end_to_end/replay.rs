@@ -422,7 +422,7 @@ fn replays_open_undone_and_forked_turns() {
     let (code, output_text) =
         cli.replay_of(&session, &["--with", &format!("text={}", cli.path("plugins/files.wasm").display())]);
     assert_eq!(code, Some(2));
-    assert!(output_text.contains("this is the plugin `files`"), "{output_text}");
+    assert!(output_text.contains("the file contains the plugin `files`"), "{output_text}");
     assert_eq!(cli.replay_of("nobody", &[]).0, Some(2));
 }
 

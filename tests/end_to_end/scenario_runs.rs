@@ -262,7 +262,7 @@ fn sends_images_with_the_input() {
     assert!(golden.contains("What is on this?") && golden.contains("[chart.png]"), "{golden}");
     for (name, media, words) in [
         ("absent", "none.png", "turns[0]: `none.png` cannot be attached: No such file"),
-        ("other", "a.txt", "`a.txt` cannot be attached: it is not a PNG"),
+        ("other", "a.txt", "`a.txt` cannot be attached: the file is not a PNG"),
         ("outside", "../a.png", "turns[0].media[0] is not a path inside the scenario's folder"),
     ] {
         let turn = format!(

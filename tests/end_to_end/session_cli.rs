@@ -92,7 +92,7 @@ fn l17_shows_every_argument_of_a_call() {
     let (_, output_text, _) = cli.run(&["session", "show", "desk"]);
     for text in [&stderr, &output_text] {
         assert!(text.contains("\"amount\": 1000000") && text.contains("\"text\": \"rm -rf\""), "{text}");
-        assert!(text.contains("not all is shown") && text.contains("--call call_1_1_1"), "{text}");
+        assert!(text.contains("not everything is shown") && text.contains("--call call_1_1_1"), "{text}");
     }
     let (code, full_call, stderr) = cli.run(&["session", "show", "desk", "--call", "call_1_1_1"]);
     assert!(code == Some(0) && full_call.contains(&" ".repeat(500)), "{stderr}");
@@ -129,7 +129,7 @@ fn l16_cancelling_a_turn_cancels_its_children() {
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
     assert_eq!(code, Some(3), "{stderr}");
     let (code, _, stderr) = cli.run(&["session", "cancel", "desk"]);
-    assert!(code == Some(0) && stderr.contains("was cancelled, too"), "{stderr}");
+    assert!(code == Some(0) && stderr.contains("was also cancelled"), "{stderr}");
     let (_, listed, _) = cli.run(&["session", "list", "--json"]);
     let check_state: Vec<_> =
         listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["state"].clone()).collect();

@@ -39,7 +39,7 @@ use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackAr
 #[command(name = "agent-host", version, override_usage = USAGE, after_help = SHORT, after_long_help = LONG)]
 #[command(disable_help_subcommand = true, max_term_width = 100)]
 pub(crate) struct Arguments {
-    /// The subcommand. If there is no subcommand, the program runs a turn.
+    /// The subcommand on the command line. Without a subcommand, the program runs a turn.
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
     /// Options of a turn. It is an error to write options of a turn before a subcommand.
@@ -62,7 +62,7 @@ pub(crate) struct CommonArguments {
     pub(crate) verbose: u8,
 }
 
-/// Options that configure an agent. All commands that need an agent accept them.
+/// Options that configure an agent. All commands that need an agent accept these options.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct AgentArguments {
     /// Folder that contains the plugins (*.wasm)
@@ -87,7 +87,7 @@ pub(crate) struct AgentArguments {
 }
 
 impl AgentArguments {
-    /// Converts these options to the options type of `agent_config`, which has no field `build`.
+    /// Converts these options to the corresponding type of the crate `agent_config`, which has no field `build`.
     pub(crate) fn options(&self) -> AgentOptions {
         let Self { plugins, agent, model, base_url, grant, build: _ } = self.clone();
         AgentOptions { plugins, agent, model, base_url, grants: grant }
@@ -101,7 +101,7 @@ pub(crate) struct RunArguments {
     /// session without PROMPT is interactive
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// The agent to run.
+    /// Options that configure the agent to run.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
     /// Continue the agent's latest session; an interrupted turn is finished first
@@ -181,7 +181,7 @@ pub(crate) struct ForUser<C: Subcommand> {
 /// Commands on the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Check that the database file is intact and its indexes match the stored data; changes nothing
+    /// Check, without changing anything, that the database file is intact and its indexes match the stored data
     Check {
         /// Print one JSON line per comparison
         #[arg(long)]
@@ -274,7 +274,7 @@ pub(crate) enum PluginCommand {
         #[arg(long)]
         json: bool,
     },
-    /// List the plugins in a folder, and the grants that each one still needs
+    /// List the plugins in a folder, and the grants that each plugin still needs
     List {
         /// Plugin folder, if --plugins and --agent don't name one
         #[arg(value_name = "DIR", conflicts_with = "plugins")]
@@ -311,8 +311,8 @@ pub(crate) enum PluginCommand {
         /// Arguments of the call, a JSON object
         #[arg(value_name = "JSON", default_value = "{}")]
         arguments: String,
-        /// Agent configuration whose grants and limits apply: a file (agent.toml), or the name of an agent in this
-        /// folder
+        /// Agent configuration whose grants and limits apply: a file (agent.toml), or the name of an agent in
+        /// this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
         agent: Option<PathBuf>,
         /// Grant something to the plugin: PLUGIN:read=DIR, write=DIR, env=NAME, config=KEY=VALUE,
@@ -430,7 +430,7 @@ pub(crate) enum SessionCommand {
     Approve(ApproveArguments),
     /// Deny calls that wait for an approval, and continue the turn
     Deny(DenyArguments),
-    /// Decide about a call whose outcome is unknown; then continue with --continue
+    /// Decide about a call whose outcome is unknown; --continue then continues the turn
     Resolve {
         /// Id of the call, or SESSION/CALL
         call: String,
@@ -461,7 +461,7 @@ pub(crate) enum SessionCommand {
         #[command(flatten)]
         agent: AgentArguments,
     },
-    /// Answer the question that a session waits for; then continue with --session
+    /// Answer the question that a session waits for; --session then continues the turn
     Answer {
         /// Session id, or a unique prefix of it
         #[arg(value_parser = session_id)]
@@ -549,14 +549,14 @@ fn data_folder(text: OsString) -> Result<PathBuf, String> {
 /// Rejects an empty agent name. An empty path would mean the current folder.
 fn agent(text: OsString) -> Result<PathBuf, String> {
     if text.is_empty() {
-        return Err("the name is empty; `agent-host config list` lists the agents in this folder".to_owned());
+        return Err("the agent's name is empty; `agent-host config list` lists the agents in this folder".to_owned());
     }
     Ok(PathBuf::from(text))
 }
 
 fn base_url(text: &str) -> Result<String, String> {
     match url_problem(text) {
-        Some(problem) => Err(format!("it {problem}; write a URL such as http://127.0.0.1:8000/v1")),
+        Some(problem) => Err(format!("the URL {problem}; write a URL such as http://127.0.0.1:8000/v1")),
         None => Ok(text.to_owned()),
     }
 }
@@ -578,8 +578,8 @@ fn user_name(text: &str) -> Result<String, String> {
 }
 
 impl Arguments {
-    /// Rejects options of a turn before a subcommand, because they would be ignored. Also rejects a prompt that looks
-    /// like a mistyped command.
+    /// Rejects options of a turn that are written before a subcommand, because the program would ignore those options.
+    /// Also rejects a prompt that looks like a mistyped command.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.command.is_some() && self.run != RunArguments::default() {
             return Err("options of a turn are not allowed before a command; write the options after the command. \

@@ -1,5 +1,5 @@
-//! The commands of the program. Each file contains one command, one group of subcommands, or code that several commands
-//! share.
+//! The commands of the program. Each file contains one command, one group of subcommands, or code that several
+//! commands share.
 
 mod agent_settings;
 mod approval_prompt;

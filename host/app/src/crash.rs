@@ -1,5 +1,5 @@
-//! Crash tests, in debug builds only: `AGENT_HOST_KILL_AT=NAME[:N]` kills the process when it passes the checkpoint
-//! NAME for the N-th time (row 27 of `host/docs/threats.md`).
+//! Crash tests, in debug builds only: `AGENT_HOST_KILL_AT=NAME[:N]` kills the process when the process passes the
+//! checkpoint NAME for the N-th time (row 27 of `host/docs/threats.md`).
 
 use crate::environment;
 use agent_core::message::CallId;
@@ -17,8 +17,8 @@ pub(crate) fn observer() -> Option<CheckpointObserver> {
         // NAME may omit the suffix of a call id, because the suffix differs between sessions.
         let text = checkpoint.to_string();
         if (text == name || CallId(text).is_named(&name)) && passed.fetch_add(1, Ordering::SeqCst) + 1 == nth {
-            // The process kills itself instead of calling `exit` or `abort`, so that nothing is flushed, closed or
-            // unwound.
+            // The process kills itself instead of calling `exit` or `abort`, so that nothing is flushed, closed
+            // or unwound.
             let _ = kill_process(getpid(), Signal::KILL);
         }
     }))

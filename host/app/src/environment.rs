@@ -7,7 +7,7 @@ use agent_plugins::CompilerCommand;
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// Returns the variables and other parts of the environment that agents need.
+/// Returns the parts of the environment that agents need, such as the variables.
 pub(crate) fn host() -> HostEnvironment {
     let compiler = |program| CompilerCommand { program, arguments: vec![COMPILE_COMMAND.into()] };
     let data = directories::ProjectDirs::from("", "", "agent-host").map(|folders| folders.data_dir().to_owned());
@@ -54,8 +54,8 @@ pub(crate) fn user() -> Option<String> {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(named).or_else(user_of_process)
 }
 
-/// Name of the process's user. It is needed in environments that set none of `USER`, `LOGNAME` and `USERNAME`, such
-/// as containers.
+/// Name of the user that the process runs as. This function is needed in environments that set none of `USER`,
+/// `LOGNAME` and `USERNAME`, such as containers.
 #[cfg(unix)]
 fn user_of_process() -> Option<String> {
     let user_id = rustix::process::getuid().as_raw().to_string();
@@ -105,7 +105,7 @@ pub(crate) fn is_terminal_dumb() -> bool {
 }
 
 /// Finds the toolchains that build plugins. If an environment variable names a toolchain, that toolchain is used
-/// instead of the one on the `PATH`.
+/// instead of the toolchain on the `PATH`.
 pub(crate) fn toolchain() -> Toolchain {
     let named = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();

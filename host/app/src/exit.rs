@@ -48,13 +48,13 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// A failure before any work was started.
+    /// Creates a failure that occurred before any work was started.
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Refused, message: message.to_string() }
     }
 
-    /// Creates the failure for an error of writing to stdout. If stdout is a pipe whose reader has closed it, the
-    /// reader needs no more output, so the command succeeds without a message.
+    /// Creates the failure for an error that occurred while writing to stdout. If stdout is a pipe whose reader has
+    /// closed it, the reader needs no more output, so the command succeeds without a message.
     pub(crate) fn output(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
             return Self { exit: Exit::Done, message: String::new() };
@@ -62,7 +62,7 @@ impl Failure {
         Self::failed(format!("the output cannot be written: {error}"))
     }
 
-    /// A failure of work that was started.
+    /// Creates a failure that occurred after work was started.
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Failed, message: message.to_string() }
     }

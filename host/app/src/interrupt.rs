@@ -1,6 +1,7 @@
-//! Handles signals. The first Ctrl-C cancels the current work and leaves the session consistent (L29). A second Ctrl-C,
-//! or Ctrl-\, exits at once. SIGTERM or a closed terminal ends the process but cancels nothing: the turn stays open and
-//! can be resumed. Ctrl-Z suspends the process, and restores the terminal's modes while the process is suspended.
+//! Handles signals. The first Ctrl-C cancels the current work and leaves the session consistent (L29). A second
+//! Ctrl-C, or Ctrl-\, ends the process immediately. SIGTERM or a closed terminal ends the process but cancels nothing:
+//! the turn stays open and can be resumed. Ctrl-Z suspends the process, and restores the terminal's modes while the
+//! process is suspended.
 
 use crate::exit::Exit;
 #[cfg(unix)]
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio_util::sync::CancellationToken;
 
-/// Current activity of the process, which determines how it handles Ctrl-C.
+/// Current activity of the process. The activity determines how the process handles Ctrl-C.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Activity {
     /// The process prepares or runs a turn.
@@ -26,7 +27,7 @@ pub(crate) struct Interrupts {
     /// The current activity, and the token that is cancelled when the activity must stop.
     current: Arc<Mutex<(Activity, CancellationToken)>>,
     /// Token that is cancelled when the process must end.
-    leaving: CancellationToken,
+    exiting: CancellationToken,
     servers: Arc<OnceLock<Vec<McpServers>>>,
     break_line: Arc<AtomicBool>,
 }
@@ -37,7 +38,7 @@ enum Signal {
     Interrupt,
     /// SIGTERM, or a closed terminal: end the process and leave the turn open.
     Terminate,
-    /// Ctrl-\: exit at once.
+    /// Ctrl-\: end the process immediately.
     Quit,
 }
 
@@ -47,7 +48,7 @@ impl Interrupts {
         let current = (Activity::Turn, CancellationToken::new());
         let interrupts = Self {
             current: Arc::new(Mutex::new(current)),
-            leaving: terminal.leaving(),
+            exiting: terminal.exiting(),
             servers: Arc::default(),
             break_line: Arc::default(),
         };
@@ -66,21 +67,22 @@ impl Interrupts {
 
     /// Sets the current activity. The returned token is cancelled when the activity must stop.
     pub(crate) fn begin(&self, activity: Activity) -> CancellationToken {
-        let token = self.leaving.child_token();
+        let token = self.exiting.child_token();
         *self.current() = (activity, token.clone());
         token
     }
 
-    /// Registers the MCP servers whose processes [`Interrupts::leave_at_once`] kills. Only the first call has an
-    /// effect.
+    /// Registers the MCP servers whose processes [`Interrupts::leave_at_once`] kills. Only the first call has
+    /// an effect.
     pub(crate) fn kill_servers_on_exit(&self, servers: impl IntoIterator<Item = McpServers>) {
-        // A process opens one agent, and `servers` includes the servers of its delegates.
+        // One call is enough, because a process opens only one agent, and `servers` includes the servers of
+        // its delegates.
         let _ = self.servers.set(servers.into_iter().collect());
     }
 
     /// Returns true if the process must end because it received SIGTERM or its terminal was closed.
-    pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving.is_cancelled()
+    pub(crate) fn is_exiting(&self) -> bool {
+        self.exiting.is_cancelled()
     }
 
     /// Returns a flag that is set when the line editor must stop and discard the line that is being typed.
@@ -108,12 +110,12 @@ impl Interrupts {
             Signal::Interrupt => {
                 token.cancel();
                 if activity == Activity::Turn {
-                    terminal.note("cancelling; press Ctrl-C again to exit at once");
+                    terminal.note("cancelling; press Ctrl-C again to exit immediately");
                 }
             }
             Signal::Terminate => {
                 self.break_line.store(true, Ordering::Relaxed);
-                self.leaving.cancel();
+                self.exiting.cancel();
             }
         }
     }
@@ -208,7 +210,7 @@ impl Signals {
 fn ignores_hangups() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    // The lowest bit of the mask stands for signal 1, which is SIGHUP.
+    // The lowest bit of the mask represents signal 1, which is SIGHUP.
     ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
 }
 

@@ -40,7 +40,8 @@ pub(crate) fn start(verbose: u8, terminal: &Terminal) {
         .with_env_filter(EnvFilter::new(filter))
         .with_ansi(colours)
         .with_timer(uptime())
-        // A log line that cannot be written is lost. Reporting the loss on the same stream would panic.
+        // A log line that cannot be written is lost, because an attempt to report the loss on the same stream
+        // would panic.
         .log_internal_errors(false)
         .with_writer(terminal.clone());
     if verbose == 0 { lines.event_format(WarningFormat).init() } else { lines.init() }

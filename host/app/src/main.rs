@@ -1,5 +1,6 @@
 //! Entry point of the `agent-host` program. The program parses the command line, runs the command, and exits with the
-//! command's exit code. The other crates of the workspace do not read the environment, print or exit the process.
+//! command's exit code. The other crates of the workspace do not read the environment, do not print, and do not exit
+//! the process.
 
 mod arguments;
 mod commands;
@@ -52,8 +53,8 @@ fn run() -> ExitCode {
             resource_limits::watch();
             execute(arguments, &terminal).await
         });
-        // No data can be lost by exiting now, because the store is closed and its writer has stopped. A thread that
-        // still reads a guest's file may block forever, for example if the file is a pipe without a writer.
+        // The process can exit now without losing data, because the store is closed and its writer has stopped. A
+        // thread that still reads a guest's file may block forever, for example if the file is a pipe without a writer.
         runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         outcome
     });
@@ -111,7 +112,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Memory(command)) => commands::memory::run(command, &open_data()?, terminal).await,
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,
         Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
-            // If the session is missing, report this before any problem with the agent.
+            // Check that the session exists before the agent is loaded, so that a missing session is reported first.
             let user_data = open_data()?.for_user(user.clone());
             commands::session::check(resumed.session.as_deref(), &user_data).await?;
             commands::run::run(&RunArguments { user, ..resumed.into() }, data, terminal).await

@@ -14,8 +14,8 @@ const STACK_BYTES: usize = 8 << 20;
 const PROBE_FILES: usize = 16;
 /// Interval between checks of the remaining processor time.
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
-/// The process exits by itself when only this much processor time remains. The value is larger than the time that all
-/// processors together can use between two checks.
+/// Remaining processor time at which the process exits by itself. The value is larger than the time that all processors
+/// together can use between two checks.
 const RESERVE: Duration = Duration::from_millis(250);
 /// Number of the signal that Linux and the BSDs send when a process reaches its limit of processor time.
 const SIGXCPU: i32 = 24;
@@ -25,9 +25,9 @@ const SIGXFSZ: i32 = 25;
 const THREAD_PANICS: [&str; 2] = ["failed to spawn thread", "spawn worker thread"];
 
 /// Maximum number of arenas of glibc's allocator. By default, glibc creates one arena per thread, up to eight arenas
-/// per processor. If one thread allocates memory and another thread frees it, the memory stays in its arena. For
-/// example, the host uses 537 MB to fork a session of 100,000 messages with the default number of arenas, and 179 MB
-/// with two arenas.
+/// per processor. If one thread allocates memory and another thread frees it, the memory stays in the arena of the
+/// first thread. For example, the host uses 537 MB to fork a session of 100,000 messages with the default number of
+/// arenas, and 179 MB with two arenas.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENAS: i32 = 2;
 

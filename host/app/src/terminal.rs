@@ -71,14 +71,14 @@ pub(crate) struct Terminal {
     screen: Arc<Mutex<Screen>>,
     keyboard: Keyboard,
     /// Token that is cancelled when the process must end.
-    leaving: CancellationToken,
+    exiting: CancellationToken,
 }
 
 /// State of the output, which all clones of a [`Terminal`] share.
 #[derive(Debug, Default)]
 struct Screen {
     spinner: Option<ProgressBar>,
-    /// Whether the last output ended with a line break.
+    /// Whether the last output ended with a line break, so that the next output starts a new line.
     line: Line,
     compiling: build::Compiling,
     /// Secrets that must not appear in any output.
@@ -103,10 +103,10 @@ impl Terminal {
             anstream::ColorChoice::Never.write_global();
         }
         let interactive = io::stderr().is_terminal() && !is_dumb;
-        Self { interactive, screen: Arc::default(), keyboard: Keyboard::default(), leaving: CancellationToken::new() }
+        Self { interactive, screen: Arc::default(), keyboard: Keyboard::default(), exiting: CancellationToken::new() }
     }
 
-    /// Redacts these secrets in all later output. This removes secrets that earlier steps have not redacted.
+    /// Redacts these secrets in all later output, in case an earlier step has not redacted all of them.
     pub(crate) fn keep_secret(&self, secrets: &Redaction) {
         let mut screen = self.screen();
         screen.secrets = screen.secrets.and(secrets);
@@ -123,10 +123,10 @@ impl Terminal {
         self.interactive
     }
 
-    /// Returns a token that is cancelled when the process must end, because it received SIGTERM or its terminal was
-    /// closed.
-    pub(crate) fn leaving(&self) -> CancellationToken {
-        self.leaving.clone()
+    /// Returns a token that is cancelled when the process must end, because it received SIGTERM or its terminal
+    /// was closed.
+    pub(crate) fn exiting(&self) -> CancellationToken {
+        self.exiting.clone()
     }
 
     /// Waits until the terminal is closed. Most terminals also send SIGHUP, but the process may ignore this signal.
@@ -144,8 +144,8 @@ impl Terminal {
         }
     }
 
-    /// Returns the way in which Markdown is rendered for this output stream. The text has no escape codes if the output
-    /// is not a terminal, or if `NO_COLOR` or `TERM=dumb` is set.
+    /// Returns the way in which Markdown is rendered for this output stream. The rendered text has no escape codes if
+    /// the output is not a terminal, or if `NO_COLOR` or `TERM=dumb` is set.
     pub(crate) fn rendering(&self, output: Output) -> Rendering {
         let choice = match output {
             Output::Stdout => anstream::AutoStream::choice(&io::stdout()),
@@ -369,8 +369,8 @@ pub(crate) struct LogWriter {
 
 impl Write for LogWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // The logger writes complete lines. The result must be the number of input bytes, even if redaction changes the
-        // length.
+        // The logger writes complete lines. The returned number must be the number of input bytes, even if redaction
+        // changes the length of the text.
         let line = self.terminal.without_secrets(&String::from_utf8_lossy(bytes));
         self.terminal.write_around_spinner(|| io::stderr().write_all(line.as_bytes())).map(|()| bytes.len())
     }

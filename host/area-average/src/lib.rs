@@ -13,20 +13,20 @@
 
 use image::{DynamicImage, GrayAlphaImage, GrayImage, RgbImage, RgbaImage};
 
-/// Returns the image at a new size, in pixels. The image is never enlarged: if the new size is larger than the image in
-/// one dimension, that dimension keeps its length.
+/// Returns the image reduced to a new width and height, in pixels. The image is never enlarged: if the new width or
+/// height is larger than that of the image, the width or height of the image is kept.
 ///
-/// The image must have 8 bits per channel. With an alpha channel, transparent pixels do not affect the colours of their
-/// neighbours.
+/// The image must have 8 bits per channel. If the image has an alpha channel, its transparent pixels do not affect the
+/// colours of neighbouring pixels.
 pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicImage {
     let from = (picture.width(), picture.height());
     let to = (width.min(from.0), height.min(from.1));
     let color = picture.color();
     let bytes = match color.channel_count() {
-        1 => means::<1>(picture.as_bytes(), from, to),
-        2 => means::<2>(picture.as_bytes(), from, to),
-        3 => means::<3>(picture.as_bytes(), from, to),
-        _ => means::<4>(picture.as_bytes(), from, to),
+        1 => channel_means::<1>(picture.as_bytes(), from, to),
+        2 => channel_means::<2>(picture.as_bytes(), from, to),
+        3 => channel_means::<3>(picture.as_bytes(), from, to),
+        _ => channel_means::<4>(picture.as_bytes(), from, to),
     };
     let (width, height) = to;
     let new_picture = match color.channel_count() {
@@ -38,15 +38,17 @@ pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicIm
     new_picture.unwrap_or_default()
 }
 
-/// The pixels along one axis that one new pixel covers, and how much of each pixel is covered.
+/// The old pixels along one axis that one new pixel covers, and how much of each old pixel is covered.
 struct Span {
-    /// Index of the first covered pixel.
+    /// Index of the first old pixel that is covered, along the axis.
     first: usize,
-    /// Covered part of each pixel in the span, from 0 (no part of the pixel) to 1 (the whole pixel).
+    /// For each old pixel in the span, the fraction of the pixel that is covered, from 0 (nothing) to 1 (the
+    /// whole pixel).
     shares: Vec<f32>,
 }
 
-/// Returns the span of each new pixel along an axis that is resized from `from` to `to` pixels.
+/// Returns, for each new pixel along one axis, the span of old pixels that it covers. The axis is resized from `from`
+/// to `to` pixels.
 fn spans(from: u32, to: u32) -> Vec<Span> {
     let ratio = f64::from(from) / f64::from(to);
     let spans = (0..to).map(|index| {
@@ -59,9 +61,9 @@ fn spans(from: u32, to: u32) -> Vec<Span> {
     spans.collect()
 }
 
-/// Returns the channel values of all new pixels. If there are two or four channels, the last channel is alpha, and
-/// transparent pixels do not affect the colour of their neighbours.
-fn means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
+/// Returns the channel values of all new pixels, row by row. If there are two or four channels, the last channel is
+/// alpha, and transparent old pixels do not affect the colours of the new pixels.
+fn channel_means<const CHANNELS: usize>(pixels: &[u8], from: (u32, u32), to: (u32, u32)) -> Vec<u8> {
     let has_alpha = CHANNELS.is_multiple_of(2);
     let row = from.0 as usize * CHANNELS;
     let (across, down) = (spans(from.0, to.0), spans(from.1, to.1));

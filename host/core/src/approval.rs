@@ -24,8 +24,8 @@ pub enum ApprovalPolicy {
     Deny,
 }
 
-/// A grant that the host remembers after a user has approved a call. The grant is only valid for the agent, the tool
-/// and the digest in it.
+/// A grant that the host remembers after a user has approved a call. The grant is valid only for the agent, the tool
+/// and the digest that it names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LastingGrant {
     /// Name of the agent in the configuration.
@@ -46,18 +46,19 @@ pub struct LastingGrant {
 
 impl LastingGrant {
     /// Digest that identifies the tool about which the user was asked (row 52). The grant is not valid for a tool with
-    /// another identity.
+    /// a different identity.
     pub fn identity(&self) -> &Digest {
         self.scope.as_ref().map_or(&self.digest, |scope| &scope.identity)
     }
 }
 
-/// Digests of the agent's configuration and the tool's executor. An approval is only valid while they stay the same
-/// (row 52).
+/// Digests of the agent's configuration and the tool's executor. An approval is valid only while these digests stay the
+/// same (row 52).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ApprovalScope {
-    /// Digest of the agent's file, the user and the executor. The executor is the plugin's component, the command or
-    /// URL of an MCP server, the service, or the agent to which the call delegates.
+    /// One digest of three values: the agent's configuration file, the user and the executor of the tool. The executor
+    /// is the plugin's component, the command or URL of an MCP server, the service, or the agent to which the
+    /// call delegates.
     pub identity: Digest,
     /// Digest of the grants that the executor had when the user approved the call.
     pub grants: Digest,
@@ -77,7 +78,7 @@ pub enum GrantScope {
 }
 
 /// A grant, and how long it is remembered. The user who answers an approval request chooses only how long the grant is
-/// remembered. The host writes the grant itself.
+/// remembered. The host, not the user, fills in the grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
     /// How long the grant is remembered.
@@ -133,7 +134,8 @@ pub enum ApprovalVerdict {
         /// None: the call runs with the model's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
-        /// The grant that results from the answer. The call only runs if the tool still has the identity in the grant.
+        /// The grant that results from the answer. The call runs only if the tool still has the identity that the
+        /// grant names.
         grant: ScopedGrant,
     },
     /// The call does not run, and the model gets an error result.
@@ -148,7 +150,7 @@ pub enum ApprovalVerdict {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalOutcome {
-    /// The call runs. Later calls need another approval.
+    /// The call runs. Each later call needs its own approval.
     Once,
     /// The call runs, and so do later calls that the grant covers in this session.
     Session,

@@ -17,13 +17,14 @@ use serde_json::Value;
 pub struct Change {
     /// Messages that are appended to the session.
     pub messages: Vec<NewMessage>,
-    /// Messages that are removed from the prompt. The messages stay stored and searchable.
+    /// Messages that are removed from the prompt. A message that is removed from the prompt stays stored
+    /// and searchable.
     pub hidden: Vec<HiddenMessage>,
     /// New tool calls, and changes to existing tool calls.
     pub calls: Vec<CallChange>,
     /// Durable events that the transition emits.
     pub events: Vec<Event>,
-    /// Effects outside the session that the change requests. Each effect happens exactly once (D6).
+    /// Effects that the change requests and that take place outside the session. Each effect happens exactly once (D6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outbox: Vec<OutboxItem>,
 }
@@ -39,8 +40,8 @@ impl Change {
     }
 }
 
-/// An effect outside the session. The effect is stored with the change that requests it. The host performs it after the
-/// commit and retries it if it fails, so the effect must be idempotent.
+/// An effect outside the session. The effect is stored with the change that requests it. The host performs the effect
+/// after the commit and retries the effect if it fails, so the effect must be idempotent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OutboxItem {
     /// Id of the effect within the session. An effect keeps its id when it is retried.
@@ -62,8 +63,8 @@ pub enum OutboxEffect {
     Remember {
         /// Id of the memory, unique over all sessions.
         id: String,
-        /// The memory, without its time. The store sets the time of the memory to the time at which the outbox item
-        /// was stored.
+        /// The memory to store. The host has not set the memory's time yet. The store sets the time of the memory to
+        /// the time at which the outbox item was stored.
         memory: Memory,
     },
     /// Delete the memories of a turn that the user has undone (D4, D5).
@@ -134,7 +135,7 @@ impl HideReason {
         }
     }
 
-    /// Parses what [`HideReason::as_str`] returns. None: the name is unknown.
+    /// Parses a name that [`HideReason::as_str`] returned. None: the name is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Superseded, Self::Undone, Self::Evicted].into_iter().find(|why| why.as_str() == text)
     }
@@ -155,7 +156,7 @@ pub enum CallState {
     AwaitingApproval,
     /// The call was sent to a service, an agent or the user, and the response has not arrived (L10).
     Outstanding,
-    /// The store has committed that the call is about to run. The call may be running.
+    /// The store has recorded that the call is about to run. The call may be running.
     Started,
     /// The call was running when the host stopped, and the host must not repeat it without asking the user (D3).
     OutcomeUnknown,

@@ -40,7 +40,7 @@ pub enum EventError {
 /// An event in the JSON format of CloudEvents 1.0. The event contains only the attributes that the host uses.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CloudEvent {
-    /// Version of CloudEvents: `1.0`.
+    /// Version of CloudEvents, which is always `1.0`.
     pub specversion: String,
     /// Id of the event, unique per source. The id of a request is the id of its tool call, which is unique over all
     /// sessions.
@@ -56,10 +56,12 @@ pub struct CloudEvent {
     /// Time of the event in RFC 3339. None: the event has no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// Content type of the data: `application/json` or another JSON type. None: the event does not state it.
+    /// Content type of the data, which is `application/json` or another JSON type. None: the event states no
+    /// content type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datacontenttype: Option<String>,
-    /// Extension attribute: in a response, the id of the request, which is the id of the tool call.
+    /// Extension attribute of a response: the id of the request that the response answers, which equals the id of the
+    /// tool call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parentid: Option<String>,
     /// Extension attribute: the routing domain from the service's configuration.
@@ -103,7 +105,8 @@ impl CloudEvent {
     }
 }
 
-/// The members of an event. A duplicate member is an error, because JSON parsers disagree about which value counts.
+/// The members of an event. A duplicate member is an error, because JSON parsers disagree about which of the member's
+/// values is valid.
 struct Attributes(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Attributes {

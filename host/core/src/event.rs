@@ -57,7 +57,7 @@ pub enum EndReason {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "StoredSuspension")]
 pub struct Suspension {
-    /// The waiting calls, in call order. There is at least one.
+    /// The waiting calls, in call order. The list is never empty.
     pub waits: Vec<Wait>,
 }
 
@@ -79,7 +79,7 @@ pub struct Wait {
 #[serde(rename_all = "snake_case", tag = "cause")]
 pub enum WaitCause {
     /// A user's decision whether to repeat the call. The call had started when the host stopped, and the host must not
-    /// repeat it without asking (D3).
+    /// repeat the call without asking the user (D3).
     OutcomeUnknown,
     /// A user's approval (L17).
     Approval,
@@ -96,7 +96,7 @@ pub enum WaitCause {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emits: Option<Digest>,
     },
-    /// Another agent's output (L16).
+    /// The output of the agent to which the call delegates (L16).
     Agent {
         /// Subject of the agent's session.
         session: String,
@@ -123,7 +123,7 @@ impl WaitCause {
 }
 
 impl Suspension {
-    /// The waits of the calls whose outcome is unknown.
+    /// Returns the waits for users' decisions about calls whose outcome is unknown.
     pub fn unknown(&self) -> impl Iterator<Item = &Wait> {
         self.waits.iter().filter(|wait| wait.cause == WaitCause::OutcomeUnknown)
     }
@@ -188,7 +188,7 @@ pub struct ApprovalItem {
     /// Name of the tool as its author wrote it.
     pub name: String,
     /// Digest of the plugin's component, or of the tool's definition if the tool does not come from a plugin. The
-    /// user's answer is only valid for this digest.
+    /// user's answer is valid only for a tool with this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
     /// Details from the stored call record. None: the event comes directly from the run, which does not store
@@ -247,7 +247,7 @@ pub enum EventKind {
         total: u32,
         /// Tokens of the system text.
         system: u32,
-        /// Measured tokens of the tool definitions.
+        /// Estimated tokens of the tool definitions.
         tools: u32,
         /// Tokens reserved for the reply.
         reserved: u32,
@@ -296,7 +296,8 @@ pub enum EventKind {
     ModelFallback {
         /// The model that failed, as `provider/model`.
         from: String,
-        /// The next model, as `provider/model`, or `fallback_text`.
+        /// The next model, as `provider/model`, or `fallback_text` if the host answers with the configured
+        /// fallback text.
         to: String,
         /// Why the model did not answer.
         reason: String,
@@ -381,7 +382,7 @@ pub enum EventKind {
         tokens: u32,
         /// Estimated tokens of the new session summary.
         summary_tokens: u32,
-        /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote it.
+        /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote the summary.
         #[serde(default)]
         by: String,
     },
@@ -395,7 +396,7 @@ pub enum EventKind {
         /// Why the plan was abandoned.
         reason: String,
     },
-    /// Calls need a user's approval (L17). One request covers all such calls of a reply.
+    /// Calls need a user's approval (L17). One request covers all calls of a reply that need approval.
     ApprovalRequested {
         /// The calls that need approval, in the order of the reply.
         calls: Vec<ApprovalItem>,
@@ -436,7 +437,7 @@ pub enum EventKind {
         /// context builder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
-        /// The plugin, its request, and the line to add to the configuration.
+        /// The plugin, its request, and the line that would allow the request if it were in the configuration.
         #[serde(flatten)]
         denial: Denial,
     },
@@ -470,7 +471,7 @@ pub enum EventKind {
         code: String,
         /// Message for users.
         message: String,
-        /// Whether the error has ended the turn or only a call.
+        /// Whether the error has ended the turn or concerns only one call.
         #[serde(default, skip_serializing_if = "ErrorScope::is_turn")]
         scope: ErrorScope,
     },

@@ -1,5 +1,5 @@
-//! Parsed CloudEvent types of the host and of services. A service type is never one of the host's types and does not
-//! look like one (row 51).
+//! Parsed CloudEvent types of the host and of services. A service's event type is never one of the host's types and
+//! does not look like one of them (row 51).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,8 +18,7 @@ const MAX_SHOWN: usize = 80;
 pub enum HostEventType {
     /// A request to a user to approve calls (L17).
     ApprovalRequested,
-    /// The answer to an approval request. This is the only one of the host's types that the host accepts from
-    /// other senders.
+    /// The answer to an approval request. Of all the host's types, the host accepts only this type from other senders.
     ApprovalResolved,
     /// A turn ended with an output (I6).
     TurnFinished,
@@ -57,7 +56,7 @@ impl fmt::Display for HostEventType {
 }
 
 /// The event type of a service. The type has 1 to 256 characters, which are ASCII letters, digits and some punctuation.
-/// It does not look like one of the host's types.
+/// The type does not look like one of the host's types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceEventType(String);
@@ -168,7 +167,8 @@ fn look_alike(character: char) -> Option<char> {
         'һ' | 'հ' | 'ʜ' | 'н' | 'ħ' => 'h',
         'п' | 'ո' | 'η' | 'ɴ' | 'ñ' => 'n',
         other if other.is_ascii_alphanumeric() => other,
-        // `ServiceEventType::parse` refuses all other non-ASCII characters, so this function can ignore them.
+        // This function can ignore non-ASCII characters that are not listed above, because `ServiceEventType::parse`
+        // refuses them.
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
-//! Describes configurable limits: key, default and bounds. Each crate that has such limits describes them in one list,
-//! with one row for each limit. From this list, the host derives the default values, the keys of agent.toml and the
-//! documentation of these keys.
+//! Describes each configurable limit by its key, its default and its bounds. Each crate that has such limits describes
+//! them in one list, with one row for each limit. From this list, the host derives the default values, the keys of
+//! agent.toml and the documentation of these keys.
 
 /// Describes one limit, whose value is stored in the struct `L`.
 #[derive(Clone, Copy)]
@@ -31,8 +31,8 @@ pub enum DefaultLimit {
     /// A default that is computed at run time. The text describes this default for the documentation. If the limit is
     /// not configured, the `L` has no value for it.
     Words(&'static str),
-    /// The limit is off. The key also accepts `true`, which turns the limit on with the value that its description
-    /// states.
+    /// By default, the limit is off. In addition to a number, the key accepts `true`, which turns the limit on with the
+    /// value that its description states.
     Off,
 }
 

@@ -40,10 +40,9 @@ pub struct Memory {
     /// Number of the turn that the memory comes from, starting at 1. The number is 0 if the turn is unknown.
     #[serde(default)]
     pub turn: u32,
-    /// Text of the memory. The store limits its length.
+    /// Text of the memory. The store limits the length of the text.
     pub text: String,
-    /// Time at which the memory was written, in RFC 3339. None: the store sets it to the time at which it stores the
-    /// memory.
+    /// Time at which the memory was written, in RFC 3339. None: the store uses the time at which it stores the memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
 }

@@ -4,12 +4,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 
-/// Content address of stored bytes: `sha256:` and 64 lower-case hexadecimal digits.
+/// Content address of stored bytes, which consists of `sha256:` and 64 lower-case hexadecimal digits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Digest(String);
 
-/// The error if a string is not a digest. The error contains at most the first 100 characters of the string.
+/// The error for a string that is not a digest. The error contains at most the first 100 characters of the string.
 #[derive(Debug, thiserror::Error)]
 #[error("`{0}` is not a digest: expected `sha256:` and 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest(String);
@@ -63,9 +63,9 @@ impl fmt::Display for Digest {
     }
 }
 
-/// Id of a tool call. The host assigns it, and it stays the same in every attempt. The id is also used as a key outside
-/// its session, so it ends with a suffix that is unique to the session. For example, `call_1_2_3_5f0c9a7be214` is the
-/// third call of the second reply in the first turn.
+/// Id of a tool call. The host assigns the id, which stays the same in every attempt to run the call. The id is a key
+/// even outside its session, so it ends with a suffix that is unique to the session. For example,
+/// `call_1_2_3_5f0c9a7be214` is the third call of the second reply in the first turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CallId(pub String);
@@ -116,7 +116,7 @@ pub struct Media {
     /// Size of the image. None: the media item is not an image, or its header could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<Dimensions>,
-    /// Name that is shown to users. The host never uses it as a path.
+    /// Name that is shown to users. The host never uses the name as a path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
@@ -176,8 +176,8 @@ pub enum Part {
     /// part of a message. The host sends the text each time that it sends the message, so that the beginning of the
     /// prompt stays the same. Plugins and users do not see the text.
     Preface(String),
-    /// Data that a provider requires back together with its reply. The data is always the last part of a message.
-    /// Plugins do not see the data.
+    /// Data that a provider sent with a reply and that the host must send back with the same reply. The data is always
+    /// the last part of a message. Plugins do not see the data.
     Replay(Replay),
 }
 
@@ -195,7 +195,7 @@ pub struct Replay {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Instructions. The host never evicts messages with this role from the prompt.
+    /// The role of instructions to the model. The host never evicts messages with this role from the prompt.
     System,
     /// The user, the event that started the turn, or the host's feedback to the model.
     User,
@@ -217,20 +217,21 @@ impl Role {
     }
 }
 
-/// A message with its seen count (L3).
+/// A message, and the number of model calls in which it has been sent (L3).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     /// Role of the message's author.
     pub role: Role,
     /// The parts in order.
     pub parts: Vec<Part>,
-    /// Number of model calls in which the message has been sent. Default 0 (L2).
+    /// Number of model calls in which the message has been sent. The number is 0 if the message's JSON form does not
+    /// contain it (L2).
     #[serde(default)]
     pub seen_count: u32,
 }
 
 impl Message {
-    /// Creates a message with one text part. Its seen count is 0.
+    /// Creates a message with one text part. The message's seen count is 0.
     pub fn text(role: Role, text: impl Into<String>) -> Self {
         Self { role, parts: vec![Part::Text(text.into())], seen_count: 0 }
     }

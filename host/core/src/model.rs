@@ -1,4 +1,4 @@
-//! Requests to a model and its replies, independent of the provider.
+//! Requests to a model, and the model's replies, in a form that does not depend on the provider.
 
 use crate::message::{Dimensions, Media, Message, Replay};
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ pub struct Model {
     pub provider: String,
     /// The name by which the provider knows the model.
     pub name: String,
-    /// Context window in tokens.
+    /// Size of the context window, in tokens.
     pub window: u32,
 }
 
@@ -98,7 +98,8 @@ impl std::ops::AddAssign for TokenDetails {
     }
 }
 
-/// A tool that is offered to the model. Its name has already been translated to a name that the provider accepts (L14).
+/// A tool that is offered to the model. The tool's name has already been translated to a name that the provider
+/// accepts (L14).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfferedTool {
     /// Name by which the provider knows the tool.
@@ -145,7 +146,7 @@ pub enum Lifecycle {
     OutputErrorFeedback,
 }
 
-/// The request of one model call.
+/// The request that the host sends in one model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRequest {
     /// The model that receives the request.
@@ -156,12 +157,12 @@ pub struct ModelRequest {
     /// Sections of the system text, each with its name as heading. Sections that rarely change come first (L22). The
     /// provider receives the sections joined by blank lines.
     pub system: Vec<String>,
-    /// Messages, oldest first. Masked media items have already been replaced by text.
+    /// Messages, oldest first. Media items that a media policy masked have already been replaced by text.
     pub messages: Vec<Message>,
     /// Images in the messages that must be reduced in size before they are sent.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub downscaled: Vec<Downscaled>,
-    /// Tools that the model may call. If this is empty, the model cannot call any tool.
+    /// Tools that the model may call. If the list is empty, the model cannot call any tool.
     pub tools: Vec<OfferedTool>,
     /// JSON Schema of the output (L12). None: the output is free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,7 +212,8 @@ pub struct Reply {
     pub usage: Usage,
     /// The model that answered, as `provider/model`.
     pub model: String,
-    /// Data that the provider requires back when this reply is sent again. None: the provider sent no such data.
+    /// Data that the provider attached to this reply and requires whenever the host sends the reply again. None: the
+    /// provider sent no such data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
 }

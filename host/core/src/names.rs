@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 /// Maximum number of characters of a tool name. Every provider accepts names of this length.
 const MAX_LENGTH: usize = 64;
-/// Length of the suffix that makes colliding names unique: `_` and eight hexadecimal digits.
+/// Length of the suffix that makes colliding names unique, which consists of `_` and eight hexadecimal digits.
 const SUFFIX_LENGTH: usize = 9;
 
 /// Provider names of all tools in one registry. The translation depends only on the set of tools, not on their order.
@@ -15,8 +15,8 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    /// Translates all names. A name that is already valid for providers stays unchanged, even if the translation of
-    /// another name would be the same.
+    /// Translates the names that authors gave to all tools of a registry. A name that is already valid for providers
+    /// stays unchanged, even if another name would be translated to the same name.
     pub fn new<'a>(authors: impl IntoIterator<Item = &'a str>) -> Self {
         let mut authors: Vec<&str> = authors.into_iter().collect();
         authors.sort_unstable();
@@ -38,7 +38,7 @@ impl ToolNames {
         self.to_provider.get(author).map(String::as_str)
     }
 
-    /// Returns the name that its author gave to the tool with this provider name. None: no tool has this provider name.
+    /// Returns the name that the author gave to the tool with this provider name. None: no tool has this provider name.
     pub fn author_name(&self, provider: &str) -> Option<&str> {
         self.to_author.get(provider).map(String::as_str)
     }
@@ -48,7 +48,8 @@ impl ToolNames {
         self.to_provider.insert(author.to_owned(), provider);
     }
 
-    /// Returns a provider name for the tool that its author named `author`. No other tool has the same provider name.
+    /// Returns a provider name for the tool that its author named `author`. No tool that was inserted earlier has this
+    /// provider name.
     fn free_name(&self, author: &str) -> String {
         let mut base: String = author.chars().map(|char| if is_valid_character(char) { char } else { '_' }).collect();
         if base.is_empty() {

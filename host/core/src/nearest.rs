@@ -1,6 +1,6 @@
-//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic. Its support
-//! for English consists of a short list of function words and simple rules for plurals. The tool pre-filter (L25) and
-//! the offline router (M4) use it.
+//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic. The search
+//! handles English with a short list of function words and simple rules for plurals. The tool pre-filter (L25) and the
+//! offline router (M4) use this search.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,8 +11,8 @@ pub const K1: f32 = 1.2;
 /// Lucene's default.
 pub const B: f32 = 0.75;
 
-/// Weight of a term in a document's name. A term in the text has weight 1. Names weigh more because the name of a tool
-/// usually states its purpose.
+/// Weight of a term in a document's name. A term in the text has weight 1. Terms in names weigh more than terms in
+/// texts because the name of a tool usually states the tool's purpose.
 pub const NAME_WEIGHT: u32 = 3;
 
 /// English function words, which occur in most texts. These words are removed from texts but not from names or queries,
@@ -28,7 +28,7 @@ pub const FUNCTION_WORDS: &[&str] = &[
 /// starting at 0.
 #[derive(Clone, Debug, Default)]
 pub struct Index {
-    /// For each term, a list of the documents that contain it: the number by which a document is identified, and the
+    /// For each term, a list of the documents that contain it. Each entry contains the number of a document and the
     /// weighted frequency of the term in that document.
     postings: BTreeMap<String, Vec<(usize, u32)>>,
     /// Weighted number of terms of each document.

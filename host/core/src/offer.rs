@@ -42,7 +42,7 @@ fn filled_up(mut nearest: Vec<usize>, tool_count: usize, count: usize) -> Vec<us
 mod tests {
     use super::*;
 
-    /// L25: the nearest tools come first, and other tools fill up the list to the requested number.
+    /// L25: the nearest tools come first, and further tools follow until the list has the requested length.
     #[test]
     fn l25_tools_are_selected_by_words() {
         let tools = [("files.read", "Reads a file."), ("text.count", "Counts words."), ("calc", "Evaluates.")];
@@ -56,7 +56,7 @@ mod tests {
         );
     }
 
-    /// L25: the angle between the vectors decides, not their length.
+    /// L25: tools are ranked by the angle between the vectors, not by the length of the vectors.
     #[test]
     fn l25_tools_are_selected_by_meaning() {
         let tools = [vec![9.0, 9.0], vec![0.0, 0.1], vec![1.0, 0.2], vec![0.0, 0.0], vec![1.0], vec![f32::NAN, 1.0]];

@@ -1,5 +1,6 @@
-//! Events that the host sends. Only this module can create such events, and it requires a parsed event type. The host
-//! therefore sets all attributes, and an event with a host type always comes from the host itself (row 51).
+//! Events that the host sends. Only this module can create such events, and only with an event type that has been
+//! parsed. The host therefore sets all attributes, and an event with a host type always comes from the host itself
+//! (row 51).
 
 use crate::cloud_event::{CloudEvent, SPEC_VERSION};
 use crate::event_type::{HostEventType, ServiceEventType, is_reserved};
@@ -11,7 +12,8 @@ use std::ops::Deref;
 /// The attributes of an event other than its type and its data.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventAttributes {
-    /// Id of the event, unique per source and the same for every repetition. The id is also the deduplication id.
+    /// Id of the event, unique per source and the same in every repetition of the event. The id is also the
+    /// deduplication id.
     pub id: String,
     /// Sender of the event, which consists of `agent-host/` and the agent's name.
     pub source: String,
@@ -61,8 +63,8 @@ impl OutgoingEvent {
     }
 
     /// Whether a stored event has a host type although a tool call requested the event. Such events come from old
-    /// versions, which did not reserve the host types yet. An event was requested by a tool call if its id is the id of
-    /// a call.
+    /// versions of the host, which did not reserve the host types yet. An event was requested by a tool call if its id
+    /// is the id of a call.
     pub fn is_forged(&self) -> bool {
         is_reserved(&self.0.event_type) && self.0.id.starts_with("call_")
     }
@@ -97,7 +99,7 @@ mod tests {
         }
     }
 
-    /// I6: the host sets the attributes, and a stored event is the same when it is read again.
+    /// I6: the host sets the attributes, and an event is unchanged after it has been stored and read back.
     #[test]
     fn i6_an_outgoing_event_has_the_hosts_attributes() {
         let event_type = ServiceEventType::parse("com.example.work").expect("the type is valid");
@@ -113,7 +115,8 @@ mod tests {
         assert!(!event.is_forged());
     }
 
-    /// Row 51: the host recognizes an event with a host type that a plugin requested in an earlier version.
+    /// Row 51: the host recognizes a stored event that has a host type because a plugin requested it from an
+    /// older host.
     #[test]
     fn row51_a_stored_event_with_a_host_type_and_a_call_id_is_recognized() {
         let of_host = |id: &str| OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes(id), json!({}));

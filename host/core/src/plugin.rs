@@ -12,7 +12,7 @@ use serde_json::Value;
 /// Position of a call in a distributed trace (W3C Trace Context).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceContext {
-    /// The `traceparent` header: `00-<32 hex>-<16 hex>-<2 hex>`.
+    /// The `traceparent` header, which has the form `00-<32 hex>-<16 hex>-<2 hex>`.
     pub traceparent: String,
     /// The `tracestate` header with vendor-specific data. None: the header is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,11 +28,11 @@ pub struct Scope {
     pub session: String,
     /// Id (subject) of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
-    /// The user. None: the host does not know the user.
+    /// The user to whom the session belongs. None: the host does not know the user.
     pub user: Option<String>,
     /// Number of the turn in its session, starting at 1.
     pub turn: u32,
-    /// Trace context of this call.
+    /// Trace context of the call to the plugin.
     pub trace: TraceContext,
 }
 
@@ -140,13 +140,15 @@ pub struct BuilderRequest {
 /// A context builder's response to a [`BuilderRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuiltPrompt {
-    /// System sections. The host sends those whose text stays the same first, and otherwise keeps their order.
+    /// System sections. The host sends the sections whose text stays the same first, and otherwise keeps the order of
+    /// the sections.
     pub system: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
     /// Messages that begin this turn. Empty: the host makes a message from the input.
     pub messages: Vec<Message>,
-    /// State that the host passes to the builder again before each step, at most 64 KiB. None: no state.
+    /// State that the host passes to the builder again before each step, at most 64 KiB. None: the builder has
+    /// no state.
     pub state: Option<Vec<u8>>,
 }
 
@@ -161,13 +163,13 @@ pub struct StepRequest {
     pub model: Model,
     /// Number of model calls of this turn so far.
     pub step: u32,
-    /// Number of model calls that the turn may still make, including this one.
+    /// Number of model calls that the turn may still make, including the model call of this step.
     pub steps_left: u32,
     /// Messages that were added since the previous step.
     pub latest: Vec<Message>,
     /// Token budget of the prompt.
     pub budget: Budget,
-    /// State that the builder returned from `init`. None: it returned no state.
+    /// State that the builder returned from `init`. None: `init` returned no state.
     pub state: Option<Vec<u8>>,
 }
 
@@ -178,13 +180,14 @@ pub struct ValidatorRequest {
     pub scope: Scope,
     /// The output as the model wrote it, or as an earlier validator changed it.
     pub text: String,
-    /// The text parsed as JSON. None: the text is not JSON.
+    /// The text of the output, parsed as JSON. None: the text is not JSON.
     pub structured: Option<Value>,
     /// JSON Schema of the agent's output. None: the agent has no schema.
     pub output_schema: Option<Value>,
     /// Number of this attempt to produce an output, starting at 1.
     pub attempt: u32,
-    /// Number of times that the model may still correct a rejected output. If it is 0, a rejection ends the turn.
+    /// Number of times that the model may still correct a rejected output. If the number is 0, a rejection ends
+    /// the turn.
     pub corrections_left: u32,
     /// Messages of the turn so far, oldest first.
     pub turn: Vec<Message>,
@@ -201,7 +204,7 @@ pub enum OutputData {
 }
 
 impl OutputData {
-    /// The output as the text that is written to the history: the text itself, or JSON as text (L13).
+    /// The output in the form that is written to the history: a text unchanged, and JSON data as JSON text (L13).
     pub fn for_history(&self) -> String {
         match self {
             OutputData::Text(text) => text.clone(),
@@ -225,7 +228,7 @@ pub enum Verdict {
 /// Position of a media item in the prompt. All indices start at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MediaPosition {
-    /// Index of the message, oldest first.
+    /// Index of the message in the prompt. The oldest message has the index 0.
     pub message: u32,
     /// Index of the part within the message.
     pub part: u32,
@@ -249,7 +252,7 @@ pub struct PolicyItem {
     pub masked: bool,
 }
 
-/// Request to a media policy. The host sends it before each model call whose prompt contains media items.
+/// Request to a media policy. The host sends such a request before each model call whose prompt contains media items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRequest {
     /// The agent, session, user and turn that the plugin works for.
@@ -272,7 +275,7 @@ pub enum PluginFailure {
     /// The plugin is temporarily unavailable. The host may retry once.
     #[error("unavailable: {0}")]
     Unavailable(String),
-    /// Any other failure.
+    /// A failure that is neither an invalid input nor a temporary unavailability.
     #[error("{0}")]
     Failed(String),
 }

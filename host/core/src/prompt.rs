@@ -117,7 +117,7 @@ pub fn preface(parts: &PromptParts, mode: TurnMode, recollections: &[Recollectio
     sections
 }
 
-/// Formats a memory for the turn's message. Every line is quoted, so that no line looks like a section of the host.
+/// Formats a memory for the turn's message. Every line is quoted, so that no line looks like the heading of a section.
 pub fn record(memory: &Recollection) -> String {
     let lines = memory.text.replace("\r\n", "\n");
     let lines = lines.split(LINE_ENDS).map(|line| format!("> {line}"));
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(sections[1].text, "Never loop.");
     }
 
-    /// L22: the instructions on how to think follow the capabilities, and changing sections come last.
+    /// L22: the instructions on how to think follow the capabilities, and sections whose text changes come last.
     #[test]
     fn l22_chain_of_thought_follows_the_capabilities() {
         let parts = PromptParts { chain_of_thought: Some("Think first.".into()), ..Default::default() };

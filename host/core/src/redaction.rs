@@ -46,10 +46,10 @@ impl Redaction {
             secrets.insert(secret.to_owned());
         }
         secrets.retain(|secret| secret.len() >= MIN_SECRET_LENGTH);
-        Self::of(secrets)
+        Self::from_values(secrets)
     }
 
-    fn of(values: BTreeSet<String>) -> Self {
+    fn from_values(values: BTreeSet<String>) -> Self {
         let bytes: Vec<_> =
             values.iter().map(|value| value.as_bytes()[..value.len().min(MAX_SEARCHED_LENGTH)].to_vec()).collect();
         let patterns = (!bytes.is_empty()).then(|| Arc::new(Patterns::new(&bytes)));
@@ -65,7 +65,7 @@ impl Redaction {
         if self.values.is_subset(&other.values) {
             return other.clone();
         }
-        Self::of(self.values.union(&other.values).cloned().collect())
+        Self::from_values(self.values.union(&other.values).cloned().collect())
     }
 
     /// Whether there are no secrets to search for.
@@ -176,7 +176,8 @@ fn without_scheme(value: &str) -> &str {
     }
 }
 
-/// If a value is text in Base64, returns the decoded text and the part after its first colon, which is a password.
+/// If a value is text in Base64, returns the decoded text, and the part of the decoded text after the first colon,
+/// which is a password.
 fn texts_in_base64(value: &str) -> Vec<String> {
     let decoded = STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let Some(text) = decoded.filter(|text| !text.chars().any(char::is_control)) else { return Vec::new() };

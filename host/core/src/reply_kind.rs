@@ -5,7 +5,8 @@ mod patterns;
 mod words;
 
 use patterns::{
-    ANNOUNCED, COMPLETE, HANDED_BACK, Kind, QUESTION_STARTS, REFUSAL_WORDS, REFUSED, WORDS_FOR_WORK_LEFT, WORK_LEFT,
+    ANNOUNCED, COMPLETE, HANDED_BACK, QUESTION_STARTS, REFUSAL_WORDS, REFUSED, SentenceKind, WORDS_FOR_WORK_LEFT,
+    WORK_LEFT,
 };
 use std::borrow::Cow;
 use words::{Sentence, sentences};
@@ -54,7 +55,7 @@ pub fn classify(reply: &str, input: &str, tools: ToolUse) -> ReplyKind {
         return ReplyKind::Answer;
     }
     let sentences = sentences(&examined_text(reply));
-    let any = |kind: &Kind| sentences.iter().any(|sentence| sentence.is_of(kind));
+    let any = |kind: &SentenceKind| sentences.iter().any(|sentence| sentence.is_of(kind));
     if any(&COMPLETE) {
         return ReplyKind::Completion;
     }
@@ -81,7 +82,7 @@ fn examined_text(text: &str) -> Cow<'_, str> {
     format!("{beginning}\n{end}").into()
 }
 
-/// Whether a reply is a JSON object or array. The words in such data are not classified.
+/// Whether a reply is a JSON object or array. A reply that is data is not classified by its words.
 fn is_data(reply: &str) -> bool {
     let reply = reply.trim();
     reply.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(reply).is_ok()

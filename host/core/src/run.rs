@@ -56,7 +56,8 @@ use crate::event::Suspension;
 use crate::message::CallId;
 use serde::{Deserialize, Serialize};
 
-/// The next action that the driver of a run must perform. The comment of each action says, after "Respond with", which input reports the result.
+/// The next action that the driver of a run must perform. The comment of each action says, after "Respond with", which
+/// input reports the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -74,7 +75,8 @@ pub enum Action {
     AwaitOutcome,
     /// Check the output with the validators in order, then with the output schema. Respond with [`Input::Verdict`].
     Validate(Validation),
-    /// Wait for an external answer or decision: [`Input::Respond`], [`Input::Approval`] or [`Input::Resolve`].
+    /// Wait for an external answer or decision. Respond with [`Input::Respond`], [`Input::Approval`]
+    /// or [`Input::Resolve`].
     Suspended(Suspension),
     /// Do nothing, because the turn has ended. [`Input::Start`] begins the next turn.
     Ended,
@@ -88,12 +90,13 @@ pub struct Dispatch {
     /// Number of the attempt, starting at 1.
     pub attempt: u32,
     /// The approval that allows the call to run (L17). None: the call needs no approval. The call must not run if the
-    /// authorization does not cover the current tool and arguments. In that case, respond with
+    /// authorization does not cover the current tool and arguments. If the call must not run, respond with
     /// [`Input::RequestReapproval`] or [`Input::Forbidden`].
     #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
-    /// A service request that the tool returned when it ran. In this case, send the request and do not run the tool
-    /// again (P2). The authorization covers the service's tool and the request's data. None: the tool has not run.
+    /// A service request that the tool returned when it ran. If the tool returned a request, send the request and do
+    /// not run the tool again (P2). The authorization covers the service's tool and the request's data. None: the tool
+    /// has not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<UnapprovedRequest>,
 }
@@ -108,7 +111,8 @@ pub struct Validation {
     pub result: Option<serde_json::Value>,
     /// Number of this attempt to produce an output, starting at 1.
     pub attempt: u32,
-    /// Number of times that the model may still correct a rejected output. If it is 0, a rejection ends the turn.
+    /// Number of times that the model may still correct a rejected output. If the number is 0, a rejection ends
+    /// the turn.
     pub corrections_left: u32,
 }
 
@@ -129,8 +133,8 @@ impl Run {
 
     /// Applies one input and returns the changes to commit.
     ///
-    /// On an error, the state has not changed. The exception is [`InputError::Inconsistent`]: after this error, drop
-    /// the run and restore it from its last stored state.
+    /// On an error, the state has not changed. After [`InputError::Inconsistent`], however, the state may have changed:
+    /// drop the run and restore it from its last stored state.
     pub fn apply(&mut self, input: Input) -> Result<Change, InputError> {
         self.check(&input)?;
         let mut change = Change::default();

@@ -23,7 +23,7 @@ use crate::renew::{self, VersionMismatch};
 use agent_core::message::Digest;
 use std::path::{Path, PathBuf};
 
-/// The Rust target that plugins are compiled for.
+/// The Rust target that plugins are compiled for, as a target triple.
 pub const TARGET: &str = "wasm32-wasip2";
 
 /// The result of building one plugin project.
@@ -70,7 +70,7 @@ pub enum BuildEvent<'a> {
     },
     /// The Rust target is missing, and rustup is about to add it.
     AddingTarget {
-        /// The rustup command, as a user would type it.
+        /// The rustup command line that adds the target, as a user would type it in a shell.
         command: &'a str,
     },
     /// The toolchain printed a line.
@@ -80,15 +80,15 @@ pub enum BuildEvent<'a> {
         /// The line without its line ending, cut to at most 4 KiB.
         line: &'a str,
     },
-    /// A project contains the SDK or the contract of another version of agent-host. The build uses the project's copy
-    /// without changing it.
+    /// A project contains a copy of the SDK or of the contract that another version of agent-host wrote. The build
+    /// uses this copy and does not change it.
     VersionMismatch(&'a VersionMismatch),
     /// The component of a plugin has been built.
     Built(&'a BuiltPlugin),
 }
 
-/// A function that receives the events of a build. A progress function runs on the task of the build, so it
-/// should return quickly.
+/// A function that receives the events of a build. The build waits until the progress function returns, so the
+/// function should return quickly.
 pub type BuildProgress<'a> = dyn Fn(BuildEvent<'_>) + Send + Sync + 'a;
 
 /// The reason why a build failed, with advice.
@@ -97,9 +97,9 @@ pub enum BuildError {
     /// A file or folder could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// The failed action, such as `cannot read`.
+        /// Words that describe the failed action in the message, such as `cannot read`.
         action: &'static str,
-        /// Path of the file or folder.
+        /// Path of the file or folder that could not be read or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -110,9 +110,9 @@ pub enum BuildError {
     /// The WIT that the project implements cannot be used.
     #[error("the WIT in {}: {reason}", path.display())]
     Wit {
-        /// Path of the folder with the WIT files.
+        /// Path of the folder that contains the WIT files.
         path: PathBuf,
-        /// The problem, with file and line where they are known.
+        /// Description of the problem in the WIT, with file and line if they are known.
         reason: String,
     },
     /// A tool of the language's toolchain was not found.
@@ -121,13 +121,13 @@ pub enum BuildError {
              {install}\nor set {variable} to its path"
     )]
     MissingTool {
-        /// Name of the tool.
+        /// Name of the tool that was not found.
         tool: &'static str,
-        /// Language of the project.
+        /// Language of the project that cannot be built without the tool.
         language: Language,
-        /// Environment variable that sets the path of the tool.
+        /// Environment variable in which a user can set the path of the tool.
         variable: &'static str,
-        /// Command that installs the tool.
+        /// Command line that installs the tool.
         install: String,
     },
     /// Cargo was not found.
@@ -136,7 +136,7 @@ pub enum BuildError {
     /// A program of the toolchain could not be started.
     #[error("cannot start {}: {source}; {}", program.display(), start_advice(program))]
     Start {
-        /// Path of the program.
+        /// Path of the program that could not be started.
         program: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -144,7 +144,7 @@ pub enum BuildError {
     /// The Rust target is missing and could not be added.
     #[error("the Rust target {TARGET} is missing and could not be added: {reason}")]
     Target {
-        /// The reason, with advice on how to fix the problem.
+        /// Reason why the target could not be added, with advice on how to fix the problem.
         reason: String,
     },
     /// Cargo rejects the project's `Cargo.toml`.
@@ -152,7 +152,7 @@ pub enum BuildError {
     Metadata {
         /// Path of the project's `Cargo.toml`.
         manifest: PathBuf,
-        /// Messages of cargo.
+        /// The messages that cargo printed.
         messages: String,
     },
     /// The crate does not produce a component.
@@ -169,7 +169,7 @@ pub enum BuildError {
         tool: &'static str,
         /// Names of the plugins that the tool was building.
         plugins: Vec<String>,
-        /// The last 64 KiB of the compiler's messages.
+        /// The compiler's messages. If the messages exceed 64 KiB, the beginning is cut off.
         messages: String,
     },
     /// The toolchain's output is not a component.
@@ -177,7 +177,7 @@ pub enum BuildError {
     NotAComponent {
         /// Name of the plugin as written in its manifest.
         name: String,
-        /// The problem with the output.
+        /// Reason why the output is not a component.
         reason: String,
     },
 }
@@ -189,7 +189,7 @@ fn start_advice(program: &Path) -> &'static str {
     }
 }
 
-/// Builds one project and writes `OUT/NAME.wasm`. Dropping the future stops the toolchain.
+/// Builds one project and writes `OUT/NAME.wasm`. Dropping the returned future stops the toolchain.
 pub async fn build(
     toolchain: &Toolchain,
     project: &Path,
@@ -201,7 +201,8 @@ pub async fn build(
     Ok(built.remove(0))
 }
 
-/// Builds the project in `directory`, or all projects directly below it, and writes `OUT/NAME.wasm` for each.
+/// Builds the project in `directory`, or, if `directory` is not a project, all projects directly below it. Writes
+/// `OUT/NAME.wasm` for each project.
 pub async fn build_directory(
     toolchain: &Toolchain,
     directory: &Path,
@@ -215,7 +216,7 @@ pub async fn build_directory(
 /// sources in other folders.
 pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     let mut sources = vec![directory.to_owned()];
-    // A folder that is not a project is ignored here, because the build reports it.
+    // If no project can be read, the error is ignored here, because the build reports it.
     let projects = projects_at(directory).unwrap_or_default();
     let mut external = cargo::local_dependencies(toolchain, &projects).await;
     external.extend(projects.iter().flat_map(Project::named_paths));
@@ -225,8 +226,8 @@ pub async fn sources(toolchain: &Toolchain, directory: &Path) -> Vec<PathBuf> {
     sources
 }
 
-/// Builds the projects and writes `OUT/NAME.wasm` for each. Calls cargo once per workspace. The results are in the
-/// order of `projects`.
+/// Builds the projects and writes `OUT/NAME.wasm` for each project. Calls cargo once per workspace. The results are
+/// in the order of `projects`.
 pub async fn build_projects(
     toolchain: &Toolchain,
     projects: &[Project],
@@ -268,8 +269,9 @@ pub async fn build_projects(
     Ok(built.into_iter().flatten().collect())
 }
 
-/// Compiles a project in a language other than Rust, and returns the path of its component. Returns an error for a Rust
-/// project, because cargo has already run and produced no component for it.
+/// Compiles a project in a language other than Rust, and returns the path of its component. If the project is a Rust
+/// project, returns an error: this function is called for a Rust project only if cargo has already run and has
+/// produced no component.
 async fn compile(
     toolchain: &Toolchain,
     project: &Project,

@@ -15,9 +15,9 @@ use std::time::Duration;
 pub struct PluginFacts {
     /// The manifest in the component. None if the component has no manifest.
     pub manifest: Option<Manifest>,
-    /// The plugin kinds of the contract that the component exports.
+    /// The kinds of plugin that the component implements, such as output validator.
     pub kinds: Vec<Kind>,
-    /// Names of the imported interfaces.
+    /// Names of the interfaces that the component imports.
     pub imports: Vec<String>,
     /// The plugin's tools, including exported functions that are offered as tools.
     pub tools: Vec<ToolDefinition>,
@@ -32,7 +32,8 @@ pub struct PluginFacts {
 }
 
 impl PluginFacts {
-    /// Returns the facts about a loaded plugin. `compiled_in` and `canary` are None.
+    /// Returns the facts about a loaded plugin. The caller sets `compiled_in` and `canary`, which are
+    /// None in the result.
     pub fn of(plugin: &LoadedPlugin) -> Self {
         Self {
             manifest: plugin.manifest().cloned(),
@@ -72,10 +73,10 @@ pub struct Finding {
     /// Name of the rule. The name does not change between versions of agent-host, so that programs can
     /// recognise the rule.
     pub rule: &'static str,
-    /// The subject: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`. Empty if the finding
-    /// is about the whole plugin.
+    /// The subject of the finding: a tool, a tool with a JSON pointer into its schema, or a key of `plugin.toml`.
+    /// Empty if the finding is about the whole plugin.
     pub subject: String,
-    /// The problem, with advice on how to fix it.
+    /// Description of the problem, with advice on how to fix it.
     pub message: String,
 }
 
@@ -141,13 +142,13 @@ mod tests {
 
     /// Returns the level, the rule and the subject of each finding after `change` is applied to a plugin
     /// without findings.
-    fn found(change: impl FnOnce(&mut PluginFacts)) -> Vec<(Level, &'static str, String)> {
+    fn findings(change: impl FnOnce(&mut PluginFacts)) -> Vec<(Level, &'static str, String)> {
         let mut facts = facts_without_findings();
         change(&mut facts);
         check(&facts).into_iter().map(|finding| (finding.level, finding.rule, finding.subject)).collect()
     }
 
-    fn set_asks(facts: &mut PluginFacts, asks: Asks) {
+    fn set_requests(facts: &mut PluginFacts, asks: Asks) {
         facts.manifest.as_mut().expect("a manifest").asks = asks;
     }
 
@@ -156,30 +157,31 @@ mod tests {
     /// S3: a plugin without problems has no findings.
     #[test]
     fn s3_good_plugin_has_no_findings() {
-        assert_eq!(found(|_| ()), []);
+        assert_eq!(findings(|_| ()), []);
     }
 
-    /// S3, P6: a request in the manifest without the matching import is a warning, and an import without the matching
-    /// request is an error.
+    /// S3, P6: the check reports a warning if the manifest requests a permission but the component does not have the
+    /// matching import, and an error if the component has the import but the manifest does not contain the request.
     #[test]
     fn s3_requests_must_match_imports() {
         let imports = |names: &'static [&'static str]| {
             move |facts: &mut PluginFacts| facts.imports = names.iter().map(|name| (*name).to_owned()).collect()
         };
         let of = |rule, key: &str, level| vec![(level, rule, key.to_owned())];
-        assert_eq!(found(imports(&["wasi:http/outgoing-handler@0.2.3"])), of("asks-too-little", "asks.http", Error));
+        assert_eq!(findings(imports(&["wasi:http/outgoing-handler@0.2.3"])), of("asks-too-little", "asks.http", Error));
         assert_eq!(
-            found(imports(&["wasi:keyvalue/store@0.2.0-draft2"])),
+            findings(imports(&["wasi:keyvalue/store@0.2.0-draft2"])),
             of("asks-too-little", "asks.key_value", Error)
         );
-        assert_eq!(found(imports(&["wasi:config/store@0.2.0-rc.1"])), of("asks-too-little", "asks.config", Error));
+        assert_eq!(findings(imports(&["wasi:config/store@0.2.0-rc.1"])), of("asks-too-little", "asks.config", Error));
         assert_eq!(
-            found(imports(&["agent-host:model/host-model@0.1.0"])),
+            findings(imports(&["agent-host:model/host-model@0.1.0"])),
             of("asks-too-little", "asks.model_tokens", Error)
         );
-        // These imports need no request, because toolchains add them even if the plugin does not use them.
+        // The following imports need no request in the manifest, because toolchains add these imports even if the
+        // plugin does not use them.
         assert_eq!(
-            found(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
+            findings(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
             []
         );
         let everything = Asks {
@@ -197,9 +199,9 @@ mod tests {
         let keys = ["files", "env", "config", "http", "secrets", "key_value", "model_tokens", "media"];
         let unnecessary_requests: Vec<_> =
             keys.iter().map(|key| (Warning, "asks-in-vain", format!("asks.{key}"))).collect();
-        assert_eq!(found(|facts| set_asks(facts, everything.clone())), unnecessary_requests);
-        let with_all_imports = found(|facts| {
-            set_asks(facts, everything.clone());
+        assert_eq!(findings(|facts| set_requests(facts, everything.clone())), unnecessary_requests);
+        let with_all_imports = findings(|facts| {
+            set_requests(facts, everything.clone());
             imports(&[
                 "wasi:filesystem/types@0.2.9",
                 "wasi:cli/environment@0.2.9",
@@ -211,11 +213,11 @@ mod tests {
             ])(facts);
         });
         assert_eq!(with_all_imports, []);
-        let validator = found(|facts| {
+        let validator = findings(|facts| {
             (facts.kinds, facts.tools) = (vec![Kind::OutputValidator], Vec::new());
             let manifest = facts.manifest.as_mut().expect("a manifest");
             (manifest.canary, facts.canary) = (None, None);
-            set_asks(facts, Asks { files: Some(Access::Read), ..Asks::default() });
+            set_requests(facts, Asks { files: Some(Access::Read), ..Asks::default() });
             facts.imports = vec!["wasi:filesystem/types@0.2.9".to_owned()];
         });
         assert_eq!(validator, of("asks-in-vain", "asks", Warning));
@@ -225,16 +227,16 @@ mod tests {
     #[test]
     fn s3_checks_descriptions() {
         let described =
-            |description: &'static str| found(move |facts| facts.tools[0].description = description.to_owned());
+            |description: &'static str| findings(move |facts| facts.tools[0].description = description.to_owned());
         let of = |rule, level| vec![(level, rule, "words.count".to_owned())];
         assert_eq!(described(""), of("description", Error));
         assert_eq!(described("Counts."), of("description", Warning));
         assert_eq!(described("words count"), of("description", Warning));
-        let long = found(|facts| facts.tools[0].description = "long words ".repeat(200));
+        let long = findings(|facts| facts.tools[0].description = "long words ".repeat(200));
         assert_eq!(long, of("description-length", Warning));
         // Findings about the canary are ignored, because its arguments do not match the schemas of this test.
         let argument = |schema: Value| {
-            let found = found(move |facts| facts.tools[0].input_schema = schema).into_iter();
+            let found = findings(move |facts| facts.tools[0].input_schema = schema).into_iter();
             found.filter(|(_, rule, _)| *rule != "canary").collect::<Vec<_>>()
         };
         let nested = json!({"type": "object", "additionalProperties": false, "properties": {
@@ -256,7 +258,7 @@ mod tests {
     #[test]
     fn s3_checks_names_and_similar_tools() {
         let named = |name: &'static str| {
-            found(move |facts| {
+            findings(move |facts| {
                 facts.tools[0].name = name.to_owned();
                 let canary = facts.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut());
                 canary.expect("a canary").tool = name.to_owned();
@@ -267,7 +269,7 @@ mod tests {
         let long = "words.counts-all-the-words-of-a-text-and-tells-how-many-there-are-of-them";
         assert_eq!(named(long), [(Warning, "name-length", long.to_owned())]);
         let second = |name: &'static str, description: &'static str| {
-            found(move |facts| {
+            findings(move |facts| {
                 let properties = facts.tools[0].input_schema["properties"].clone();
                 facts.tools.push(tool(name, description, properties));
             })
@@ -282,10 +284,11 @@ mod tests {
         assert_eq!(second("words.longest", other), []);
     }
 
-    /// S3: the check finds tools that declare no side effects, and tools that declare contradictory side effects.
+    /// S3: the check finds tools that do not declare their side effects, and tools that declare
+    /// contradictory side effects.
     #[test]
     fn s3_checks_traits() {
-        let with = |traits: Traits| found(move |facts| facts.tools[0].traits = traits);
+        let with = |traits: Traits| findings(move |facts| facts.tools[0].traits = traits);
         assert_eq!(with(Traits::default()), [(Hint, "traits", "words.count".to_owned())]);
         let both = Traits { read_only: true, destructive: true, ..Traits::default() };
         assert_eq!(with(both), [(Error, "traits", "words.count".to_owned())]);
@@ -296,7 +299,7 @@ mod tests {
     #[test]
     fn s3_checks_canary() {
         let canary = |change: fn(&mut Canary)| {
-            found(move |facts| {
+            findings(move |facts| {
                 change(facts.manifest.as_mut().and_then(|manifest| manifest.canary.as_mut()).expect("a canary"));
             })
         };
@@ -308,16 +311,16 @@ mod tests {
             canary(|canary| canary.arguments = json!({"text": 1})),
             [(Error, "canary", "canary.arguments".to_owned())]
         );
-        let failed = found(|facts| facts.canary = Some(Err("it crashed".to_owned())));
+        let failed = findings(|facts| facts.canary = Some(Err("it crashed".to_owned())));
         assert_eq!(failed, [(Error, "canary", "canary".to_owned())]);
-        let without = found(|facts| {
+        let without = findings(|facts| {
             facts.manifest.as_mut().expect("a manifest").canary = None;
             facts.canary = None;
         });
         assert_eq!(without, [(Hint, "canary", "canary".to_owned())]);
-        let nameless = found(|facts| (facts.manifest, facts.canary) = (None, None));
+        let nameless = findings(|facts| (facts.manifest, facts.canary) = (None, None));
         assert_eq!(nameless, [(Warning, "manifest", String::new())]);
-        let bare = found(|facts| facts.manifest.as_mut().expect("a manifest").description.clear());
+        let bare = findings(|facts| facts.manifest.as_mut().expect("a manifest").description.clear());
         assert_eq!(bare, [(Hint, "manifest", "description".to_owned())]);
     }
 
@@ -325,16 +328,16 @@ mod tests {
     #[test]
     fn s3_checks_costs() {
         let single_finding = |level, rule| vec![(level, rule, String::new())];
-        assert_eq!(found(|facts| facts.size = 20 << 20), single_finding(Hint, "size"));
-        assert_eq!(found(|facts| facts.size = 28 << 20), single_finding(Warning, "size"));
+        assert_eq!(findings(|facts| facts.size = 20 << 20), single_finding(Hint, "size"));
+        assert_eq!(findings(|facts| facts.size = 28 << 20), single_finding(Warning, "size"));
         assert_eq!(
-            found(|facts| facts.compiled_in = Some(Duration::from_secs(12))),
+            findings(|facts| facts.compiled_in = Some(Duration::from_secs(12))),
             single_finding(Hint, "compile-time")
         );
-        assert_eq!(found(|facts| facts.compiled_in = Some(Duration::from_secs(2))), []);
+        assert_eq!(findings(|facts| facts.compiled_in = Some(Duration::from_secs(2))), []);
         let memory = |bytes| CallCost { memory_bytes: bytes, ..CallCost::default() };
-        assert_eq!(found(|facts| facts.canary = Some(Ok(memory(40 << 20)))), single_finding(Warning, "memory"));
-        let definitions = found(|facts| {
+        assert_eq!(findings(|facts| facts.canary = Some(Ok(memory(40 << 20)))), single_finding(Warning, "memory"));
+        let definitions = findings(|facts| {
             let filler = json!({"type": "string", "description": "x".repeat(400)});
             let properties: serde_json::Map<_, _> =
                 (0..25).map(|number| (format!("a{number}"), filler.clone())).collect();
@@ -344,6 +347,6 @@ mod tests {
         });
         assert_eq!(definitions, single_finding(Hint, "definitions"));
         let left_out = SkippedExport { function: "a.b".to_owned(), reason: "it takes a stream".to_owned() };
-        assert_eq!(found(|facts| facts.left_out = vec![left_out]), [(Hint, "not-offered", "a.b".to_owned())]);
+        assert_eq!(findings(|facts| facts.left_out = vec![left_out]), [(Hint, "not-offered", "a.b".to_owned())]);
     }
 }

@@ -1,8 +1,8 @@
 //! Watches the sources of plugins and builds the plugins in the background after each change. A change during a build
 //! stops this build and starts a new build (S5).
 //!
-//! The sources are polled, because polling works in the same way on every file system, and because comparing two states
-//! shows whether all writes are finished.
+//! The sources are polled, because polling works in the same way on every file system, and because comparing two
+//! states of the sources shows whether all writes are finished.
 
 use crate::build::{BuildError, BuildProgress, BuiltPlugin, Toolchain, build_directory, sources};
 use crate::source_files::{SourceFiles, collect};
@@ -22,7 +22,7 @@ const QUIET_TIME: Duration = Duration::from_millis(300);
 pub enum DevEvent {
     /// A build started.
     Building {
-        /// The first of the files that changed. None for the first build.
+        /// The first changed file, which caused the build. None: the build is the first build.
         changed: Option<PathBuf>,
     },
     /// The build was stopped because a source changed again.
@@ -36,7 +36,7 @@ pub enum DevEvent {
 /// Plugin projects that are built again when their sources change.
 #[derive(Clone, Debug)]
 pub struct SourceWatcher {
-    /// The toolchains of the projects' languages.
+    /// The programs that build the projects, for all languages.
     pub toolchain: Toolchain,
     /// The folder of a project, or a folder that contains the folders of several projects.
     pub sources: PathBuf,

@@ -2,15 +2,15 @@
 
 mod sdk;
 
-pub(crate) use sdk::{SDK_ABOUT, sdk_files};
+pub(crate) use sdk::{SDK_README_TEMPLATE, sdk_files};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
 /// A file to write into a project: its path in the project, and its text.
 pub(crate) type ProjectFile = (String, String);
 
-/// Folders of the checkout that contain parts of the contract, each with the folder in `wit/deps` of a project to which
-/// its files are written.
+/// Pairs of folders: a folder of the checkout that contains a part of the contract, and the folder in a project's
+/// `wit/deps` to which the files of this part are written.
 const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/model/", "agent-host-model/"),
     ("sdk/wit/deps/config/", "wasi-config/"),
@@ -19,7 +19,8 @@ const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/", "agent-host-plugin/"),
 ];
 
-/// Returns the text of the embedded file with this path in the checkout, or an empty text if there is no such file.
+/// Returns the text of the embedded file with this path in the checkout, or an empty text if no embedded
+/// file has this path.
 pub(crate) fn file(path: &str) -> &'static str {
     FILES.iter().find(|(name, _)| *name == path).map_or("", |(_, text)| text)
 }

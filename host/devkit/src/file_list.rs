@@ -4,19 +4,20 @@
 use agent_plugins::digest_of;
 use std::collections::BTreeMap;
 
-/// Name of the list. The list is in the same folder as the files that it contains.
+/// Name of the file that contains the list. This file is in the same folder as the listed files.
 pub(crate) const LIST: &str = "agent-host.sha256";
 /// The folder of a Rust project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
 
-/// Texts of files. The keys are the paths of the files in the folder.
+/// Texts of the files in a folder. The keys are the paths of the files, relative to the folder.
 pub(crate) type Files = BTreeMap<String, String>;
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileList {
     /// Version of the agent-host that wrote the files. Empty if the list does not contain the version.
     pub(crate) version: String,
-    /// Digests of the files. The keys are the paths of the files.
+    /// SHA-256 digests of the files in hexadecimal. The keys are the paths of the files, relative to the
+    /// folder of the list.
     pub(crate) files: BTreeMap<String, String>,
 }
 

@@ -11,18 +11,18 @@ use crate::language::Language;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
 
-/// A project to create.
+/// Description of a plugin project to create.
 #[derive(Clone, Debug)]
 pub struct NewProject {
     /// Name of the plugin and of the project's folder.
     pub name: String,
-    /// Kind of the plugin.
+    /// Kind of the plugin, which selects the template.
     pub kind: ProjectKind,
-    /// Language of the project.
+    /// Programming language of the project.
     pub language: Language,
     /// Existing folder in which the project's folder is created.
     pub directory: PathBuf,
-    /// Source of the SDK for a Rust project.
+    /// Source of the SDK for a Rust project. Must be [`Sdk::Embedded`] for other languages.
     pub sdk: Sdk,
 }
 
@@ -68,10 +68,10 @@ impl ProjectKind {
 /// The source of the SDK for a Rust project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sdk {
-    /// The SDK of the Cargo workspace that the project becomes a member of, if this workspace declares the SDK. In all
-    /// other cases, the SDK that is embedded in this binary is written into the project.
+    /// If the project becomes a member of a Cargo workspace that declares the SDK, the project uses the SDK of this
+    /// workspace. In all other cases, the SDK that is embedded in this binary is written into the project.
     Embedded,
-    /// The SDK in the given folder.
+    /// The SDK in the folder with the given path.
     At(PathBuf),
 }
 
@@ -84,35 +84,35 @@ pub struct CreatedProject {
     pub commands: Vec<String>,
 }
 
-/// The reason why no project was created. If there is an error, nothing was written.
+/// The reason why no project was created. After an error, no files of the project are left on the disk.
 #[derive(Debug, thiserror::Error)]
 pub enum NewError {
     /// The name is not allowed for a plugin.
     #[error(transparent)]
     Name(#[from] NameProblem),
-    /// The target path already exists.
+    /// A file or folder already exists at the path of the new project.
     #[error("`{}` already exists, and nothing is overwritten: choose another name, or another folder with --dir", path.display())]
     Exists {
-        /// The existing path.
+        /// The path of the new project.
         path: PathBuf,
     },
     /// The folder in which to create the project does not exist.
-    #[error("there is no folder `{}` to create the project in", path.display())]
+    #[error("the folder `{}`, in which the project would be created, does not exist", path.display())]
     NoDirectory {
-        /// The missing folder.
+        /// Path of the missing folder.
         path: PathBuf,
     },
-    /// The given folder does not contain the SDK.
+    /// The folder given in [`Sdk::At`] does not contain the SDK.
     #[error("`{}` is not the agent-host SDK: the SDK is the folder `sdk` of a checkout, with the Cargo.toml of `agent-host-sdk`",
         path.display())]
     NoSdk {
-        /// The given folder.
+        /// Path of the folder given in [`Sdk::At`].
         path: PathBuf,
     },
     /// An SDK was given for a language other than Rust.
     #[error("--sdk is only for Rust: a {language} project uses only the contract; leave --sdk out")]
     SdkNotForLanguage {
-        /// Language of the project.
+        /// Language of the project, which is not Rust.
         language: Language,
     },
     /// The SDK files that are embedded in this binary cannot be used.
@@ -126,7 +126,7 @@ pub enum NewError {
     File {
         /// The failed action: `create`, `open` or `write`.
         action: &'static str,
-        /// Path of the file or folder.
+        /// Path of the file or folder that could not be created, opened or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -155,7 +155,8 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
         return Err(NewError::Exists { path });
     }
     let files = project_files(project)?;
-    // The files are written to a hidden folder next to the target, which is then renamed in one step.
+    // The files are written to a hidden folder next to the project's path. Renaming this folder to the project's path
+    // then creates the whole project in one step.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));
     let written = write_all(&unfinished, &files).and_then(|()| {
         std::fs::rename(&unfinished, &path).map_err(|source| NewError::File {
@@ -182,7 +183,8 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     let how_to_try = [template(&format!("manifest/{kind}.md")), template("manifest/share.md")].concat();
     for folder in ["all", kind] {
         for (name, text) in embedded::below(&format!("host/devkit/templates/{language}/{folder}/")) {
-            // The template is not named `.gitignore`, because git would apply the file to this checkout.
+            // The template is named `gitignore` without a dot, because git would apply a file named
+            // `.gitignore` to this checkout.
             let name = if name == "gitignore" { ".gitignore" } else { name };
             let text = text.replace(TRY_MARK, &how_to_try);
             files.push((name.to_owned(), named(&text)));

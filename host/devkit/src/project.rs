@@ -21,20 +21,20 @@ pub struct Project {
 }
 
 /// The `[build]` table of `plugin.toml`, which overrides the settings that are detected from the project's files. The
-/// table is not embedded in the component.
+/// `[build]` table is not embedded in the component.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuildTable {
     /// Language of the project. Default: detected from the files `Cargo.toml`, `app.py`, `app.js` or `*.c`.
     pub language: Option<Language>,
-    /// The module that implements the world, or for C the folder of the sources. Default: `app.py`, `app.js`, or for C
-    /// the project's folder.
+    /// Path of the module that implements the world. For C, path of the folder with the sources. Default: `app.py`
+    /// for Python, `app.js` for JavaScript, and the project's folder for C.
     pub source: Option<String>,
-    /// The folder of the project's WIT. Default: `wit` if it exists, otherwise the contract that is embedded in this
-    /// binary.
+    /// Path of the folder with the project's WIT. Default: the folder `wit` if it exists, otherwise the contract that
+    /// is embedded in this binary.
     pub wit: Option<String>,
-    /// The world that the project implements. Default: the only world in the project's own WIT, or `tool-plugin` in the
-    /// contract.
+    /// Name of the world that the project implements. Default: the only world in the project's own WIT, or the world
+    /// `tool-plugin` if the project uses the contract.
     pub world: Option<String>,
 }
 
@@ -50,9 +50,9 @@ pub enum ProjectError {
     /// A file or folder of the project could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// The failed action, such as `cannot read`.
+        /// The words of the message that name the failed action, such as `cannot read`.
         action: &'static str,
-        /// Path of the file or folder.
+        /// Path of the file or folder that could not be read or written.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
@@ -60,17 +60,17 @@ pub enum ProjectError {
     /// The folder does not exist.
     #[error("there is no folder `{}`: {PROJECT}", path.display())]
     NoFolder {
-        /// The path that was given.
+        /// The path that was given, at which no folder exists.
         path: PathBuf,
     },
     /// The path is a file.
     #[error("`{}` is not a folder: {PROJECT}", path.display())]
     NotAFolder {
-        /// The path that was given.
+        /// The path that was given, at which a file exists.
         path: PathBuf,
     },
     /// The folder contains no project.
-    #[error("`{}` is not a plugin project and contains none: {PROJECT}", path.display())]
+    #[error("`{}` is not a plugin project and contains no plugin project: {PROJECT}", path.display())]
     NoProject {
         /// The folder that was searched.
         path: PathBuf,
@@ -78,34 +78,35 @@ pub enum ProjectError {
     /// The folder has a source but no manifest.
     #[error("`{}` has no `plugin.toml`: {PROJECT}", path.display())]
     NoManifest {
-        /// The project's folder.
+        /// Path of the project's folder.
         path: PathBuf,
     },
     /// The folder has a manifest but no source.
     #[error("`{}` has a plugin.toml but no source to build: {PROJECT}", path.display())]
     NothingToBuild {
-        /// The project's folder.
+        /// Path of the project's folder.
         path: PathBuf,
     },
     /// The folder has sources in several languages.
     #[error("`{}` has sources in {}: set the plugin's language in plugin.toml, for example\n  [build]\n  language = \"{}\"",
         path.display(), joined(languages), languages.first().map_or("", |language| language.key()))]
     SeveralLanguages {
-        /// The project's folder.
+        /// Path of the project's folder.
         path: PathBuf,
-        /// The languages that were found.
+        /// The languages of the sources that were found in the folder.
         languages: Vec<Language>,
     },
     /// The source file or folder does not exist.
-    #[error("`{}` does not exist; if the source is elsewhere, set it in plugin.toml: [build] source = \"…\"", path.display())]
+    #[error("`{}` does not exist; if the source is elsewhere, set its path in plugin.toml: [build] source = \"…\"",
+        path.display())]
     NoSource {
-        /// The expected path.
+        /// Path at which the source was expected.
         path: PathBuf,
     },
     /// The manifest is invalid; the message contains the file, the line and the key.
     #[error("{message}")]
     Manifest {
-        /// The message for the user.
+        /// The message for the user, with the file, the line and the key.
         message: String,
     },
     /// Two projects would write the same component file.
@@ -121,8 +122,8 @@ pub enum ProjectError {
     },
 }
 
-/// Explanation of the term "plugin project", which is the end of several error messages.
-const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source, that is `Cargo.toml` (Rust), `app.py` \
+/// The end of several error messages, which explains the term "plugin project".
+const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source: `Cargo.toml` (Rust), `app.py` \
                        (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
 
 fn joined(languages: &[Language]) -> String {
@@ -136,7 +137,8 @@ impl Project {
             return Err(no_project(directory));
         }
         let failed = |action, path: &Path, source| ProjectError::File { action, path: path.to_owned(), source };
-        // Cargo identifies packages by absolute paths without links, and the toolchain may run in another folder.
+        // The path of the folder must be absolute and without links: cargo identifies packages by such paths, and the
+        // toolchain may run in another folder.
         let directory = directory.canonicalize().map_err(|source| failed("cannot open", directory, source))?;
         let path = directory.join("plugin.toml");
         let text = std::fs::read_to_string(&path).map_err(|source| failed("cannot read", &path, source))?;
@@ -182,7 +184,7 @@ impl Project {
         &self.build
     }
 
-    /// Returns the paths of source and WIT that `plugin.toml` sets explicitly.
+    /// Returns the path of the source and the path of the WIT folder, but only those that `plugin.toml` sets.
     pub fn named_paths(&self) -> impl Iterator<Item = PathBuf> {
         let named = [&self.build.source, &self.build.wit].into_iter().flatten();
         named.map(|path| self.directory.join(path))
@@ -199,7 +201,8 @@ impl Project {
         if path.exists() { Ok(path) } else { Err(ProjectError::NoSource { path }) }
     }
 
-    /// Creates the folder for intermediate build files, which later builds reuse.
+    /// Creates the project's folder for intermediate files of builds, if it does not exist. Later builds reuse the
+    /// files in this folder. Returns the path of the folder.
     pub(crate) fn build_folder(&self) -> Result<PathBuf, ProjectError> {
         let path = self.directory.join("build");
         std::fs::create_dir_all(&path).map_err(|source| ProjectError::File {
@@ -211,14 +214,14 @@ impl Project {
     }
 }
 
-/// Reads the project in `directory`, or all projects directly below it.
+/// Reads the project in `directory`, or, if `directory` is not a project, all projects directly below it.
 pub fn projects_at(directory: &Path) -> Result<Vec<Project>, ProjectError> {
     let projects = if is_project(directory) { vec![Project::read(directory)?] } else { projects_in(directory)? };
     if projects.is_empty() { Err(no_project(directory)) } else { Ok(projects) }
 }
 
-/// Reads the projects directly below `directory`, sorted by folder name. Files, and folders that are not
-/// projects, are ignored.
+/// Reads the projects directly below `directory`, sorted by folder name. Ignores files, and folders
+/// that are not projects.
 pub fn projects_in(directory: &Path) -> Result<Vec<Project>, ProjectError> {
     let failed = |source: std::io::Error| {
         let path = directory.to_owned();
@@ -250,8 +253,8 @@ fn has_build_table(manifest: &Path) -> bool {
     text.lines().any(|line| line.trim() == "[build]")
 }
 
-/// Returns the languages of the files in the folder. A folder with a `Cargo.toml` is a Rust project even if it also
-/// contains sources in other languages.
+/// Returns the languages of the sources that the folder contains. A folder with a `Cargo.toml` is a Rust project even
+/// if it also contains sources in other languages.
 fn languages(directory: &Path) -> Vec<Language> {
     if directory.join("Cargo.toml").is_file() {
         return vec![Language::Rust];
@@ -307,7 +310,7 @@ mod tests {
     fn errors_name_the_missing_file() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let problem = || Project::read(folder.path()).expect_err("not a project").to_string();
-        assert!(problem().contains("is not a plugin project and contains none"), "{}", problem());
+        assert!(problem().contains("is not a plugin project and contains no plugin project"), "{}", problem());
         let absent = projects_in(&folder.path().join("nope")).expect_err("no folder").to_string();
         assert!(absent.contains("there is no folder") && absent.contains("plugin new NAME"), "{absent}");
         std::fs::write(folder.path().join("app.py"), "").expect("written");

@@ -1,6 +1,6 @@
 //! Updates the files that agent-host wrote into a project: the SDK, or the contract as WIT. A list next to the files
-//! contains their digests, so that a newer agent-host can replace the files without overwriting files that the author
-//! created or changed.
+//! contains the digests of the files, so that a newer agent-host can replace the files without overwriting files that
+//! the author created or changed.
 
 use crate::embedded::{sdk_files, wit_files};
 use crate::file_list::{FileList, Files, LIST, SDK_FOLDER};
@@ -25,7 +25,7 @@ pub enum Renewal {
     Renewed {
         /// Version of the agent-host that wrote the previous files. Empty if the version is unknown.
         from: String,
-        /// Number of files that were added, changed or removed.
+        /// Number of files that the renewal added, changed or removed.
         changed: usize,
     },
 }
@@ -57,28 +57,28 @@ pub enum Age {
 /// The reason why the files in a project were not renewed.
 #[derive(Debug, thiserror::Error)]
 pub enum RenewError {
-    /// The author of the project changed, added or removed files.
+    /// The author of the project changed, added or removed files in the folder of the SDK or the contract.
     #[error("in `{}`, these files were changed, added or removed since agent-host wrote them: {}; nothing was overwritten. \
              Restore the original files (for example with git), keep your own changes elsewhere, and run the command again",
-        folder.display(), listed(files))]
+        folder.display(), list_of_files(files))]
     Changed {
-        /// The folder of the files that agent-host wrote.
+        /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
-        /// Paths of the changed files, relative to the folder.
+        /// Paths of the files that were changed, added or removed, relative to the folder.
         files: Vec<String>,
     },
     /// The list of the files that agent-host wrote is missing.
-    #[error("`{}` has no {LIST}, so agent-host cannot tell whether its files were changed; nothing was overwritten. Move the \
-             folder away, and run the command again", folder.display())]
+    #[error("`{}` has no {LIST}, so agent-host cannot tell whether files in the folder were changed; nothing was \
+             overwritten. Move the folder away, and run the command again", folder.display())]
     Unlisted {
-        /// The folder of the files that agent-host wrote.
+        /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
     },
     /// A newer agent-host wrote the files.
     #[error("`{}` was written by agent-host {version}, which is newer than this agent-host ({}): update agent-host",
         folder.display(), env!("CARGO_PKG_VERSION"))]
     Newer {
-        /// The folder of the files that agent-host wrote.
+        /// Path of the folder that contains the files that agent-host wrote.
         folder: PathBuf,
         /// Version of the agent-host that wrote the files.
         version: String,
@@ -94,14 +94,14 @@ pub enum RenewError {
     File {
         /// The failed action: `read`, `write` or `remove`.
         action: &'static str,
-        /// Path of the file.
+        /// Path of the file that could not be read, written or removed.
         path: PathBuf,
         /// Error of the operating system.
         source: std::io::Error,
     },
 }
 
-fn listed(files: &[String]) -> String {
+fn list_of_files(files: &[String]) -> String {
     let named: Vec<_> = files.iter().take(MAX_NAMED).map(|file| format!("`{file}`")).collect();
     let more = files.len().saturating_sub(MAX_NAMED);
     let more = if more == 0 { String::new() } else { format!(" and {more} more") };
@@ -129,7 +129,8 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     if age(&list.version) == Age::Newer {
         return Err(RenewError::Newer { folder, version: list.version });
     }
-    // An interrupted renewal may already have written some of the new files.
+    // A file with the digest of a new file was not changed by the author: an interrupted renewal may have
+    // written this file.
     let is_ours = |path: &String, digest: Option<&String>| {
         digest == list.files.get(path) || digest == new_list.files.get(path) || (digest.is_none() && present.is_empty())
     };
@@ -156,8 +157,8 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     Ok(Renewal::Renewed { from: list.version, changed: number })
 }
 
-/// Returns a mismatch if another version of agent-host wrote the files in the project. Files that cannot be read are
-/// ignored, because they do not prevent a build.
+/// Returns a mismatch if another version of agent-host wrote the SDK or the contract in the project. Returns None if
+/// these files cannot be read, because a mismatch does not prevent a build.
 pub(crate) fn version_mismatch(project: &Project) -> Option<VersionMismatch> {
     let VendoredFiles { folder, description, embedded } = VendoredFiles::find(project).ok()??;
     let list = std::fs::read_to_string(folder.join(LIST)).ok()?;
@@ -176,8 +177,8 @@ fn age(version: &str) -> Age {
 }
 
 impl VendoredFiles {
-    /// Returns the project's folder with the SDK or the contract. Returns None if the project has no such folder,
-    /// because it uses an SDK in another folder, or the contract that is embedded in this binary.
+    /// Returns the project's folder with the SDK or the contract. Returns None if the project contains neither the SDK
+    /// nor the contract: such a project uses an SDK in another folder, or the contract that is embedded in this binary.
     fn find(project: &Project) -> Result<Option<Self>, RenewError> {
         if project.language() == Language::Rust {
             if !uses_own_sdk(project) {
@@ -202,8 +203,8 @@ fn uses_own_sdk(project: &Project) -> bool {
     path.is_some_and(|path| Path::new(path) == Path::new(SDK_FOLDER).join("sdk"))
 }
 
-/// Returns a map from the path of each file in the folder to its digest. In `wit/deps`, only the packages that
-/// agent-host wrote are included, because the author may have added other packages.
+/// Returns the digests of the files in the folder. The keys are the paths of the files, relative to the folder. In
+/// `wit/deps`, only the packages that agent-host wrote are included, because the author may have added other packages.
 fn digests_of_files(folder: &Path, language: Language) -> Result<BTreeMap<String, String>, RenewError> {
     let package = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
     let packages: BTreeSet<String> = wit_files().iter().map(|(path, _)| package(path)).collect();

@@ -25,7 +25,7 @@ const LABELS: (&str, &str) = ("then", "now");
 
 /// A replay: the part of a session to replay, and the plugins to use.
 pub struct Replay {
-    /// The store with the session. The replay does not write to the store.
+    /// The store that contains the session. The replay does not write to the store.
     pub store: Arc<dyn Store>,
     /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,
@@ -35,11 +35,12 @@ pub struct Replay {
     /// these plugins are replayed. If the map is empty, the calls of all plugins are replayed with the recorded
     /// versions of the plugins.
     pub with: BTreeMap<String, Arc<LoadedPlugin>>,
-    /// Grants and limits of the plugins, in addition to the recorded access. The keys are the names of the plugins.
+    /// Grants and limits that the plugins have in the replay, in addition to the grants that the record shows. The
+    /// keys are the names of the plugins.
     pub allowances: BTreeMap<String, PluginAllowance>,
     /// Grants and limits of the plugins that are not in `allowances`.
     pub otherwise: PluginAllowance,
-    /// Number of the turn to replay. None: all turns are replayed.
+    /// Number of the only turn to replay. None: all turns are replayed.
     pub turn: Option<u32>,
 }
 
@@ -63,7 +64,7 @@ pub struct ReplayReport {
     pub differences: Vec<Difference>,
     /// Messages about plugin calls that were not replayed or not compared. Each message contains the reason.
     pub skipped: Vec<String>,
-    /// Number of plugin calls that were not replayed. The results of these calls are unknown.
+    /// Number of plugin calls that were not replayed, so that their results with the other version are unknown.
     pub not_replayed: usize,
 }
 
@@ -72,13 +73,15 @@ pub struct ReplayReport {
 pub struct Difference {
     /// Description of the turn, the step and the plugin call.
     pub place: String,
-    /// The recorded version and the replayed version of the plugin, or one version if they are equal.
+    /// The recorded version and the replayed version of the plugin. If the two versions are equal, the
+    /// version is named once.
     pub plugin: String,
-    /// A unified diff of the results. Empty if only `unrecorded` or `effects` differ.
+    /// A unified diff of the recorded result and the replayed result. Empty if the results are equal and the
+    /// difference is in `unrecorded` or `effects`.
     pub diff: String,
     /// Access that the plugin requested in the replay, but not in the recorded session.
     pub unrecorded: Vec<String>,
-    /// Descriptions of effects that differ: stored values, files and requests.
+    /// Descriptions of the plugin's effects that differ from the recorded effects: stored values, files and requests.
     pub effects: Vec<String>,
 }
 
@@ -173,7 +176,8 @@ impl Replay {
         generation.plugins().next().cloned().ok_or_else(|| "the recorded version cannot be loaded".to_owned())
     }
 
-    /// Returns the digest in the plugin store whose short form is the recorded short digest.
+    /// Returns the full digest of the recorded version, which is found in the plugin store by the
+    /// recorded short digest.
     fn full_digest(&self, action: &PluginAction) -> Option<Digest> {
         let stored = self.sandbox.store()?.list().ok()?;
         stored.into_iter().map(|stored| stored.digest).find(|digest| digest.short() == action.digest)

@@ -5,12 +5,12 @@ use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Maximum number of files that are collected.
+/// Maximum number of source files that are collected.
 pub(crate) const MAX_FILES: usize = 20_000;
 /// Maximum depth of folders that are searched.
 const MAX_DEPTH: usize = 12;
-/// Names of folders without source files.
-const NOT_SOURCES: [&str; 6] = ["target", "node_modules", "build", "__pycache__", "dist", "venv"];
+/// Names of folders that are skipped, because they contain no source files.
+const FOLDERS_WITHOUT_SOURCES: [&str; 6] = ["target", "node_modules", "build", "__pycache__", "dist", "venv"];
 
 /// Modification time and size in bytes of each file, to detect changes without reading the files.
 pub(crate) type SourceFiles = BTreeMap<PathBuf, (SystemTime, u64)>;
@@ -40,7 +40,7 @@ fn collect_folder(folder: &Path, depth: usize, sources: &mut SourceFiles) {
         // Links are not followed, because they may form cycles.
         let Ok(metadata) = entry.metadata() else { continue };
         if metadata.is_dir() {
-            if depth < MAX_DEPTH && !name.starts_with('.') && !NOT_SOURCES.contains(&&*name) {
+            if depth < MAX_DEPTH && !name.starts_with('.') && !FOLDERS_WITHOUT_SOURCES.contains(&&*name) {
                 collect_folder(&path, depth + 1, sources);
             }
         } else if is_source(&name) {

@@ -77,7 +77,7 @@ async fn s2_builds_projects_of_one_workspace_in_one_call() {
 }
 
 /// S2: if two workspaces share a target directory, each build produces the component of its own sources. The packages
-/// have the same name, and the sources of the second workspace are older than the build output of the first.
+/// have the same name, and the sources of the second workspace are older than the build output of the first workspace.
 #[tokio::test]
 async fn s2_workspaces_can_share_a_target_directory() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -112,7 +112,7 @@ async fn s2_build_errors_contain_the_reason() {
         result.expect_err("nothing to build").to_string()
     };
     let nothing = failed(&plugins.join("notes")).await;
-    assert!(nothing.contains("is not a plugin project and contains none"), "{nothing}");
+    assert!(nothing.contains("is not a plugin project and contains no plugin project"), "{nothing}");
 
     let manifest = plugins.join("one/Cargo.toml");
     let text = fs::read_to_string(&manifest).expect("there").replace("\"cdylib\", ", "");
@@ -154,8 +154,8 @@ fn finds_projects_with_manifest_and_source() {
     assert_eq!(names, ["one", "two"]);
 }
 
-/// Creates a toolchain without the target. The rustc of this toolchain prints the path of a folder that only the rustup
-/// of this toolchain creates.
+/// Creates a toolchain without the Rust target for plugins. The rustc of this toolchain prints the path of a folder
+/// that only the rustup of this toolchain creates.
 #[cfg(unix)]
 fn toolchain_without_target(root: &Path) -> Toolchain {
     use std::os::unix::fs::PermissionsExt;
@@ -193,7 +193,7 @@ async fn s2_adds_missing_target_and_reports_it() {
             commands.lock().expect("no panic").push(command.to_owned());
         }
     };
-    // The build succeeds, because cargo runs the real rustc, which has the target.
+    // The build succeeds, because cargo runs the real rustc, which has the Rust target for plugins.
     let built = build_directory(&toolchain, &plugins, &plugins, &progress).await.expect("built");
     assert_eq!(*commands.lock().expect("no panic"), ["rustup target add wasm32-wasip2"]);
     assert_eq!(built[0].name, "one");

@@ -30,7 +30,8 @@ impl TestProject {
             fs::write(project.path(&format!("{name}.wasm")), wat::parse_str(text).expect("a component"))
                 .expect("written");
         }
-        // A child process of the script keeps running after the script, unless the build kills it.
+        // A child process of the script would keep running after the script has ended, unless the build kills
+        // the child process.
         let script = format!(
             "#!/bin/sh\nfor last; do :; done\ncase $(cat app.js) in\nslow) sleep 600 & echo $! > '{0}/sleeper'; wait;;\n\
              bad) echo 'app.js:1: what is this?' >&2; exit 1;;\nmute) exit 3;;\nodd) echo no > \"$last\";;\n\
@@ -63,7 +64,7 @@ impl TestProject {
         Ok(built[0].written)
     }
 
-    /// Waits for the process that a slow build starts, and returns its id.
+    /// Waits until a slow build has started its child process, and returns the id of this process.
     async fn slow_process_id(&self) -> String {
         let file = self.path("sleeper");
         let started = Instant::now();
@@ -81,7 +82,7 @@ impl TestProject {
     }
 }
 
-/// Waits until the process has ended or is a zombie.
+/// Waits until the process with this id has ended or is a zombie.
 async fn wait_until_ended(process: &str) {
     let started = Instant::now();
     let status = Path::new("/proc").join(process).join("status");
@@ -91,7 +92,8 @@ async fn wait_until_ended(process: &str) {
     }
 }
 
-/// S2: the error contains the toolchain's own messages, and the previous component is kept.
+/// S2: the error of a failed build contains the messages that the toolchain printed, and the component of the
+/// previous build is kept.
 #[tokio::test]
 async fn s2_build_errors_contain_the_messages_of_the_toolchain() {
     let project = TestProject::new("one");
@@ -110,7 +112,7 @@ async fn s2_build_errors_contain_the_messages_of_the_toolchain() {
     }
 }
 
-/// S2: a build that is stopped leaves no processes and no incomplete files.
+/// S2: if a build is stopped, no processes keep running and no incomplete files are left.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn s2_stopped_build_leaves_no_processes_and_files() {
@@ -207,7 +209,7 @@ async fn s2_finds_the_world_or_reports_the_problem() {
     assert!(broken.contains("world.wit") && broken.contains("expected"), "{broken}");
 }
 
-/// Waits for the next event.
+/// Waits for the next event of the watcher.
 async fn next(events: &mut Receiver<DevEvent>) -> DevEvent {
     tokio::time::timeout(WAIT_LIMIT, events.recv()).await.expect("an event in time").expect("the watcher runs")
 }
@@ -219,8 +221,8 @@ async fn next_build(events: &mut Receiver<DevEvent>) -> (Option<String>, DevEven
     (changed, next(events).await)
 }
 
-/// S5: the projects are built again after each change. A change during a build stops this build and all of its
-/// processes. The watcher continues after an error.
+/// S5: the projects are built again after each change. A change during a build stops this build and all processes of
+/// the build. The watcher continues after a build has failed.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn s5_builds_each_change_and_stops_superseded_builds() {
@@ -260,8 +262,8 @@ async fn s5_builds_each_change_and_stops_superseded_builds() {
     tokio::time::timeout(WAIT_LIMIT, watching).await.expect("it ends").expect("no panic");
 }
 
-/// S5: local packages that a Rust project depends on, directly or indirectly, are also watched, even if the project
-/// cannot be built.
+/// S5: the watcher also watches the local packages that a Rust project depends on, directly or indirectly, even if
+/// the project cannot be built.
 #[tokio::test]
 async fn s5_watches_local_dependencies() {
     let folder = tempfile::tempdir().expect("a temporary folder");

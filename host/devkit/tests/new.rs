@@ -66,7 +66,7 @@ fn s1_creates_every_kind_in_every_language() {
     }
 }
 
-/// S1: existing files are not overwritten, and a failure leaves no files.
+/// S1: `create` does not overwrite existing files, and leaves no files if it fails.
 #[test]
 fn s1_does_not_overwrite_or_leave_partial_projects() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -87,7 +87,7 @@ fn s1_does_not_overwrite_or_leave_partial_projects() {
 }
 
 /// S1: in a workspace that declares the SDK, a new project becomes a member of the workspace. In other folders, a new
-/// project is independent.
+/// project does not depend on a workspace.
 #[test]
 fn s1_rust_project_joins_workspace_that_declares_sdk() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -111,7 +111,8 @@ fn s1_rust_project_joins_workspace_that_declares_sdk() {
     assert!(alone["Cargo.toml"].ends_with("[workspace]\n") && alone.contains_key("Cargo.lock"));
 }
 
-/// Creates the folder for the projects of the next test. Keeps the compiled files of earlier runs of the test.
+/// Creates the folder for the projects of the next test. Keeps the folder `target` with the files that earlier runs
+/// of the test compiled.
 fn projects_folder() -> PathBuf {
     let projects = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects");
     fs::create_dir_all(&projects).expect("made");
@@ -131,7 +132,7 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let kinds = ProjectKind::ALL;
     let members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
-    // The profile does not optimise, because the test only checks that the projects can be built.
+    // The profile `plugin` does not optimise, because the test only checks that the projects can be built.
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = [{}]\n[profile.plugin]\ninherits = \"dev\"\n",
         members.join(", ")
@@ -154,7 +155,7 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     let printed = String::from_utf8_lossy(&printed);
     assert!(output.status.success(), "{printed}");
     assert_eq!(printed.matches("test result: ok.").count(), kinds.len(), "{printed}");
-    assert_eq!(printed.matches("0 passed").count(), 0, "each has a test: {printed}");
+    assert_eq!(printed.matches("0 passed").count(), 0, "each project has a test: {printed}");
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
     let ignore_event = |_: BuildEvent<'_>| {};
@@ -166,8 +167,8 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     }
 }
 
-/// S1: an independent project has the lock file that cargo would write, so that the first build can use `--locked`. The
-/// lock file contains the versions that the SDK is built with in this checkout.
+/// S1: a project outside of a workspace has the lock file that cargo would write, so that the first build can use
+/// `--locked`. The lock file contains the versions of the dependencies with which the SDK is built in this checkout.
 #[test]
 fn s1_standalone_project_has_a_lock_file() {
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -176,7 +177,7 @@ fn s1_standalone_project_has_a_lock_file() {
         let lock = project.join("Cargo.lock");
         (project, fs::read_to_string(&lock).expect("a lock"), lock)
     };
-    // The lock file that cargo writes for a project made from the templates, with the versions of this checkout.
+    // Let cargo write the lock file of a new project, with the versions of the dependencies from this checkout.
     let (sample, embedded, lock) = made("my-plugin", ProjectKind::Tool);
     fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.lock"), &lock).expect("copied");
     resolve_dependencies(&sample, &["--offline"]);
@@ -189,7 +190,7 @@ fn s1_standalone_project_has_a_lock_file() {
         );
     }
     assert!(!embedded.contains("name = \"wit-parser\""), "authors do not build the bindings generator");
-    // Cargo also leaves the lock files of projects with other names and kinds unchanged.
+    // For a project with another name or of another kind, cargo leaves the lock file of the new project unchanged.
     for (name, kind) in
         [("a", ProjectKind::ContextBuilder), ("serde-words", ProjectKind::Tool), ("zzz", ProjectKind::MediaPolicy)]
     {
@@ -206,8 +207,8 @@ fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     metadata.current_dir(project).args(["metadata", "--format-version", "1"]).args(arguments);
     let output = metadata.output().expect("cargo starts");
     let printed = String::from_utf8_lossy(&output.stderr);
-    // A failed download is accepted, because cargo resolves all dependencies before it needs packages for other
-    // systems.
+    // A failed download is accepted, because cargo has then already resolved all dependencies: it only lacks packages
+    // for other operating systems.
     let only_downloads =
         printed.contains("failed to download") || printed.contains("attempting to make an HTTP request");
     assert!(output.status.success() || only_downloads, "{printed}");

@@ -10,11 +10,11 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 use tempfile::TempDir;
 
-/// A project that has just been created.
+/// A new project in a temporary folder.
 struct TestProject {
     _folder: TempDir,
     path: PathBuf,
-    /// The folder of the files that agent-host wrote.
+    /// Path of the folder that contains the files that agent-host wrote.
     written: PathBuf,
 }
 
@@ -61,8 +61,8 @@ impl TestProject {
 
 const FILES: [(Language, &str); 2] = [(Language::Rust, "sdk/src/lib.rs"), (Language::C, "agent-host-plugin/tool.wit")];
 
-/// S1: files of an older agent-host are changed, added and removed, so that the project has the files of this
-/// agent-host. A second run changes nothing.
+/// S1: `renew` replaces the files of an older agent-host: it changes, adds and removes files, so that the project has
+/// the files of this agent-host. A second call of `renew` changes nothing.
 #[test]
 fn s1_renews_files_of_an_older_agent_host() {
     for (language, file) in FILES {
@@ -127,7 +127,7 @@ async fn s1_build_reports_files_of_another_agent_host() {
             reported.lock().expect("no panic").push((mismatch.plugin.clone(), mismatch.version.clone()));
         }
     };
-    // The build fails, because there is no toolchain, but it reports the mismatch first.
+    // The build fails because the test has no toolchain, but the build reports the mismatch before it fails.
     let build =
         || async { build_directory(&Toolchain::default(), &project.path, &project.path, &progress).await.is_ok() };
     assert!(!build().await);

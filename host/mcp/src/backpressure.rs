@@ -1,6 +1,6 @@
-//! A transport that stops reading from the server while the host has not yet responded to too many of the server's
-//! requests, or while too many outgoing messages wait to be sent. A server that endlessly sends requests and never
-//! reads the responses therefore cannot fill the host's memory.
+//! A transport that stops reading from the server while too many of the server's requests have no response yet, or
+//! while too many outgoing messages wait to be sent. A server that endlessly sends requests and never reads the
+//! responses therefore cannot fill the host's memory.
 
 use rmcp::RoleClient;
 use rmcp::model::{JsonRpcMessage, RequestId, ServerNotification};
@@ -10,8 +10,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
-/// Maximum number of outgoing messages that wait to be sent, and also the maximum number of the server's requests that
-/// have no response yet. Reading stops when either number reaches this maximum.
+/// Maximum number of outgoing messages that wait to be sent. The same maximum applies to the number of the server's
+/// requests that have no response yet. While the number of waiting messages or the number of unanswered requests has
+/// reached this maximum, the transport does not read from the server.
 const MAX_PENDING: usize = 64;
 
 /// Wraps a transport and stops reading while too many outgoing messages, including responses, wait to be sent.
@@ -53,10 +54,12 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleClient>> {
-        // The semaphore is fair, so this call waits until every message that is being sent has a permit.
+        // The semaphore is fair: `acquire` returns only after every message that began to wait earlier has a permit to
+        // be sent.
         drop(self.permits.acquire().await.ok()?);
-        // A request that was read but not yet handled has no outgoing message that could hold a permit. Without this
-        // wait, the number of unhandled requests would depend on how soon the scheduler runs the handlers.
+        // Count unanswered requests in addition to permits: a request that was read but not yet handled has no outgoing
+        // message that could hold a permit. If only permits were counted, the number of unhandled requests would depend
+        // on how soon the scheduler runs the handlers.
         self.unanswered.wait_for_capacity().await;
         let message = self.inner.receive().await?;
         match &message {
@@ -80,7 +83,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BackpressureTransport<T
     }
 }
 
-/// Requests of the server that were read and have no response yet.
+/// Requests that were read from the server and to which no response has been sent yet.
 #[derive(Default)]
 struct UnansweredRequests {
     ids: Mutex<HashSet<RequestId>>,
@@ -97,7 +100,8 @@ impl UnansweredRequests {
         self.removed.notify_one();
     }
 
-    /// Waits until fewer than [`MAX_PENDING`] requests are unanswered. Only the reading task may call this function.
+    /// Waits until fewer than [`MAX_PENDING`] requests are unanswered. Only the task that reads from the server may
+    /// call this function.
     async fn wait_for_capacity(&self) {
         while self.ids.lock().unwrap_or_else(PoisonError::into_inner).len() >= MAX_PENDING {
             self.removed.notified().await;

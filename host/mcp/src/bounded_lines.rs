@@ -1,5 +1,5 @@
-//! Reads the output of a child process and stops at a line that is too long or nested too deeply. Both limits are
-//! checked before a line is buffered or parsed (row 21).
+//! Reads the output of a child process and stops at a line that is too long or nested too deeply. The length and the
+//! nesting depth of a line are checked before the line is buffered or parsed (row 21).
 
 use std::io;
 use std::pin::Pin;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 
-/// Maximum nesting depth of a message. The JSON parser rejects messages that are nested more deeply, and the SDK would
-/// drop them silently.
+/// Maximum nesting depth of a message. The JSON parser rejects messages that are nested more deeply than this, and the
+/// SDK would drop such messages silently.
 pub(crate) const MAX_DEPTH: usize = 127;
 
-/// Limit that the output of a child process exceeded.
+/// A limit that the output of a child process exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ExceededLimit {
@@ -20,8 +20,8 @@ pub(crate) enum ExceededLimit {
     TooDeeplyNested = 2,
 }
 
-/// Records the limit that the output of a child process exceeded, if any. The reader and the connection share this
-/// flag.
+/// Records the limit that the output of a child process exceeded, if any. The reader and the connection share
+/// this flag.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LimitFlag(Arc<AtomicU8>);
 
@@ -36,7 +36,8 @@ impl LimitFlag {
     }
 }
 
-/// Wraps a reader. Reading fails as soon as a line is too long or nested too deeply, and all later reads fail as well.
+/// Wraps a reader and checks each line. When a line is too long or nested too deeply, the current read and all later
+/// reads fail.
 pub(crate) struct BoundedLines<R> {
     inner: R,
     limit: usize,
@@ -44,33 +45,33 @@ pub(crate) struct BoundedLines<R> {
     exceeded: LimitFlag,
 }
 
-/// State of the line that is being read.
+/// What is known about the part of the current line that was read so far.
 #[derive(Clone, Copy, Debug, Default)]
 struct Line {
     bytes: usize,
-    kind: Kind,
+    kind: LineKind,
     depth: usize,
     in_string: bool,
     escaped: bool,
 }
 
-/// Kind of a line. The first character of the line determines the kind.
+/// Kind of a line, which is determined by the first character of the line that is not white space.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Kind {
+enum LineKind {
     #[default]
     Blank,
     Message,
-    /// Text that is not a message. The client skips such lines, so their nesting depth is not limited.
+    /// The line is not a message. The client skips such lines, so their nesting depth is not limited.
     Text,
 }
 
 impl Line {
-    /// Updates the state with the next byte of the line.
+    /// Updates the state of this line with the next byte that was read.
     fn update(&mut self, byte: u8) {
         match byte {
-            b'{' | b'[' if self.kind == Kind::Blank => (self.kind, self.depth) = (Kind::Message, 1),
-            _ if self.kind == Kind::Blank && !byte.is_ascii_whitespace() => self.kind = Kind::Text,
-            _ if self.kind != Kind::Message => {}
+            b'{' | b'[' if self.kind == LineKind::Blank => (self.kind, self.depth) = (LineKind::Message, 1),
+            _ if self.kind == LineKind::Blank && !byte.is_ascii_whitespace() => self.kind = LineKind::Text,
+            _ if self.kind != LineKind::Message => {}
             _ if self.escaped => self.escaped = false,
             b'\\' if self.in_string => self.escaped = true,
             b'"' => self.in_string = !self.in_string,
@@ -82,7 +83,7 @@ impl Line {
     }
 }
 
-/// Returns whether the current line is a message that is nested more deeply than the JSON parser accepts.
+/// Returns whether a message is nested more deeply than the JSON parser accepts.
 pub(crate) fn is_too_deep(message: &[u8]) -> bool {
     let mut line = Line::default();
     message.iter().any(|byte| {
@@ -98,8 +99,8 @@ impl<R> BoundedLines<R> {
         Self { inner, limit, line: Line::default(), exceeded }
     }
 
-    /// Checks the next bytes of the output. Returns the limit that a line exceeds, if any. The first line may have
-    /// begun in earlier bytes.
+    /// Checks the next bytes of the output. If a line exceeds a limit, returns this limit. The first of these bytes may
+    /// continue a line that began in an earlier call.
     fn check(&mut self, bytes: &[u8]) -> Option<ExceededLimit> {
         for byte in bytes {
             if *byte == b'\n' {
@@ -148,7 +149,8 @@ mod tests {
     use super::*;
     use tokio::io::AsyncReadExt;
 
-    /// Reads the text in chunks of several sizes and checks which limit is exceeded.
+    /// Reads the text repeatedly, each time in chunks of a different size, and checks which limit the reader reports
+    /// as exceeded.
     async fn check(text: &str, limit: usize, expected: Option<ExceededLimit>) {
         for chunk_size in [1, 2, 3, 5, text.len()] {
             let mut mock = tokio_util::io::StreamReader::new(futures::stream::iter(
@@ -173,7 +175,8 @@ mod tests {
         check("abcde", 4, Some(ExceededLimit::LineTooLong)).await;
     }
 
-    /// Only the nesting of messages is limited. Brackets in strings and in lines that are not messages do not count.
+    /// The nesting depth is limited only for messages. Brackets in strings and brackets in lines that are not messages
+    /// do not count as nesting.
     #[tokio::test]
     async fn i5_nesting_depth_is_limited_to_what_the_parser_accepts() {
         let nested = |levels: usize| format!("{{\"a\":{}{}}}\n", "[".repeat(levels), "]".repeat(levels));
@@ -184,7 +187,7 @@ mod tests {
         check(&format!("words {}\n", "{".repeat(200)), 1 << 20, None).await;
         check("[info] it begins\n[1, 2]\n", 1 << 20, None).await;
         check(&"[".repeat(200_000), 1 << 20, Some(ExceededLimit::TooDeeplyNested)).await;
-        // The limit equals the limit of the JSON parser.
+        // `MAX_DEPTH` equals the nesting depth that the JSON parser accepts.
         let reads = |levels| serde_json::from_str::<serde_json::Value>(&nested(levels)).is_ok();
         assert!(reads(MAX_DEPTH - 1) && !reads(MAX_DEPTH));
     }

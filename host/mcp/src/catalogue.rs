@@ -1,4 +1,5 @@
-//! Reads the tool lists of servers up to the configured limits and converts the tools to the host's definitions.
+//! Reads the tool lists of servers up to the configured limits, and converts the tools of the servers to the host's
+//! tool definitions.
 
 use crate::configuration::{McpLimits, ServerConfig, ToolSelection};
 use crate::error::{McpError, printable};
@@ -10,17 +11,17 @@ use rmcp::service::{Peer, ServiceError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Maximum length of a tool name including the name of its server, in bytes (P2).
+/// Maximum length of a tool name in bytes (P2), including the name of its server and the dot after it.
 const MAX_NAME_BYTES: usize = 128;
-/// Maximum length of a tool's title in characters. Tool names that messages quote are limited to the same length.
+/// Maximum length of a tool's title, and of a tool name that a message quotes, in characters.
 const MAX_DISPLAYED_CHARACTERS: usize = 100;
 /// Maximum number of tools that a message lists.
 const MAX_LISTED_TOOLS: usize = 20;
 
-/// A tool of an MCP server.
+/// A tool that an MCP server provides and the host offers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct McpTool {
-    /// Configured name of the server.
+    /// Name that the configuration gives to the server.
     pub server: String,
     /// Name of the tool as the server spells it, without the server's name as prefix.
     pub remote_name: String,
@@ -29,12 +30,12 @@ pub struct McpTool {
     pub definition: ToolDefinition,
 }
 
-/// Immutable snapshot of the tools of all servers, and a list of the servers and tools that are not available.
+/// Immutable snapshot of the tools of all servers, with the reasons why other servers or tools are missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Catalogue {
-    /// Tools, keyed by the name under which the host offers them.
+    /// Tools of all servers, keyed by the name under which the host offers the tool.
     tools: BTreeMap<String, McpTool>,
-    /// Problems with servers and tools, ordered by server.
+    /// Reasons why servers or tools are missing from `tools`, ordered by server.
     problems: Vec<McpError>,
 }
 
@@ -49,7 +50,7 @@ impl Catalogue {
         self.tools.get(name)
     }
 
-    /// Returns the servers and tools that are missing from this catalogue, with the reasons.
+    /// Returns the reasons why servers or tools are missing from this catalogue, ordered by server.
     pub fn problems(&self) -> &[McpError] {
         &self.problems
     }
@@ -64,7 +65,7 @@ impl Catalogue {
     }
 }
 
-/// The tools of one server, and the problems with tools that are left out.
+/// The tools that one server offers, and the reasons why other tools of the server are left out.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) tools: Vec<McpTool>,
@@ -72,7 +73,7 @@ pub(crate) struct Listing {
 }
 
 /// Reads the tool list of a server.
-pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Result<Listing, ServiceError> {
+pub(crate) async fn read_tool_list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Result<Listing, ServiceError> {
     let info = peer.peer_info();
     if info.is_some_and(|info| info.capabilities.tools.is_none()) {
         let reason = "it offers no tools".to_owned();
@@ -99,11 +100,11 @@ pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Resu
             _ if truncated.is_some() => break,
             None => break,
             Some(next) if cursor.as_ref() == Some(&next) => {
-                truncated = Some("its last page refers to itself as the next page".to_owned());
+                truncated = Some("the last page of its tool list refers to itself as the next page".to_owned());
                 break;
             }
             Some(_) if pages == limits.pages => {
-                truncated = Some(format!("it has more than {pages} pages"));
+                truncated = Some(format!("its tool list has more than {pages} pages"));
                 break;
             }
             Some(next) => cursor = Some(next),
@@ -114,12 +115,14 @@ pub(crate) async fn list(peer: &Peer<RoleClient>, config: &ServerConfig) -> Resu
     Ok(listing)
 }
 
-/// Returns a description of the limit that one more tool would exceed, if there is such a limit.
+/// Returns a description of the limit that the next tool would exceed, or `None` if the tool fits. `tools` is the
+/// number of earlier tools, and `bytes` is the total size including the next tool.
 fn exceeded_limit(limits: &McpLimits, tools: usize, bytes: usize) -> Option<String> {
     if tools == limits.tools {
         return Some(format!("it has more than {tools} tools"));
     }
-    (bytes > limits.catalogue_bytes).then(|| format!("it has more than {} bytes", limits.catalogue_bytes))
+    (bytes > limits.catalogue_bytes)
+        .then(|| format!("the definitions of its tools have more than {} bytes in total", limits.catalogue_bytes))
 }
 
 /// Returns the size of a tool as JSON, in bytes.
@@ -155,7 +158,8 @@ fn read_tools(tools: Vec<Tool>, config: &ServerConfig) -> Listing {
     for (name, mut tools) in by_name {
         match tools.len() {
             1 => listing.tools.append(&mut tools),
-            // A call with this name could mean any of these tools, so none of them is offered (row 18).
+            // The host offers none of the tools with the same name, because a call with this name could mean any of
+            // them (row 18).
             _ => {
                 let names: Vec<String> = tools
                     .iter()
@@ -177,7 +181,8 @@ fn missing_tool(names: &[String]) -> String {
     let existing: Vec<String> =
         names.iter().take(MAX_LISTED_TOOLS).map(|name| printable(name, MAX_DISPLAYED_CHARACTERS)).collect();
     let more = if names.len() > MAX_LISTED_TOOLS { " …" } else { "" };
-    format!("it is listed in `tools`, but the server has no such tool; it has {}{more}", existing.join(", "))
+    let existing = existing.join(", ");
+    format!("it is listed in `tools`, but the server has no tool with this name; its tools are {existing}{more}")
 }
 
 impl McpTool {
@@ -194,7 +199,7 @@ impl McpTool {
         for (kind, schema) in [("input", Some(&input_schema)), ("output", output_schema.as_ref())] {
             let Some(schema) = schema else { continue };
             if is_deeper(schema, limits.schema_depth) {
-                return Err(format!("its {kind} schema has more than {} levels", limits.schema_depth));
+                return Err(format!("its {kind} schema is nested more than {} levels deep", limits.schema_depth));
             }
             Schema::compile(schema).map_err(|error| format!("its {kind} schema: {error}"))?;
         }
@@ -212,8 +217,8 @@ impl McpTool {
     }
 }
 
-/// Converts the protocol's hints to traits. The hints come from the server and can contradict each other. A tool that
-/// may be destructive therefore never counts as read-only.
+/// Converts the hints that a server gives about a tool to traits. The hints can contradict each other, so a tool that
+/// may be destructive never counts as read-only.
 fn traits(hints: Option<&ToolAnnotations>) -> Traits {
     let hint = |field: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(field);
     let destructive = hint(|hints| hints.destructive_hint);
@@ -227,7 +232,7 @@ fn traits(hints: Option<&ToolAnnotations>) -> Traits {
     }
 }
 
-/// Replaces characters that the host does not allow in tool names by `_`.
+/// Replaces each character that the host does not allow in tool names with `_`.
 fn to_allowed_characters(name: &str) -> String {
     let is_allowed = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-' | '.');
     name.chars().map(|char| if is_allowed(char) { char } else { '_' }).collect()
@@ -238,7 +243,7 @@ fn truncate(text: &str, bytes: usize) -> String {
     text[..text.floor_char_boundary(bytes.min(text.len()))].to_owned()
 }
 
-/// Returns whether arrays and objects are nested more than `levels` levels deep.
+/// Returns whether the arrays and objects in `value` are nested more than `levels` levels deep.
 fn is_deeper(value: &Value, levels: usize) -> bool {
     let exceeds = |value: &Value| levels == 0 || is_deeper(value, levels - 1);
     match value {
@@ -279,7 +284,8 @@ mod tests {
         assert!(listing.tools.is_empty() && listing.problems.len() == 2, "{listing:?}");
     }
 
-    /// Row 18: if two tools have the same name in the host, neither is offered, and the message names both of them.
+    /// Row 18: if two tools of a server get the same name in the host, the host offers neither of them and reports both
+    /// names that the server uses.
     #[test]
     fn l7_tools_with_colliding_names_are_rejected_and_both_are_named() {
         let listing = read_tools(vec![named("a b"), named("ok"), named("a_b")], &config());

@@ -1,4 +1,5 @@
-//! Runs a server as a child process in a separate process group and ensures that all its processes end.
+//! Runs a server as a child process in a separate process group, and ensures that the processes of this group end with
+//! the server.
 
 use crate::configuration::{ChildCommand, ServerConfig};
 use crate::error::printable;
@@ -15,32 +16,31 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Time between the signal that asks a process to exit and the signal that kills the process.
 const TERMINATION_TIME: Duration = Duration::from_millis(500);
-/// Time limit that is used instead of the configured close time and instead of [`TERMINATION_TIME`] if the host must
-/// stop quickly.
+/// Time limit that replaces the configured close time and [`TERMINATION_TIME`] if the host must stop quickly.
 const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
-/// Maximum time to read the remaining standard error output after the process has exited.
+/// Maximum time to read the rest of the standard error output after the process has exited.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
-/// Maximum number of bytes of a standard error line that are logged.
+/// Maximum number of bytes that are logged of one line on standard error.
 const MAX_LOGGED_LINE_BYTES: usize = 1 << 10;
-/// Maximum number of bytes of standard error that are logged for one process.
+/// Maximum number of bytes that are logged of all lines that one process writes to standard error.
 const MAX_LOGGED_BYTES: usize = 256 << 10;
-/// Number of lines from the end of standard error that an error message quotes at most.
+/// Maximum number of lines from the end of standard error that an error message quotes.
 const QUOTED_LINES: usize = 3;
-/// Maximum length of a quoted line, in characters.
+/// Maximum length of a standard error line that an error message quotes, in characters.
 const MAX_QUOTED_CHARACTERS: usize = 300;
 
-/// A child process. Dropping this value ends the process and all processes that it started.
+/// A running child process. Dropping this value ends the process and all other processes in its process group.
 pub(crate) struct Child {
     /// Cancelled when the process has ended.
     ended: CancellationToken,
-    /// Cancelled when standard error of the process is closed.
+    /// Cancelled when the process has closed its standard error output, or when the host stops reading this output.
     stderr_closed: CancellationToken,
     last_lines: Arc<LastLines>,
     /// Dropping this guard asks the process to exit.
     stop: DropGuard,
 }
 
-/// A process that was just started, with its pipes.
+/// A process that was just started, with the pipes to its standard input and from its standard output.
 pub(crate) struct StartedChild {
     pub(crate) child: Child,
     pub(crate) stdin: ChildStdin,
@@ -48,8 +48,8 @@ pub(crate) struct StartedChild {
 }
 
 impl Child {
-    /// Starts the process. When the host later asks the process to exit, the process has the configured close time to
-    /// do so.
+    /// Starts the process. When the host later asks the process to exit, the process gets the configured close time
+    /// before the host ends it with signals.
     pub(crate) fn start(
         config: &ServerConfig,
         command: &ChildCommand,
@@ -65,7 +65,7 @@ impl Child {
         }
         let mut process = process_command.spawn()?;
         let group = groups.add(process.id());
-        let missing = || io::Error::other("a pipe is missing");
+        let missing = || io::Error::other("a pipe to the process is missing");
         let stdin = process.stdin.take().ok_or_else(missing)?;
         let stdout = process.stdout.take().ok_or_else(missing)?;
         let stderr = process.stderr.take().ok_or_else(missing)?;
@@ -84,20 +84,20 @@ impl Child {
         Ok(StartedChild { child: Self { ended, stderr_closed, last_lines, stop: stop.drop_guard() }, stdin, stdout })
     }
 
-    /// Waits until standard error of the process is closed.
+    /// Waits until the process has closed its standard error output, or until the host stops reading this output.
     pub(crate) async fn stderr_closed(&self) {
         self.stderr_closed.cancelled().await;
     }
 
-    /// Ends the process and waits until it and all processes that it started have ended.
+    /// Ends the process and all other processes in its process group, and waits until they have ended.
     pub(crate) async fn end(self) {
         let Self { ended, stop, .. } = self;
         drop(stop);
         ended.cancelled().await;
     }
 
-    /// Returns the last lines on standard error in a form that can be appended to an error message. Returns an empty
-    /// string if the process wrote no lines.
+    /// Returns the last lines on standard error in a form that can be appended to an error message. If the process
+    /// wrote no lines to standard error, returns an empty string.
     pub(crate) fn last_stderr_lines(&self) -> String {
         let lines = self.last_lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
@@ -109,7 +109,8 @@ impl Child {
     }
 }
 
-/// The running process groups of all servers. A host that must exit immediately can kill all groups.
+/// The process groups of all servers that are running. A host that must exit immediately can use this value to kill
+/// all groups.
 #[derive(Clone, Default)]
 pub(crate) struct ProcessGroups {
     ids: Arc<Mutex<BTreeSet<u32>>>,
@@ -117,19 +118,18 @@ pub(crate) struct ProcessGroups {
 }
 
 impl ProcessGroups {
-    /// Shortens the time that all running groups still have to exit.
+    /// Shortens the time that the running process groups still have to exit.
     pub(crate) fn shorten_grace_periods(&self) {
         let mut quick_stop = self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *quick_stop).cancel();
     }
 
-    /// Returns a token that is cancelled when [`Self::shorten_grace_periods`] is called for the first time after
-    /// this call.
+    /// Returns a token that is cancelled by the next call to [`Self::shorten_grace_periods`].
     pub(crate) fn quick_stop_token(&self) -> CancellationToken {
         self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Kills all running groups.
+    /// Kills all processes in the running process groups.
     pub(crate) fn kill(&self) {
         for group in self.ids().iter() {
             signal(*group, StopSignal::Kill);
@@ -146,8 +146,8 @@ impl ProcessGroups {
     }
 }
 
-/// One process group. Dropping this value kills all remaining processes of the group. The operating system does not
-/// reuse a group id while a process of the group exists.
+/// The process group of one server. Dropping this value kills all remaining processes of the group. The operating
+/// system does not reuse a group id while a process of the group exists.
 struct ProcessGroup {
     group: Option<u32>,
     groups: ProcessGroups,
@@ -170,12 +170,12 @@ impl Drop for ProcessGroup {
     }
 }
 
-/// Signal that is sent to a process group.
+/// Signal that the host can send to a process group.
 #[derive(Clone, Copy)]
 enum StopSignal {
-    /// Asks the processes to exit.
+    /// Asks the processes of the group to exit.
     Terminate,
-    /// Ends the processes immediately.
+    /// Kills the processes of the group immediately.
     Kill,
 }
 
@@ -192,23 +192,24 @@ fn signal(group: u32, stop_signal: StopSignal) {
     }
 }
 
-/// Does nothing, because process groups are not supported on this system. Only the process that the host started is
-/// ended, through its handle.
+/// Does nothing, because process groups are not supported on this system. Here the host can end only the process that
+/// it started, through the handle of that process.
 #[cfg(not(unix))]
 fn signal(_: u32, _: StopSignal) {}
 
-/// Tokens and time limits for ending a process.
+/// Tokens and time limits that determine when and how a process is ended.
 struct Shutdown {
-    /// Cancelled when the process must end.
+    /// Cancelled when the host no longer needs the process.
     stop: CancellationToken,
-    /// Cancelled when the process must end quickly.
+    /// Cancelled when the host must stop quickly, so that the process gets less time to exit.
     quick_stop: CancellationToken,
     /// Time for the process to exit after its standard input is closed.
     close_time: Duration,
 }
 
 impl Shutdown {
-    /// Returns whether the process exits within `time`, or within a shorter time if the host must stop quickly.
+    /// Waits for the process and returns whether it exits within `time`. If the host must stop quickly, the process
+    /// gets only [`QUICK_STOP_TIME`] from then on.
     async fn exits_within(&self, process: &mut tokio::process::Child, time: Duration) -> bool {
         let quick_stop_timeout = async {
             self.quick_stop.cancelled().await;
@@ -222,15 +223,15 @@ impl Shutdown {
     }
 }
 
-/// Waits until the process exits, or ends the process when `shutdown.stop` is cancelled. This future owns the process
-/// group, so all processes of the group are also killed if the runtime is dropped. `_ended` is dropped last and thereby
-/// reports that the process has ended.
+/// Waits until the process exits. If `shutdown.stop` is cancelled before that, ends the process. This future owns the
+/// process group, so all processes of the group are also killed if the runtime is dropped. `_ended` is dropped last and
+/// thereby reports that the process has ended.
 async fn supervise(mut process: tokio::process::Child, (group, _ended): (ProcessGroup, DropGuard), shutdown: Shutdown) {
     tokio::select! {
         _ = process.wait() => {}
         () = shutdown.stop.cancelled() => {
-            // The connection closes the standard input of the process. According to the protocol, this asks the server
-            // to exit.
+            // The connection closes the standard input of the process, which asks the server to exit according to
+            // the protocol.
             if !shutdown.exits_within(&mut process, shutdown.close_time).await {
                 group.signal(StopSignal::Terminate);
                 if !shutdown.exits_within(&mut process, TERMINATION_TIME).await {
@@ -244,8 +245,9 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
     drop(group);
 }
 
-/// Logs standard error until the pipe is closed. Logging also stops [`STDERR_DRAIN_TIME`] after the process has ended,
-/// because a child of the process that has left the process group may keep the pipe open forever.
+/// Logs the standard error output of the process until the pipe is closed. Logging also stops [`STDERR_DRAIN_TIME`]
+/// after the process has ended, because a child of the process that has left the process group may keep the pipe
+/// open forever.
 async fn log_until_closed(logging: impl Future<Output = ()>, ended: CancellationToken, _stderr_closed: DropGuard) {
     let drain_timeout = async {
         ended.cancelled().await;
@@ -257,7 +259,7 @@ async fn log_until_closed(logging: impl Future<Output = ()>, ended: Cancellation
     }
 }
 
-/// The last lines of standard error.
+/// The last lines that a process wrote to standard error, for error messages.
 #[derive(Default)]
 struct LastLines(Mutex<VecDeque<String>>);
 
@@ -271,8 +273,8 @@ impl LastLines {
     }
 }
 
-/// Reads and logs standard error. Output beyond the limits is read but not logged, because the process would block if
-/// its output were not read.
+/// Reads and logs the standard error output of the process. Output beyond the limits is read but not logged, because
+/// the process would block if nobody read its output.
 async fn log_stderr(server: (String, Redaction), mut stderr: impl AsyncRead + Unpin, last_lines: Arc<LastLines>) {
     let (mut piece, mut line, mut logged) = (vec![0; 4096], Vec::new(), 0);
     while let Ok(length @ 1..) = stderr.read(&mut piece).await {

@@ -1,5 +1,5 @@
-//! Configuration of an MCP server: its transport, the time for which it stays connected, the offered tools, and its
-//! limits.
+//! Configuration of an MCP server: its transport, how long it stays connected, which of its tools the host offers, and
+//! its limits.
 
 use agent_core::limits::DefaultLimit::Is;
 use agent_core::limits::LimitRow;
@@ -17,19 +17,21 @@ pub struct ServerConfig {
     pub name: String,
     /// Transport over which the host reaches the server.
     pub transport: Transport,
-    /// Time for which the server stays connected after its first use.
+    /// How long the server stays connected after its first use.
     pub keep: KeepConnected,
-    /// Tools of the server that the host offers.
+    /// Selection of the server's tools that the host offers.
     pub tools: ToolSelection,
-    /// Limits on time and size for this server.
+    /// Limits on the time that this server may take and on the size of the data that it may send.
     pub limits: McpLimits,
-    /// Secrets that must not be shown or stored. In addition, the host always treats the value of an environment
-    /// variable or header as a secret if its name looks like the name of a secret, such as `API_KEY`.
+    /// Secrets that must not be shown or stored, even if the server sends them back. In addition, the host always
+    /// treats the value of an environment variable or header as a secret if its name looks like the name of a secret,
+    /// such as `API_KEY`.
     pub secrets: Secrets,
 }
 
 impl ServerConfig {
-    /// Creates the configuration of a server with default settings.
+    /// Creates the configuration of a server that stays connected only during turns, with all tools and the
+    /// default limits.
     pub fn new(name: impl Into<String>, transport: Transport) -> Self {
         Self {
             name: name.into(),
@@ -42,7 +44,7 @@ impl ServerConfig {
     }
 }
 
-/// Secret values. `Debug` prints only the number of values.
+/// A collection of secret values. Its `Debug` output contains only the number of values.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secrets(Vec<String>);
 
@@ -66,33 +68,34 @@ impl fmt::Debug for Secrets {
 /// Transport over which the host reaches a server.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Transport {
-    /// A child process that communicates over its standard input and output.
+    /// The host starts the server as a child process and communicates over the standard input and output of
+    /// this process.
     Stdio(ChildCommand),
-    /// A server that is reached over streamable HTTP.
+    /// The host connects to the server at a URL and uses the protocol's streamable HTTP transport.
     Http(HttpAddress),
 }
 
-/// The command that starts a child process.
+/// The command, environment and directory with which a server is started as a child process.
 #[derive(Clone, Default, PartialEq)]
 pub struct ChildCommand {
     /// Program to start. A name without a slash is looked up in the `PATH` of `env`.
     pub command: String,
-    /// Arguments of the program.
+    /// Command-line arguments of the program.
     pub args: Vec<String>,
     /// Complete environment of the process. The process inherits no variables from the host.
     pub env: BTreeMap<String, String>,
-    /// Working directory of the process. Default: the host's working directory.
+    /// Working directory of the process. If `None`, the process starts in the host's working directory.
     pub directory: Option<PathBuf>,
 }
 
 impl ChildCommand {
-    /// Returns the path of the file that an argument of the command calls `name`, relative to the working directory of
-    /// the process.
+    /// Returns the path of the file to which the argument `name` of the command refers. A relative `name` is resolved
+    /// against the working directory of the process.
     pub fn resolve_path(&self, name: &str) -> PathBuf {
         self.directory.as_deref().unwrap_or(Path::new(".")).join(name)
     }
 
-    /// Resolves the command to a file, following symbolic links. Returns `None` if no such file exists.
+    /// Resolves the command to a file, following symbolic links. Returns `None` if the command is not found.
     pub fn resolve_program(&self) -> Option<PathBuf> {
         if self.command.contains(std::path::is_separator) {
             return self.resolve_path(&self.command).canonicalize().ok();
@@ -104,7 +107,7 @@ impl ChildCommand {
     }
 }
 
-/// Address of an HTTP server, and the headers that are sent to it.
+/// URL of an HTTP server, and the headers that the host sends to this server.
 #[derive(Clone, Default, PartialEq)]
 pub struct HttpAddress {
     /// URL of the server, which begins with `http://` or `https://`.
@@ -114,10 +117,10 @@ pub struct HttpAddress {
 }
 
 impl HttpAddress {
-    /// Returns the URL for messages, without credentials, query and fragment.
+    /// Returns the URL in the form that messages show, without credentials, query and fragment.
     pub(crate) fn display_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
-        // The setters fail only for URLs without a host.
+        // Setting the user name or password fails only if the URL has no host, and then it contains neither.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);
@@ -126,51 +129,51 @@ impl HttpAddress {
     }
 }
 
-/// Time for which a server stays connected.
+/// How long a server stays connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepConnected {
     /// The server is connected only during a turn. The connection is closed when the turn ends, fails or is suspended.
-    /// A new connection is opened when one is needed again.
+    /// The next turn that needs the server opens a new connection.
     #[default]
     Turn,
     /// The server stays connected from its first use until the host exits.
     Always,
 }
 
-/// Selection of the tools of a server that the host offers.
+/// Selects which tools of a server the host offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolSelection {
-    /// All tools of the server.
+    /// The host offers all tools of the server.
     #[default]
     All,
-    /// Only the tools with these names. The names are spelled as the server spells them, without the server's name
-    /// as prefix.
+    /// The host offers only the tools with these names, which are spelled as the server spells them, without the
+    /// server's name as prefix.
     Only(Vec<String>),
 }
 
-/// Limits on the time and memory that a server can use. [`MCP_LIMITS`] contains the defaults of the configurable limits
-/// on the tool list.
+/// Limits on the time that a server may take and on the size of the data that the server may send. [`MCP_LIMITS`]
+/// contains the defaults of the configurable limits on the tool list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct McpLimits {
-    /// Maximum number of tools. Further tools are left out. Default: 1,024.
+    /// Maximum number of tools that are read from the server. Further tools are left out. Default: 1,024.
     pub tools: usize,
     /// Maximum number of pages that are read from the tool list. Default: 50.
     pub pages: usize,
-    /// Maximum size of all tools together, in bytes. Default: 16 MiB.
+    /// Maximum total size of the definitions of all tools, in bytes. Default: 16 MiB.
     pub catalogue_bytes: usize,
     /// Maximum size of a tool description, in bytes. Longer descriptions are truncated. Default: 2 KiB.
     pub description_bytes: usize,
     /// Maximum nesting depth of a tool's schema. Tools with deeper schemas are left out. Default: 32.
     pub schema_depth: usize,
-    /// Maximum size of one message, in bytes. Default and upper bound: 16 MiB.
+    /// Maximum size of one message that the server sends, in bytes. Default and upper bound: 16 MiB.
     pub message_bytes: usize,
-    /// Maximum size of the text in a result, in bytes. Longer text is truncated. Default: 1 MiB.
+    /// Maximum total size of the text in the result of a call, in bytes. Longer text is truncated. Default: 1 MiB.
     pub text_bytes: usize,
-    /// Maximum size of all media in a result, in bytes. Default: 10 MiB.
+    /// Maximum total size of all media in the result of a call, in bytes. Default: 10 MiB.
     pub media_bytes: usize,
     /// Maximum time to start the server, complete the handshake and list its tools. Default: 30 s.
     pub connect_time: Duration,
-    /// Maximum time for one call. Default: 30 s. Upper bound: 120 s.
+    /// Maximum time for one call of a tool. Default: 30 s. Upper bound: 120 s.
     pub call_time: Duration,
     /// Maximum time for a child process to exit after its standard input is closed. Default: 1 s.
     pub close_time: Duration,
@@ -182,13 +185,14 @@ impl McpLimits {
     /// Upper bound for `message_bytes`.
     pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
 
-    /// Returns the maximum size of one message, in bytes. It is never larger than [`Self::MAX_MESSAGE_BYTES`].
+    /// Returns the maximum size of one message, in bytes: the smaller of `message_bytes`
+    /// and [`Self::MAX_MESSAGE_BYTES`].
     pub(crate) fn max_message_bytes(&self) -> usize {
         self.message_bytes.min(Self::MAX_MESSAGE_BYTES)
     }
 }
 
-/// Configurable limits on a server's tool list, in the order of the documentation.
+/// Configurable limits on a server's tool list, in the order in which the documentation lists them.
 pub const MCP_LIMITS: [LimitRow<McpLimits>; 5] = [
     LimitRow {
         key: "catalogue_tools",
@@ -262,7 +266,7 @@ impl Default for McpLimits {
     }
 }
 
-/// Prints only the names of environment variables, because their values may be secrets.
+/// Prints the names of the environment variables without their values, because the values may be secrets.
 impl fmt::Debug for ChildCommand {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { command, args, env, directory } = self;

@@ -1,8 +1,9 @@
-//! One connection to a server: its handshake, process, tool list, calls and shutdown.
+//! A connection to a server, from the handshake to the shutdown. The connection owns the process and the tool list of
+//! the server and makes the calls.
 
 use crate::backpressure::BackpressureTransport;
 use crate::bounded_lines::{BoundedLines, ExceededLimit, LimitFlag, MAX_DEPTH};
-use crate::catalogue::{Listing, list};
+use crate::catalogue::{Listing, read_tool_list};
 use crate::child::{Child, ProcessGroups, StartedChild};
 use crate::configuration::{ChildCommand, HttpAddress, McpLimits, ServerConfig, Transport};
 use crate::error::{McpError, printable};
@@ -29,27 +30,27 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-/// Maximum time for the client to close a connection, including the final HTTP request.
+/// Maximum time that closing a connection may take, including the client's final HTTP request.
 const CLOSE_TIME: Duration = Duration::from_secs(3);
-/// Maximum time that is used instead of [`CLOSE_TIME`] if the host must stop quickly.
+/// Maximum time that replaces [`CLOSE_TIME`] if the host must stop quickly.
 const QUICK_CLOSE_TIME: Duration = Duration::from_millis(80);
-/// Time to wait before closing a connection on which a call was dropped. The client sends the cancellation of a dropped
-/// call from a separate task, and closing the connection earlier would discard the cancellation.
+/// Time to wait before the host closes a connection on which a call was dropped. The client sends the cancellation of a
+/// dropped call from a separate task, and closing the connection earlier would discard the cancellation.
 const CANCELLATION_TIME: Duration = Duration::from_millis(20);
-/// Maximum time for a server to respond to a probe after a call timed out.
+/// Maximum time to wait for the response to a probe, a small request that the host sends after a call timed out.
 const PROBE_TIME: Duration = Duration::from_millis(900);
 
-/// A connection that has completed its handshake. Dropping this value closes the connection.
+/// A connection to a server that has completed its handshake. Dropping this value closes the connection.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
-    /// Parts of the connection that [`Connection::close`] removes and closes.
+    /// The SDK's service and the child process, which [`Connection::close`] takes out and shuts down.
     open: Mutex<OpenParts>,
     listener: ToolListListener,
-    /// Limit that the output of the process exceeded, if any.
+    /// The limit that the output of the child process exceeded, if it exceeded any.
     exceeded: LimitFlag,
-    /// Set when the server is found to be unresponsive.
+    /// Set when the server responds neither to a call nor to the probe after this call.
     unresponsive: OnceLock<Unresponsive>,
-    /// Whether a call was dropped. If so, the cancellation of this call may not have been sent yet.
+    /// Whether a call was dropped, so that the client may still have to send the cancellation of this call.
     cancellation_queued: AtomicBool,
     quick_stop: CancellationToken,
     listing: Mutex<Arc<Listing>>,
@@ -77,13 +78,13 @@ impl Drop for PendingCall<'_> {
     }
 }
 
-/// Information about a server that was found to be unresponsive.
+/// Information about a server that responded neither to a call nor to the probe after this call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Unresponsive {
-    /// Time at which the server was found to be unresponsive.
-    pub(crate) at: Instant,
+    /// Time at which the server failed to respond to the probe.
+    pub(crate) found_at: Instant,
     /// Time limit of the call that timed out.
-    pub(crate) took: Duration,
+    pub(crate) call_time: Duration,
 }
 
 /// Kind of handshake with which a connection begins.
@@ -95,11 +96,11 @@ enum Handshake {
     Discover,
 }
 
-/// A failed handshake.
+/// Description of a failed handshake.
 struct HandshakeFailure {
     error: McpError,
-    /// Whether the server responded to the handshake. If the server responded with an error, the other kind of
-    /// handshake may succeed.
+    /// Whether the server responded to the handshake. If the server responded, although with an error, the other kind
+    /// of handshake may succeed.
     server_responded: bool,
 }
 
@@ -123,7 +124,7 @@ impl ClientHandler for ToolListListener {
 }
 
 impl Connection {
-    /// Starts the server or connects to it, completes the handshake and lists the tools.
+    /// Starts the server or connects to its URL, completes the handshake and lists the tools of the server.
     pub(crate) async fn open(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
         let time = config.limits.connect_time;
         let connecting = async {
@@ -172,8 +173,8 @@ impl Connection {
         let StartedChild { child, stdin, stdout } = started;
         let (listener, exceeded) = (ToolListListener::default(), LimitFlag::default());
         let stdout = BoundedLines::new(stdout, limits.max_message_bytes(), exceeded.clone());
-        // `BoundedLines` enforces the length limit. The transport itself would skip long lines without reporting
-        // an error.
+        // Turn off the transport's own limit on the length of a line, because the transport skips longer lines without
+        // reporting an error. `BoundedLines` enforces the limit instead.
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(usize::MAX);
         let redaction = redaction_for(config);
         let transport = RedactingTransport::new(BackpressureTransport::new(transport), redaction.clone());
@@ -182,7 +183,7 @@ impl Connection {
             Ok(service) => Ok(Self::new(service, listener, (Some(child), exceeded), groups).await),
             Err(error) => {
                 let reason = exceeded.get().map_or_else(|| handshake_error(&error), |limit| limit_error(limit, limits));
-                // Wait until standard error is closed, because a process that is exiting may not have written the
+                // Wait until standard error is closed, because a process that is about to exit may not have written the
                 // reason yet.
                 let _ = timeout(limits.close_time, child.stderr_closed()).await;
                 let reason = redaction.text(format!("{reason}{}", child.last_stderr_lines()));
@@ -220,8 +221,8 @@ impl Connection {
         groups: &ProcessGroups,
     ) -> Self {
         let peer = service.peer().clone();
-        // The host requests a tool list only if the list has changed, so it does not need the cache of the
-        // SDK's client.
+        // Turn off the cache of the SDK's client. The host does not need this cache, because it requests a tool list
+        // only if the list has changed.
         peer.set_response_cache_config(ClientCacheConfig::disabled()).await;
         let subscription = subscribe(&peer, &listener);
         let open = Mutex::new(OpenParts { service: Some(service), child });
@@ -240,18 +241,18 @@ impl Connection {
         }
     }
 
-    /// Returns whether the connection can still be used.
+    /// Returns whether the connection can still be used for calls.
     pub(crate) fn is_open(&self) -> bool {
         self.unresponsive.get().is_none() && !self.peer.is_transport_closed()
     }
 
-    /// Returns when the server was found to be unresponsive, or `None` if it is responsive.
+    /// Returns information about the failed probe if the server was found to be unresponsive, and `None` otherwise.
     pub(crate) fn unresponsive(&self) -> Option<Unresponsive> {
         self.unresponsive.get().copied()
     }
 
-    /// Returns the tools of the server. The tool list is requested again if the server has announced a change of
-    /// the list.
+    /// Returns the tools of the server. If the server has announced a change of its tool list, the list is requested
+    /// again first.
     pub(crate) async fn listing(&self, config: &ServerConfig) -> Result<Arc<Listing>, McpError> {
         if self.listener.changed.load(Ordering::Acquire) {
             let time = config.limits.connect_time;
@@ -265,7 +266,7 @@ impl Connection {
         // Reset the flag before the request, so that a change that is announced during the request leads to
         // another request.
         self.listener.changed.store(false, Ordering::Release);
-        let listed = list(&self.peer, config).await.map_err(|error| {
+        let listed = read_tool_list(&self.peer, config).await.map_err(|error| {
             self.listener.changed.store(true, Ordering::Release);
             let reason = format!("its tools cannot be listed: {}", self.reason(&error, config));
             McpError::Connect { server: config.name.clone(), reason }
@@ -274,7 +275,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Calls a tool. Dropping the future sends a cancellation to the server.
+    /// Calls a tool of the server. Dropping the future sends a cancellation of the call to the server.
     pub(crate) async fn call(
         &self,
         config: &ServerConfig,
@@ -309,8 +310,8 @@ impl Connection {
         }
     }
 
-    /// Builds the error for a connection that ended during a call. The error allows a retry only if the tool
-    /// is repeatable.
+    /// Builds the error for a connection that ended during a call. The error allows the call to be repeated only if the
+    /// tool is repeatable.
     fn connection_lost(&self, config: &ServerConfig, tool: &str, reason: &str) -> ToolError {
         let lost = format!("the connection to MCP server {} was lost during the call ({reason})", config.name);
         let listing = self.listing.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -322,8 +323,9 @@ impl Connection {
         ToolError::Failed { message }
     }
 
-    /// Handles a call that timed out. The host keeps using the server if it responds to a probe, because it may be that
-    /// only this tool is slow. Otherwise the server is marked as unresponsive, so that no further call waits for it.
+    /// Handles a call that timed out. The host sends a probe to the server. If the server responds to the probe, the
+    /// host keeps using the server, because perhaps only the called tool is slow. If the server does not respond, it is
+    /// marked as unresponsive, so that no further call waits for it.
     async fn call_timed_out(&self, name: &str, time: Duration) -> ToolError {
         let is_unresponsive = timeout(PROBE_TIME, self.probe()).await.is_err();
         let consequence = match is_unresponsive {
@@ -334,12 +336,13 @@ impl Connection {
             false => "and was told to cancel the call; other calls continue",
         };
         if is_unresponsive {
-            let _ = self.unresponsive.set(Unresponsive { at: Instant::now(), took: time });
+            let _ = self.unresponsive.set(Unresponsive { found_at: Instant::now(), call_time: time });
         }
         ToolError::Failed { message: format!("MCP server {name} returned no result within {time:?} {consequence}") }
     }
 
-    /// Sends a probe and waits for any response. Even an error response shows that the server is responsive.
+    /// Sends a probe to the server and waits for a response of any kind, because even an error response shows that the
+    /// server is responsive.
     async fn probe(&self) {
         let has_ping = self.peer.peer_info().is_none_or(|info| info.protocol_version.has_initialize());
         if has_ping {
@@ -350,12 +353,12 @@ impl Connection {
         }
     }
 
-    /// Returns a description of why the connection ended, for error messages.
+    /// Returns a description of why the connection ended, which error messages contain.
     pub(crate) fn closing_reason(&self, limits: &McpLimits) -> String {
         let stderr = self.last_stderr_lines();
         let cause = match self.unresponsive() {
-            Some(Unresponsive { took, .. }) => {
-                format!("it returned no result within {took:?} and did not respond to other requests either")
+            Some(Unresponsive { call_time, .. }) => {
+                format!("it returned no result within {call_time:?} and did not respond to other requests either")
             }
             None => self
                 .exceeded
@@ -389,7 +392,7 @@ impl Connection {
         tokio::join!(close_service, OptionFuture::from(child.map(Child::end)));
     }
 
-    /// Returns a description of the error for messages, without secrets.
+    /// Returns a description of the error that contains no secrets and can be shown in messages.
     fn reason(&self, error: &ServiceError, config: &ServerConfig) -> String {
         if let Some(limit) = self.exceeded.get() {
             return limit_error(limit, &config.limits);
@@ -439,7 +442,7 @@ impl Handshake {
     }
 }
 
-/// Returns whether the server sent any response to the failed handshake.
+/// Returns whether the server responded in any way to the handshake that failed with this error.
 fn server_responded_to(error: &ClientInitializeError) -> bool {
     match error {
         ClientInitializeError::TransportError { error, .. } => refused_status(error).is_some(),

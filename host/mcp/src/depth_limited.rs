@@ -1,6 +1,6 @@
 //! An HTTP client that replaces each message that is nested too deeply with an error response (row 21). The SDK would
-//! drop such messages silently, and the caller would wait until its request times out. With the error response, the
-//! request fails immediately.
+//! drop such messages silently, and the caller would wait until its request times out. Because of the error response,
+//! the request fails immediately instead.
 
 use crate::bounded_lines::{MAX_DEPTH, is_too_deep};
 use crate::error_text::{too_deep_error, unreadable_event};
@@ -22,7 +22,7 @@ type Events = BoxStream<'static, Result<Sse, SseError>>;
 type HttpError = StreamableHttpError<reqwest::Error>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 
-/// HTTP client that checks the nesting depth of all events in the responses that it receives.
+/// HTTP client that checks the nesting depth of every event in the event streams that it receives.
 #[derive(Clone)]
 pub(crate) struct DepthLimitedClient(pub(crate) Client);
 
@@ -93,7 +93,7 @@ impl StreamableHttpClient for DepthLimitedClient {
     }
 }
 
-/// Returns the id of the request, or `None` if the message is not a request.
+/// If the message is a request, returns the id of this request.
 fn request_id(message: &ClientJsonRpcMessage) -> Option<RequestId> {
     match message {
         ClientJsonRpcMessage::Request(request) => Some(request.id.clone()),
@@ -118,8 +118,8 @@ fn limit_events(events: Events, request: Option<RequestId>) -> Events {
     events.map(check_event).boxed()
 }
 
-/// Converts the error of an unreadable event to an error response to the request. If the error only means that the
-/// stream ended, returns it unchanged, so that the SDK resumes the stream.
+/// Converts the error for an unreadable event to an error response to the request. An error that only means that the
+/// stream ended is returned unchanged, so that the SDK resumes the stream.
 fn as_error_response(error: SseError, request: Option<&RequestId>) -> Result<Sse, SseError> {
     match (unreadable_event(&error), request) {
         (Some(reason), Some(id)) => Ok(Sse { data: Some(error_response(id, &reason)), ..Sse::default() }),
@@ -139,9 +139,10 @@ fn check_depth(mut event: Sse, request: Option<&RequestId>) -> Sse {
     event
 }
 
-/// Builds the error response for a message that is nested too deeply. Returns `None` if the message is not a response.
+/// Builds the error response for a message that is nested too deeply. Returns `None` if the message is a request or
+/// notification, or if the request to which the message responds is unknown.
 fn too_deep_response(data: &str, request: Option<&RequestId>) -> Option<String> {
-    // `RawValue` only stores the JSON text of a value and does not parse it, so values of any depth are accepted here.
+    // `RawValue` stores the JSON text of a value without parsing the value, so values of any depth are accepted here.
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(data).unwrap_or_default();
     if fields.contains_key("method") {
         return None;
@@ -164,21 +165,22 @@ mod tests {
         Sse { data: Some(data), ..Sse::default() }
     }
 
-    /// Builds a JSON object that starts with `prefix` and ends with `levels` nested arrays.
-    fn deep(prefix: &str, levels: usize) -> String {
+    /// Builds a JSON object from `prefix`, which must be the beginning of the object, followed by `levels`
+    /// nested arrays.
+    fn deeply_nested(prefix: &str, levels: usize) -> String {
         format!("{prefix}{}{}}}", "[".repeat(levels), "]".repeat(levels))
     }
 
-    /// I5, row 21: a response that is nested too deeply becomes an error response, even if its brackets are not closed
-    /// or its id is not that of the request.
+    /// I5, row 21: a response that is nested too deeply becomes an error response, even if the brackets of the response
+    /// are not closed or its id differs from the id of the request.
     #[test]
     fn row21_a_response_that_is_too_deep_becomes_an_error_response() {
         let request = RequestId::Number(7);
         let levels = 200_000;
         for (data, id) in [
-            (deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, levels), json!(3)),
-            (deep(r#"{"jsonrpc":"2.0","result":"#, levels), json!(7)),
-            (deep(r#"{"jsonrpc":"2.0","result":1,"id":"#, levels), json!(7)),
+            (deeply_nested(r#"{"jsonrpc":"2.0","id":3,"result":"#, levels), json!(3)),
+            (deeply_nested(r#"{"jsonrpc":"2.0","result":"#, levels), json!(7)),
+            (deeply_nested(r#"{"jsonrpc":"2.0","result":1,"id":"#, levels), json!(7)),
             ("[".repeat(levels), json!(7)),
             (format!(r#"{{"id":3,"result":{}"#, "[".repeat(levels)), json!(7)),
         ] {
@@ -192,10 +194,10 @@ mod tests {
 
     #[test]
     fn row21_notifications_and_readable_messages_do_not_become_errors() {
-        let notification = deep(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"#, 500);
+        let notification = deeply_nested(r#"{"jsonrpc":"2.0","method":"notifications/message","params":"#, 500);
         assert_eq!(check_depth(event(notification), Some(&RequestId::Number(7))).data, None);
-        assert_eq!(check_depth(event(deep(r#"{"result":"#, 500)), None).data, None, "the request is unknown");
-        let readable = deep(r#"{"jsonrpc":"2.0","id":3,"result":"#, MAX_DEPTH - 1);
+        assert_eq!(check_depth(event(deeply_nested(r#"{"result":"#, 500)), None).data, None, "the request is unknown");
+        let readable = deeply_nested(r#"{"jsonrpc":"2.0","id":3,"result":"#, MAX_DEPTH - 1);
         assert_eq!(check_depth(event(readable.clone()), None).data, Some(readable));
         let control = Sse { event: Some("ping".to_owned()), ..event("[".repeat(500)) };
         assert_eq!(check_depth(control, Some(&RequestId::Number(7))).data, Some("[".repeat(500)));

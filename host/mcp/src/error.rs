@@ -1,15 +1,15 @@
-//! Errors about MCP servers, with messages for users.
+//! Errors that concern MCP servers, with messages for users.
 
 use agent_core::visible::is_invisible;
 use std::time::Duration;
 
-/// A configuration error.
+/// An error in the configuration of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpConfigError {
-    /// The name of a server is not allowed as the prefix of tool names.
+    /// The name of a server is empty, too long, or contains characters that are not allowed in server names.
     #[error("`{name}` is not a valid MCP server name: use 1 to 64 letters, digits, `_` or `-`")]
     Name {
-        /// Configured name of the server.
+        /// Name that the configuration gives to the server.
         name: String,
     },
     /// Two servers have the same name.
@@ -21,24 +21,24 @@ pub enum McpConfigError {
     /// The address or a header of an HTTP server is invalid.
     #[error("MCP server {server}: {reason}")]
     Http {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Description of the error and of how to fix it.
         reason: String,
     },
 }
 
-/// A server or one of its tools is not available. Other servers are not affected.
+/// A server is not available, or some of its tools are not. The problem does not affect other servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum McpError {
-    /// The server process could not be started.
+    /// The process of a server could not be started.
     #[error(
         "MCP server {server}: `{command}` could not be started ({reason}): check its `command`, `directory` and PATH"
     )]
     Start {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
-        /// Configured program.
+        /// Program that the configuration names.
         command: String,
         /// Error message of the operating system.
         reason: String,
@@ -46,27 +46,27 @@ pub enum McpError {
     /// The host could not connect to the server, or the server does not follow the protocol.
     #[error("MCP server {server}: no connection: {reason}")]
     Connect {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Description of the error and of how to fix it.
         reason: String,
     },
-    /// The server did not respond in time.
+    /// The server did not complete an action in time.
     #[error(
         "MCP server {server} did not {action} within {time:?}: check what it waits for, or raise `start_timeout_ms`"
     )]
     Timeout {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Verb phrase for the action that the server did not complete in time, such as `list its tools`.
         action: &'static str,
-        /// Maximum time for the action.
+        /// Time limit within which the server did not complete the action.
         time: Duration,
     },
     /// The server failed recently, so the host waits before the next attempt.
     #[error("MCP server {server} failed and is retried in {wait:?}: {reason}")]
     BackingOff {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Remaining time until the next attempt.
         wait: Duration,
@@ -76,19 +76,19 @@ pub enum McpError {
     /// The server is available, but some of its tools are missing from the catalogue.
     #[error("MCP server {server}: its list of tools is incomplete: {reason}")]
     IncompleteList {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
         /// Reason why the list is incomplete, such as an exceeded limit.
         reason: String,
     },
-    /// One tool of the server is left out.
+    /// The host does not offer one tool of the server.
     #[error("MCP server {server}: its tool `{tool}` is left out: {reason}")]
     SkippedTool {
-        /// Name of the server.
+        /// Configured name of the MCP server.
         server: String,
-        /// The server's own name of the tool, with invisible characters escaped.
+        /// Name of the tool as the server spells it, with invisible characters escaped.
         tool: String,
-        /// Reason why the tool is left out.
+        /// Reason why the host does not offer the tool.
         reason: String,
     },
 }
@@ -107,8 +107,8 @@ impl McpError {
     }
 }
 
-/// Prepares text from a server for a message. Escapes invisible characters and truncates the result to `max_characters`
-/// characters. An escape such as `\u{1b}` counts as six characters.
+/// Prepares text that a server sent for use in a message. Escapes invisible characters and truncates the result to
+/// `max_characters` characters. An escape such as `\u{1b}` counts as six characters.
 pub(crate) fn printable(text: &str, max_characters: usize) -> String {
     let (mut printable, mut length) = (String::new(), 0);
     for char in text.chars() {

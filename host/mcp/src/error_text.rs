@@ -8,9 +8,9 @@ use rmcp::transport::streamable_http_client::{SseError, StreamableHttpError};
 use std::error::Error;
 use std::io;
 
-/// Maximum number of characters that are quoted from an error of a server or a library.
+/// Maximum number of characters that a message quotes from an error of a server or a library.
 pub(crate) const MAX_QUOTED_CHARACTERS: usize = 500;
-/// Error text for a server that refuses requests without a valid key.
+/// Description of a server that refuses requests without a valid key.
 pub(crate) const AUTHORIZATION_REQUIRED: &str = "it requires authorization: set a key in `headers` or `header_env`";
 
 /// Returns a description of why a handshake failed.
@@ -46,8 +46,8 @@ pub(crate) fn transport_error(error: &DynamicTransportError) -> String {
     }
 }
 
-/// Returns the HTTP status with which the server refused a request, but only if the library reports this status as text
-/// and has no error variant for it.
+/// Returns the HTTP status with which the server refused a request. Returns `None` if the library has a specific error
+/// variant for the status and does not report it as text.
 pub(crate) fn refused_status(error: &DynamicTransportError) -> Option<u16> {
     match error.error.downcast_ref::<StreamableHttpError<reqwest::Error>>()? {
         StreamableHttpError::UnexpectedServerResponse(message) => status_in(message),
@@ -59,7 +59,7 @@ fn http_error(error: &StreamableHttpError<reqwest::Error>) -> String {
     match error {
         StreamableHttpError::Client(error) => client_error(error),
         StreamableHttpError::HttpStatus(error) => status_error(error.status),
-        // If a response is not an event stream and is nested too deeply, the JSON parser produces this error text.
+        // The JSON parser produces this error text for a response that is plain JSON and nested too deeply.
         StreamableHttpError::UnexpectedServerResponse(message) if message.contains("recursion limit exceeded") => {
             too_deep_error()
         }
@@ -94,7 +94,7 @@ pub(crate) fn too_deep_error() -> String {
     format!("it sent a response nested more than {MAX_DEPTH} levels deep, which the host does not read")
 }
 
-/// Returns a description of why an event stream cannot be read, or `None` if the stream only ended.
+/// Returns a description of why an event stream cannot be read, or `None` if the only reason is that the stream ended.
 pub(crate) fn unreadable_event(error: &SseError) -> Option<String> {
     match error {
         SseError::Body(error) if error.to_string().contains("exceeded the maximum size") => {
@@ -127,7 +127,7 @@ fn status_error(status: u16) -> String {
         401 | 403 => format!("{AUTHORIZATION_REQUIRED} (HTTP {status})"),
         404 | 405 => format!("it responds with HTTP {status}: is the path of its `url` correct?"),
         429 => "it receives too many requests (HTTP 429): try again later".to_owned(),
-        500..=599 => format!("it responds with HTTP {status}, an internal error: see its log"),
+        500..=599 => format!("it responds with HTTP {status}, an internal error: check the server's log"),
         _ => format!("it responds with HTTP {status}: does its `url` point to an MCP server?"),
     }
 }
@@ -137,7 +137,7 @@ fn status_in(message: &str) -> Option<u16> {
     message.strip_prefix("HTTP ")?.split(|char: char| !char.is_ascii_digit()).next()?.parse().ok()
 }
 
-/// Returns the message of the innermost error, which is the most specific message.
+/// Returns the message of the innermost error in the chain of sources, which is the most specific message.
 pub(crate) fn root_cause(error: &dyn Error) -> String {
     let mut error = error;
     while let Some(source) = error.source() {

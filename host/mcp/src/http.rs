@@ -1,4 +1,5 @@
-//! Creates the HTTP transport for a server. Each server has a separate HTTP client with the TLS settings of the host.
+//! Creates the HTTP transport to a server. Each server has a separate HTTP client, and all these clients use the TLS
+//! settings of the host.
 
 use crate::configuration::{HttpAddress, McpLimits};
 use crate::depth_limited::DepthLimitedClient;
@@ -15,13 +16,13 @@ const MAX_REDIRECTS: usize = 3;
 const RESERVED_HEADERS: &[&str] =
     &["accept", "content-type", "content-length", "host", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 
-/// Returns an error if the URL or a header is invalid.
+/// Checks the configured URL and headers. If one of them is invalid, returns a description of the error.
 pub(crate) fn check(address: &HttpAddress) -> Result<(), String> {
     parse(&address.url)?;
     headers(address).map(|_| ())
 }
 
-/// Creates the transport to the server without sending a request.
+/// Creates the transport to the server, without sending a request yet.
 pub(crate) fn transport(
     address: &HttpAddress,
     limits: &McpLimits,
@@ -59,8 +60,8 @@ fn headers(address: &HttpAddress) -> Result<HeaderMap, String> {
     Ok(headers)
 }
 
-/// Creates the HTTP client. The client connects to a server on this machine without a proxy, and it never sends the
-/// configured headers to another origin.
+/// Creates the HTTP client for one server. The client connects to a server on this machine without a proxy, and it
+/// never sends the configured headers to another origin.
 fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, String> {
     // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -74,8 +75,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
         builder = builder.no_proxy();
     }
     if url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading the system's certificates could fail, because containers
-        // often contain no certificates.
+        // Do not load the system's certificates for HTTP without TLS: they are not needed, and loading them could fail,
+        // because containers often contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -83,8 +84,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows a redirect only if it keeps the method and body and leads to the same origin. Such redirects are needed
-/// because many servers redirect to the same path with a slash at its end.
+/// Follows a redirect only if it keeps the method and body and leads to the same origin. Redirects must be followed at
+/// all because many servers redirect each path to the same path with a slash at the end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

@@ -1,5 +1,5 @@
-//! Client for the Model Context Protocol (I5). The client connects to child processes and HTTP servers and offers their
-//! tools to the host.
+//! Client for the Model Context Protocol (I5). The client connects to servers that run as child processes or are
+//! reached over HTTP, and offers their tools to the host.
 //!
 //! No other crate implements the protocol. If a server fails, hangs, crashes or sends invalid data, this crate returns
 //! an error to the rest of the host.

@@ -8,7 +8,8 @@ use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::Value;
 use url::Url;
 
-/// If the name of an environment variable or header contains one of these words, its value is treated as a secret.
+/// If the name of an environment variable or header contains one of these words, the value of the variable or header is
+/// treated as a secret.
 const SECRET_NAME_PARTS: [&str; 9] =
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "COOKIE"];
 
@@ -45,7 +46,7 @@ fn is_secret_name(name: &str) -> bool {
     SECRET_NAME_PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Wraps a transport and removes the secrets from all received messages.
+/// Wraps a transport and removes the secrets from all messages that the server sends.
 pub(crate) struct RedactingTransport<T> {
     inner: T,
     redaction: Redaction,
@@ -84,7 +85,7 @@ impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleC
     }
 }
 
-/// Removes the secrets from a message. A message without secrets is returned unchanged.
+/// Removes the secrets from a message that the server sent. A message without secrets is returned unchanged.
 fn redact_message(
     redaction: &Redaction,
     message: RxJsonRpcMessage<RoleClient>,

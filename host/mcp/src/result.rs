@@ -1,4 +1,4 @@
-//! Converts the result of an MCP tool call to the kinds of content that the host supports (P2).
+//! Converts the results of MCP tools to the kinds of content that the host supports (P2).
 
 use crate::configuration::{McpLimits, ServerConfig};
 use crate::error::printable;
@@ -8,10 +8,10 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock, ErrorCode, ErrorData, ResourceContents};
 use serde_json::Value;
 
-/// Maximum length of a protocol error in characters. The model receives only this many characters.
+/// Maximum number of characters of a protocol error that the model receives.
 const MAX_ERROR_CHARACTERS: usize = 4_000;
 
-/// Maximum size of a tool's error message, in bytes. The same limit applies to plugins.
+/// Maximum size of a tool's error message, in bytes. The same limit applies to the error messages of plugin tools.
 const MAX_ERROR_BYTES: usize = 4 << 10;
 
 /// The result of a successful tool call.
@@ -23,31 +23,33 @@ pub struct McpToolResult {
     pub structured: Option<Value>,
 }
 
-/// One item of a tool result.
+/// One item in the content of a tool result.
 #[derive(Clone, Debug, PartialEq)]
 pub enum McpContent {
-    /// Text. If the text comes from an embedded resource, the first line contains the URI of the resource in brackets.
+    /// A text. If this text comes from an embedded resource, its first line is the URI of the resource in brackets.
     Text(String),
     /// A resource link, as JSON in the format of the protocol.
     Json(Value),
-    /// An image, an audio recording, or the bytes of an embedded resource. The host has not yet stored the bytes in the
+    /// An image, an audio recording, or the bytes of an embedded resource, before the host stores the bytes in the
     /// blob store.
     Media {
-        /// Bytes after base64 decoding.
+        /// Bytes that the server sent as base64, decoded.
         bytes: Vec<u8>,
         /// Media type that the server declared.
         mime_type: String,
-        /// File name for display, taken from the URI of an embedded resource. `None` for images and audio.
+        /// File name for display, taken from the URI of an embedded resource. Images and audio recordings have no
+        /// file name.
         name: Option<String>,
     },
 }
 
 impl McpToolResult {
-    /// Converts a result and applies the configured limits. If the result is marked as an error, returns a tool error.
+    /// Converts a result that the server sent, and applies the configured limits. If the server marked the result as an
+    /// error, returns a tool error.
     pub(crate) fn read(result: CallToolResult, config: &ServerConfig) -> Result<Self, ToolError> {
         let limits = &config.limits;
         let failed = |reason: String| ToolError::Failed { message: format!("MCP server {}: {reason}", config.name) };
-        let mut reader = ResultReader { limits, text: 0, media: 0, content: Vec::new() };
+        let mut reader = ResultReader { limits, text_size: 0, media_size: 0, content: Vec::new() };
         for block in result.content {
             reader.add(block).map_err(failed)?;
         }
@@ -85,10 +87,10 @@ pub(crate) fn protocol_error(server: &str, error: &ErrorData) -> ToolError {
 
 struct ResultReader<'l> {
     limits: &'l McpLimits,
-    /// Size of all text so far, in bytes.
-    text: usize,
-    /// Size of all media so far, in bytes.
-    media: usize,
+    /// Size of the texts and links that were added so far, in bytes.
+    text_size: usize,
+    /// Size of the media that were added so far, in bytes.
+    media_size: usize,
     content: Vec<McpContent>,
 }
 
@@ -101,10 +103,10 @@ impl ResultReader<'_> {
             ContentBlock::ResourceLink(_) => {
                 let link = serde_json::to_value(&block).map_err(|error| error.to_string())?;
                 let bytes = link.to_string().len();
-                if self.text + bytes > self.limits.text_bytes {
+                if self.text_size + bytes > self.limits.text_bytes {
                     return Err(format!("its links and text have more than {} bytes", self.limits.text_bytes));
                 }
-                self.text += bytes;
+                self.text_size += bytes;
                 self.content.push(McpContent::Json(link));
             }
             ContentBlock::Resource(embedded) => match embedded.resource {
@@ -123,14 +125,14 @@ impl ResultReader<'_> {
         Ok(())
     }
 
-    /// Adds text. Text that exceeds the limit is truncated, and a note states this. Text that is added later is
-    /// left out.
+    /// Adds text to the content. A text that exceeds the limit is truncated and ends with a note that says so. All
+    /// later texts are left out.
     fn add_text(&mut self, mut text: String) {
-        let remaining = self.limits.text_bytes.saturating_sub(self.text);
+        let remaining = self.limits.text_bytes.saturating_sub(self.text_size);
         if remaining == 0 {
             return;
         }
-        self.text += text.len();
+        self.text_size += text.len();
         if text.len() > remaining {
             text.truncate(text.floor_char_boundary(remaining));
             text.push_str(&format!("\n[truncated: the result has more than {} bytes of text]", self.limits.text_bytes));
@@ -139,9 +141,9 @@ impl ResultReader<'_> {
     }
 
     fn add_media(&mut self, base64: &str, mime_type: String, name: Option<String>) -> Result<(), String> {
-        // Check the size before decoding. Four base64 characters encode three bytes.
-        self.media += base64.len() / 4 * 3;
-        if self.media > self.limits.media_bytes {
+        // Check the size before the base64 text is decoded. Four base64 characters encode three bytes.
+        self.media_size += base64.len() / 4 * 3;
+        if self.media_size > self.limits.media_bytes {
             return Err(format!("its media have more than {} bytes", self.limits.media_bytes));
         }
         let bytes =
@@ -150,7 +152,8 @@ impl ResultReader<'_> {
         Ok(())
     }
 
-    /// Returns the error message for the model, which contains all text or, if there is no text, the structured result.
+    /// Returns the message of a result that the server marked as an error. The message is all text in the result or, if
+    /// the result contains no text, the structured result.
     fn message(self, structured: Option<Value>) -> String {
         let texts: Vec<String> = self
             .content

@@ -1,5 +1,5 @@
-//! One configured server. The server is connected when it is needed and disconnected when it has no users. After a
-//! failure, the host waits before it connects again.
+//! A configured server. The host connects to the server when a user needs it, and disconnects when the server has no
+//! users. After a failure, the host waits before it connects again.
 
 use crate::catalogue::Listing;
 use crate::child::ProcessGroups;
@@ -15,25 +15,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio_util::task::AbortOnDropHandle;
 
-/// Time to wait after the first failure. The wait doubles with each further failure. If it took the host longer than
-/// this time to detect the failure, that longer time is doubled instead.
+/// Minimum time to wait after the first failure. Each further consecutive failure doubles the wait. If the host needed
+/// longer than this time to detect a failure, the wait after this failure is calculated from the longer time.
 const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// Maximum time to wait after a failure. If a server ran for at least this time before it failed, its earlier failures
 /// are no longer counted.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum time that a caller waits for the next attempt to connect. If the next attempt starts later than that, the
-/// caller gets an error immediately.
+/// Maximum time that a caller waits for the next attempt to connect. If the next attempt is more than this time away,
+/// the caller gets an error immediately.
 const MAX_CALLER_WAIT: Duration = Duration::from_secs(1);
 
-/// A configured server with its current connection.
+/// A configured server and its current connection, if there is one.
 pub(crate) struct Server {
     config: Arc<ServerConfig>,
     groups: ProcessGroups,
     state: Mutex<State>,
 }
 
-/// An attempt to connect. The attempt is either still running, or it has succeeded or failed. All callers that need the
-/// connection wait for the same attempt.
+/// An attempt to connect to a server. The attempt is still running, has succeeded, or has failed. All callers that need
+/// the connection wait for the same attempt.
 pub(crate) type ConnectionAttempt = Shared<BoxFuture<'static, Result<Arc<Connection>, FailedAttempt>>>;
 
 /// A failed attempt to connect.
@@ -41,20 +41,22 @@ pub(crate) type ConnectionAttempt = Shared<BoxFuture<'static, Result<Arc<Connect
 pub(crate) struct FailedAttempt {
     error: McpError,
     /// Time at which the attempt failed.
-    at: Instant,
-    /// Duration of the attempt.
-    took: Duration,
+    failed_at: Instant,
+    /// Time from the start of the attempt to its failure.
+    duration: Duration,
 }
 
 #[derive(Default)]
 struct State {
-    /// Current attempt to connect and the time at which it started.
+    /// Current attempt to connect and the time at which this attempt started. `None` if the server is neither connected
+    /// nor connecting.
     attempt: Option<(ConnectionAttempt, Instant)>,
     /// Number of users of the server that are registered with [`Server::add_user`].
     users: usize,
     /// Number of consecutive failures.
     failures: u32,
-    /// Earliest time of the next attempt and the reason of the last failure. `None` if the server has not failed yet.
+    /// Earliest time of the next attempt to connect, and the reason for the last failure. `None` if the server has not
+    /// failed yet.
     not_before: Option<(Instant, String)>,
 }
 
@@ -64,18 +66,19 @@ impl Server {
         Self { config: Arc::new(config), groups, state: Mutex::default() }
     }
 
-    /// Registers a user of the server. Each call to this method must be followed by a call to [`Self::remove_user`].
+    /// Registers a user of the server, which keeps the server connected. Each call to this method must be followed by a
+    /// call to [`Self::remove_user`].
     pub(crate) fn add_user(&self) {
         self.state().users += 1;
     }
 
-    /// Returns the current tools of the server. Connects to the server first if necessary.
+    /// Returns the current tools of the server. If there is no open connection, connects first.
     pub(crate) async fn listing(&self) -> Result<Arc<Listing>, McpError> {
         self.connection().await?.listing(&self.config).await
     }
 
-    /// Unregisters a user. If this was the last user and the server is connected only during turns, returns the
-    /// connection, which the caller must close.
+    /// Removes a user that was registered with [`Self::add_user`]. If no user remains and the server is connected only
+    /// during turns, returns the connection, which the caller must close.
     pub(crate) fn remove_user(&self) -> Option<ConnectionAttempt> {
         let mut state = self.state();
         state.users = state.users.saturating_sub(1);
@@ -83,12 +86,12 @@ impl Server {
         if is_unused { state.take_connection(&self.config) } else { None }
     }
 
-    /// Removes and returns the connection, even if there are users, so that the caller can close it.
+    /// Removes and returns the connection so that the caller can close it. Users of the connection do not prevent this.
     pub(crate) fn take_connection(&self) -> Option<ConnectionAttempt> {
         self.state().take_connection(&self.config)
     }
 
-    /// Calls a tool. Connects to the server first if there is no connection or if the last connection was lost.
+    /// Calls a tool. If there is no connection to the server, or if the last connection was lost, connects first.
     pub(crate) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<McpToolResult, ToolError> {
         let connection = self.connection().await.map_err(|error| {
             let retry_after = match &error {
@@ -99,7 +102,8 @@ impl Server {
         })?;
         let result = connection.call(&self.config, tool, arguments).await;
         if connection.unresponsive().is_some() {
-            // This drops only one reference. The connection closes when no other call uses it any more.
+            // Drop only this reference to the connection. The connection closes when the last call that uses it drops
+            // its reference.
             drop(self.state().take_if_failed(&self.config));
         }
         result
@@ -113,7 +117,7 @@ impl Server {
     /// starts a new attempt.
     fn attempt(&self) -> Result<ConnectionAttempt, McpError> {
         let mut state = self.state();
-        // Dropping a lost connection closes it in the background.
+        // If the last connection was lost, drop it, so that it is closed in the background.
         drop(state.take_if_failed(&self.config));
         if let Some((attempt, _)) = &state.attempt {
             return Ok(attempt.clone());
@@ -121,7 +125,7 @@ impl Server {
         let now = Instant::now();
         let wait = state.not_before.as_ref().map_or(Duration::ZERO, |(time, _)| time.saturating_duration_since(now));
         if let (Some((_, reason)), true) = (&state.not_before, wait > MAX_CALLER_WAIT) {
-            // Round up to tenths of a second for the message.
+            // Round the wait up to tenths of a second, because the message shows it to users.
             let wait = Duration::from_millis(u64::try_from(wait.as_millis().div_ceil(100) * 100).unwrap_or(u64::MAX));
             return Err(McpError::BackingOff { server: self.config.name.clone(), wait, reason: reason.clone() });
         }
@@ -136,26 +140,28 @@ impl Server {
 }
 
 impl State {
-    /// If the current attempt failed or its connection was lost, records the failure, and removes and returns
-    /// the attempt.
+    /// If the current attempt failed, or if the connection that it made was lost, records the failure, removes the
+    /// attempt and returns it.
     fn take_if_failed(&mut self, config: &ServerConfig) -> Option<ConnectionAttempt> {
         let (attempt, since) = self.attempt.as_ref()?;
         let (reason, base, (since, at)) = match attempt.peek()? {
             Ok(connection) if connection.is_open() => return None,
             Ok(lost) => match lost.unresponsive() {
-                Some(Unresponsive { at, took }) => {
-                    (lost.closing_reason(&config.limits), took.max(FIRST_BACKOFF), (*since, at))
+                Some(Unresponsive { found_at, call_time }) => {
+                    (lost.closing_reason(&config.limits), call_time.max(FIRST_BACKOFF), (*since, found_at))
                 }
                 None => (lost.closing_reason(&config.limits), FIRST_BACKOFF, (*since, *since)),
             },
-            Err(FailedAttempt { error, at, took }) => (error.to_string(), (*took).max(FIRST_BACKOFF), (*at, *at)),
+            Err(FailedAttempt { error, failed_at, duration }) => {
+                (error.to_string(), (*duration).max(FIRST_BACKOFF), (*failed_at, *failed_at))
+            }
         };
         self.record_failure(reason, base, (since, at));
         self.attempt.take().map(|(attempt, _)| attempt)
     }
 
-    /// Records that the server had been running since the time `since` and failed at the time `at`. `base` is the time
-    /// to wait after a first failure.
+    /// Records that the server failed at the time `at`, after it had been running since the time `since`. `base` is the
+    /// time to wait if this is the first failure.
     fn record_failure(&mut self, reason: String, base: Duration, (since, at): (Instant, Instant)) {
         self.failures = if since.elapsed() >= MAX_BACKOFF { 1 } else { self.failures.saturating_add(1) };
         let wait = base.saturating_mul(2_u32.saturating_pow(self.failures - 1)).min(MAX_BACKOFF);
@@ -167,9 +173,9 @@ impl State {
     }
 }
 
-/// Starts a separate task that waits for the time `wait` and then connects. Because the task is separate, other
-/// callers can still use the connection if one caller is cancelled. The task is aborted when all callers have dropped
-/// the attempt.
+/// Starts a separate task that waits for the time `wait` and then connects. Because the task does not belong to one of
+/// the callers, the attempt continues for the other callers if one caller is cancelled. The task is aborted when all
+/// callers have dropped the attempt.
 fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
     let shutdown_error =
         McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
@@ -177,21 +183,23 @@ fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Dur
         tokio::time::sleep(wait).await;
         let started = Instant::now();
         let connected = Connection::open(&config, &groups).await.map(Arc::new);
-        connected.map_err(|error| FailedAttempt { error, at: Instant::now(), took: started.elapsed() })
+        connected.map_err(|error| FailedAttempt { error, failed_at: Instant::now(), duration: started.elapsed() })
     });
     let connecting = AbortOnDropHandle::new(connecting);
     let joined = async move {
         match connecting.await.map_err(tokio::task::JoinError::try_into_panic) {
             Ok(connected) => connected,
             Err(Ok(panic)) => std::panic::resume_unwind(panic),
-            Err(Err(_)) => Err(FailedAttempt { error: shutdown_error, at: Instant::now(), took: Duration::ZERO }),
+            Err(Err(_)) => {
+                Err(FailedAttempt { error: shutdown_error, failed_at: Instant::now(), duration: Duration::ZERO })
+            }
         }
     };
     joined.boxed().shared()
 }
 
-/// Closes the connection of an attempt that is no longer needed. If the attempt is still running, it is aborted
-/// instead.
+/// Closes the connection of an attempt that is no longer needed. An attempt that is still running has no connection
+/// yet: dropping it aborts the attempt, unless other callers wait for the same attempt.
 pub(crate) async fn close(attempt: ConnectionAttempt) {
     if let Some(Ok(connection)) = attempt.peek() {
         connection.close().await;
@@ -202,8 +210,8 @@ pub(crate) async fn close(attempt: ConnectionAttempt) {
 mod tests {
     use super::*;
 
-    /// Row 21: waits double up to the maximum. After a server has run long enough, the next wait is the shortest
-    /// wait again.
+    /// Row 21: the waits after consecutive failures double until they reach the maximum. If a server ran long enough
+    /// before it failed, the next wait is the shortest wait.
     #[test]
     fn i5_backoff_doubles_up_to_a_minute() {
         let (mut state, now) = (State::default(), Instant::now());

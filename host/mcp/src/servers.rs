@@ -1,4 +1,5 @@
-//! The MCP servers of an agent. The servers are started on demand, and their tools can be listed and called.
+//! The MCP servers of an agent. The host connects to the servers when they are needed, lists their tools and calls
+//! the tools.
 
 use crate::catalogue::Catalogue;
 use crate::child::ProcessGroups;
@@ -50,7 +51,7 @@ const MAX_NAME_BYTES: usize = 64;
 pub struct McpServers {
     servers: Arc<BTreeMap<String, Server>>,
     groups: ProcessGroups,
-    /// Tasks that close connections in the background.
+    /// Background tasks that close connections of released servers.
     closing: TaskTracker,
 }
 
@@ -90,10 +91,11 @@ impl McpServers {
 
     /// Connects to all servers concurrently and keeps them connected until the returned value is released or dropped.
     ///
-    /// A server that cannot be reached is listed in [`Catalogue::problems`]. The other servers are still available.
+    /// A server that cannot be reached is listed in [`Catalogue::problems`] and does not prevent the use of the
+    /// other servers.
     pub async fn acquire(&self) -> AcquiredServers {
-        // Register the user before the first await. If the caller is cancelled, `acquired` is dropped and releases all
-        // servers.
+        // Register this user of the servers before the first await. If the caller is then cancelled, `acquired` is
+        // dropped and releases all servers.
         self.servers.values().for_each(Server::add_user);
         let mut acquired = AcquiredServers { servers: self.clone(), catalogue: Arc::default(), active: true };
         let listings = join_all(self.servers.values().map(Server::listing)).await;
@@ -111,7 +113,8 @@ impl McpServers {
     /// Calls a tool of the server `name`. `tool` is the name of the tool as the server spells it, without the server's
     /// name as prefix. Dropping the future cancels the call on the server.
     ///
-    /// If the connection is lost, the call is not repeated, because the server may already have executed it.
+    /// If the connection is lost during the call, the call is not repeated, because the server may already have
+    /// executed it.
     ///
     /// # Errors
     ///
@@ -159,9 +162,9 @@ impl fmt::Debug for McpServers {
     }
 }
 
-/// Servers that stay connected while this value exists, with a snapshot of their tools.
+/// Keeps servers connected while this value exists, and contains a snapshot of the tools of these servers.
 ///
-/// Dropping this value releases the servers. Servers with [`KeepConnected::Turn`] that have no other user are then
+/// Dropping this value releases the servers. Servers with [`KeepConnected::Turn`] that have no users left are then
 /// closed in the background. [`McpServers::shutdown`] waits until they are closed.
 ///
 /// [`KeepConnected::Turn`]: crate::configuration::KeepConnected::Turn
@@ -172,12 +175,13 @@ pub struct AcquiredServers {
 }
 
 impl AcquiredServers {
-    /// Returns the tools that the servers had when they were acquired.
+    /// Returns a snapshot of the tools that the servers had when they were acquired.
     pub fn catalogue(&self) -> &Arc<Catalogue> {
         &self.catalogue
     }
 
-    /// Releases the servers and waits until the connections of servers without other users are closed.
+    /// Releases the servers. If a released server has no users left and is connected only during turns, waits until its
+    /// connection is closed.
     pub async fn release(mut self) {
         close_all(self.remove_user()).await;
     }
@@ -193,7 +197,8 @@ impl AcquiredServers {
 impl Drop for AcquiredServers {
     fn drop(&mut self) {
         let unneeded = self.remove_user();
-        // Without a runtime, no task can close the connections. Dropping them also ends their processes.
+        // Without a runtime, no task can close the connections. In that case, dropping the connections ends the
+        // server processes.
         if let (false, Ok(runtime)) = (unneeded.is_empty(), Handle::try_current()) {
             self.servers.closing.spawn_on(close_all(unneeded), &runtime);
         }

@@ -1,4 +1,4 @@
-//! Models on servers that implement OpenAI Chat Completions over HTTP (M1). The servers can be remote or on
+//! Models on servers that implement the OpenAI Chat Completions API over HTTP (M1). The servers can be remote or on
 //! this machine.
 
 mod connection;
@@ -35,8 +35,8 @@ pub use embeddings::Embedder;
 pub(crate) use connection::{Connection, build_client, join_path};
 pub(crate) use model_list::fetch as fetch_model_list;
 
-/// A model of one provider. If the provider reports no token usage, the reply contains the host's estimate, and the raw
-/// data contains no usage.
+/// A model of one provider, to which requests are sent over the Chat Completions API. If the provider reports no token
+/// usage, the decoded reply contains the host's estimate of the usage, and the raw data of the reply contains no usage.
 pub struct ChatModel {
     info: ModelInfo,
     connection: Arc<Connection>,
@@ -93,7 +93,8 @@ impl Provider for ChatModel {
         let decoded = Exchange { connection, model, endpoint }.reply(body, deltas).await?;
         let RawReply { mut reply, raw } = decoded.into();
         if reply.usage == Usage::default() {
-            // Some servers report no token usage, but budgets require it.
+            // Estimate the token usage that some servers do not report, because the host needs the usage to
+            // enforce budgets.
             reply.usage = estimate::usage(request, &reply.text, &reply.calls);
         }
         let redaction = &connection.redaction;

@@ -1,20 +1,21 @@
-//! Configuration of providers, and the providers whose addresses are built in (M2).
+//! Configuration of providers, and a list of the providers whose addresses are built in (M2).
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// A secret value, such as a key or the value of a header that may contain a key. `Debug` never prints the value.
+/// A secret value, such as a key or the value of a header that may contain a key. The `Debug` output never contains
+/// the value.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps a value from the environment or the configuration.
+    /// Wraps a secret value that was read from the environment or the configuration.
     pub fn new(value: impl Into<String>) -> Self {
         Self(value.into())
     }
 
-    /// Returns the secret value. Use the value only to build a request.
+    /// Returns the secret value. Callers must use the value only to build a request.
     pub fn reveal(&self) -> &str {
         &self.0
     }
@@ -26,7 +27,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Configuration of one provider that implements Chat Completions.
+/// Configuration of one provider that implements the Chat Completions API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
     /// Name of the provider: the part of a model's name before the `/`. Media policies refer to the provider by
@@ -36,13 +37,14 @@ pub struct ProviderConfig {
     pub base_url: String,
     /// Key that is sent as a bearer token. If `None`, no `Authorization` header is sent.
     pub key: Option<Secret>,
-    /// Advice about a missing or refused key for error messages, such as ``set `OPENAI_API_KEY` ``.
+    /// Advice that error messages give if the key is missing or refused, such as ``set `OPENAI_API_KEY` ``.
     pub key_advice: String,
-    /// Headers that are sent with every request. These headers replace the host's own headers of the same name.
+    /// Names and values of headers that are sent with every request. These headers replace headers of the same name
+    /// that the host sets.
     pub headers: Vec<(String, Secret)>,
-    /// Timeouts of every request.
+    /// Timeouts that apply to each request.
     pub timeouts: Timeouts,
-    /// Configured windows and prices of models, keyed by model name.
+    /// Configured windows and prices of models, keyed by the model's name without the provider's name.
     pub models: BTreeMap<String, ModelConfig>,
 }
 
@@ -63,23 +65,23 @@ impl Default for Timeouts {
     }
 }
 
-/// Configured properties of one model.
+/// Properties of one model that a configuration can set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ModelConfig {
     /// Context window in tokens. If `None`, the host uses the window from its table of known models, or 32,768 tokens
     /// if the table does not contain the model.
     pub window: Option<u32>,
-    /// Price of the model's tokens. If `None`, the host uses the price from its table of known models, if the table
-    /// contains one.
+    /// Price of the model's tokens. If `None`, the host uses the price from its table of known models. If this table
+    /// contains no price either, the price is unknown.
     pub price: Option<Price>,
 }
 
 /// Prices in US dollars, each for one million tokens.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// Price of prompt tokens.
+    /// Price of one million prompt tokens, in US dollars.
     pub prompt: f64,
-    /// Price of completion tokens.
+    /// Price of one million completion tokens, in US dollars.
     pub completion: f64,
 }
 
@@ -88,7 +90,7 @@ pub struct Price {
 pub struct KnownProvider {
     /// Name of the provider: the part of a model's name before the `/`.
     pub name: &'static str,
-    /// Base URL without `/chat/completions`.
+    /// Base URL of the provider's API, without `/chat/completions`.
     pub base_url: &'static str,
     /// Environment variable that contains the key, or `None` for servers on this machine.
     pub key_variable: Option<&'static str>,
@@ -111,7 +113,7 @@ pub const KNOWN_PROVIDERS: &[KnownProvider] = &[
     KnownProvider { name: "vllm", base_url: "http://127.0.0.1:8000/v1", key_variable: None },
 ];
 
-/// Returns the built-in provider with the given name.
+/// Returns the built-in provider with the given name, if there is one.
 pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
     KNOWN_PROVIDERS.iter().find(|provider| provider.name == name)
 }

@@ -27,11 +27,11 @@ use std::fmt;
 
 pub use replay_items::ReplayItems;
 
-/// Maximum total size in bytes of the text, thinking and calls of a reply. If a reply is a single JSON document instead
-/// of a stream, the same limit applies.
+/// Maximum size of a reply in bytes. For a stream, this is the total size of the text, thinking, refusal and calls. For
+/// a reply that is a single JSON document, this is the size of the document.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Maximum number of characters of a reply that an error quotes.
+/// Maximum number of characters that an error quotes from a reply.
 const MAX_EXCERPT_CHARACTERS: usize = 200;
 
 /// Decodes one streamed reply.
@@ -61,7 +61,7 @@ pub struct ReplyStream {
     assembler: Box<dyn Assembler>,
     /// Whether `[DONE]` has arrived. Data after this marker is ignored.
     has_end_marker: bool,
-    /// First bytes of the body, without leading white space. Error messages quote these bytes.
+    /// First bytes of the body after leading white space, which error messages quote.
     first_bytes: Vec<u8>,
 }
 
@@ -80,8 +80,14 @@ trait Assembler: fmt::Debug + Send {
     /// Processes the marker `[DONE]`. Only Chat Completions defines it.
     fn add_end_marker(&mut self) {}
 
-    /// Returns whether the reply has ended, so that later events do not belong to it.
-    fn is_done(&self) -> bool;
+    /// Returns whether the event that ends a reply has arrived. More data of the reply may follow, such as the usage.
+    fn is_complete(&self) -> bool;
+
+    /// Returns whether the reply has ended, so that no later event belongs to it. Default: `false`, because the format
+    /// has no last event.
+    fn is_done(&self) -> bool {
+        false
+    }
 
     /// Returns the reply, or [`StreamError::Truncated`] if the event that ends a reply has not arrived.
     fn finish(self: Box<Self>, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError>;
@@ -97,35 +103,34 @@ fn assembler(protocol: Protocol, provider: &str, model: &str) -> Box<dyn Assembl
     }
 }
 
-/// Kind of the body. The first character of the body determines the kind. Some servers do not stream, and some errors
-/// arrive as a JSON document instead of events.
+/// Kind of the body, which is determined by the first character that is not white space. A body need not be a stream of
+/// events, because some servers do not stream and some errors arrive as a JSON document.
 #[derive(Debug)]
 enum Body {
-    /// Only white space has arrived.
+    /// Only white space has arrived, so the kind of the body is not known yet.
     Unknown,
     Events,
     Document(Vec<u8>),
 }
 
-/// A complete decoded reply.
+/// A complete reply of a provider in decoded form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DecodedReply {
-    /// The reply in the host's own format. Its text contains only the answer, without thinking and refusals.
+    /// The reply in the host's format. The text of this reply contains only the answer, without thinking and refusals.
     pub reply: Reply,
-    /// Text of the refusal if the model refused to answer. The refusal is streamed as text deltas, but the text of the
-    /// reply does not contain it. The conversion to a [`RawReply`] uses the refusal as the text if there is no
-    /// other text.
+    /// Text of the refusal if the model refused to answer. The refusal is streamed as text deltas, but `reply.text`
+    /// does not contain it. If `reply.text` is empty, the conversion to a [`RawReply`] uses the refusal as the text.
     pub refusal: Option<String>,
-    /// Other data of the provider for the step record (D1): `id`, `model`, `finish_reason`, `usage`, `refusal` and
-    /// `reasoning`. Long values are truncated or left out.
+    /// Data of the provider that the step record contains in addition to the reply (D1): `id`, `model`,
+    /// `finish_reason`, `usage`, `refusal` and `reasoning`. Long values are truncated or left out.
     pub raw: Value,
 }
 
-/// Reason why a stream did not produce a complete reply. The deltas that were decoded before the error must be
-/// discarded.
+/// Reason why a stream did not produce a complete reply. The caller must discard the deltas that were decoded before
+/// the error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
-    /// The provider reported an error inside the reply.
+    /// The provider reported an error inside the reply instead of completing it.
     #[error("{message}")]
     Provider {
         /// HTTP status, if the provider sent one inside the reply.
@@ -141,7 +146,7 @@ pub enum StreamError {
     /// The reply or one of its parts is too large.
     #[error("{what} has more than {limit} bytes")]
     TooLarge {
-        /// Name of the part that is too large, for the message.
+        /// Name of the part that is too large, which the message contains.
         what: &'static str,
         /// Maximum size in bytes.
         limit: usize,
@@ -149,9 +154,9 @@ pub enum StreamError {
     /// The reply has too many items of one kind.
     #[error("the reply has more than {limit} {what}")]
     TooMany {
-        /// Name of the items in the plural, for the message.
+        /// Plural name of the items, which the message contains.
         what: &'static str,
-        /// Maximum number of items.
+        /// Maximum number of items of this kind.
         limit: usize,
     },
     /// The body is not a reply in the expected format.
@@ -182,7 +187,7 @@ impl ReplyStream {
     ///
     /// # Errors
     ///
-    /// Returns an error if the provider reports one, or if the body is invalid or too large.
+    /// Returns an error if the reply contains an error of the provider, or if the body is invalid or too large.
     pub fn push(&mut self, bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         if let Body::Unknown = self.body {
             let Some(start) = bytes.iter().position(|byte| !is_blank(*byte)) else {
@@ -217,7 +222,12 @@ impl ReplyStream {
         self.has_end_marker || self.assembler.is_done()
     }
 
-    /// Ends the body and returns the reply.
+    /// Returns whether the event that ends a reply has arrived. More data of the reply may follow, such as the usage.
+    pub fn is_complete(&self) -> bool {
+        self.has_end_marker || self.assembler.is_complete()
+    }
+
+    /// Processes the end of the body and returns the complete reply.
     ///
     /// # Errors
     ///
@@ -228,7 +238,7 @@ impl ReplyStream {
         } else if let Some(event) = self.decoder.end() {
             let (assembler, has_end_marker) = (&mut *self.assembler, &mut self.has_end_marker);
             match add_event(assembler, has_end_marker, &event.name, &event.data, deltas) {
-                // If the last event is cut off, ignore it. The earlier events then determine whether the reply
+                // If the last event is cut off, ignore this event. The earlier events then determine whether the reply
                 // is complete.
                 Err(StreamError::Invalid { .. }) => {}
                 result => result?,
@@ -273,7 +283,7 @@ fn add_event(
         return Err(error_shapes::from_text(data));
     }
     match assembler.add_event(data, deltas) {
-        // Some servers omit the blank line between two events.
+        // Read each line of the data as a separate event, because some servers omit the blank line between two events.
         Err(StreamError::Invalid { .. } | StreamError::Truncated) if data.contains('\n') => {
             data.lines().try_for_each(|line| add_event(assembler, has_end_marker, name, line, deltas))
         }
@@ -283,7 +293,7 @@ fn add_event(
     }
 }
 
-/// Decodes a reply that is one JSON document. Servers that do not stream send such a reply. The body may begin with
+/// Decodes a reply that is one JSON document, which servers that do not stream send. The document may begin with
 /// white space.
 ///
 /// # Errors
@@ -302,7 +312,7 @@ pub fn decode_document(
 
 impl From<DecodedReply> for RawReply {
     /// Uses the refusal as the text of the reply if the reply has no other text. The stop reason does not change. If
-    /// the agent requires output, validators therefore report that it is missing.
+    /// the agent requires output in a certain form, validators therefore report that this output is missing.
     fn from(decoded: DecodedReply) -> Self {
         let DecodedReply { mut reply, refusal, raw } = decoded;
         if reply.text.is_empty() {
@@ -345,7 +355,7 @@ fn is_blank(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, 0xEF | 0xBB | 0xBF)
 }
 
-/// Returns whether these bytes can be the beginning of an event stream. This is also true if there are no bytes.
+/// Returns whether these bytes can be the beginning of an event stream. Returns true if there are no bytes.
 fn begins_like_events(first_bytes: &[u8]) -> bool {
     let fields: [&[u8]; 6] = [b"data", b"event", b"id", b"retry", b"error", b":"];
     fields.iter().any(|field| first_bytes.starts_with(field) || field.starts_with(first_bytes))

@@ -1,22 +1,22 @@
-//! Streams a complete reply in small pieces, like a provider on the network.
+//! Splits a complete reply into small pieces and sends them as deltas, as a provider on the network does.
 
 use agent_core::model::Delta;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// Minimum size of a piece in bytes. A piece is extended to the end of its last word.
+/// Minimum size of a piece in bytes. A piece ends at the first end of a word after this size.
 const MIN_PIECE_BYTES: usize = 24;
 
-/// Sends deltas at a configured pace.
+/// Sends deltas with a configured delay before each of them.
 pub(crate) struct DeltaSender<'a> {
     /// Channel to which the deltas are sent.
     pub(crate) deltas: &'a Sender<Delta>,
-    /// Delay before each piece.
+    /// Time to wait before each delta is sent.
     pub(crate) delay: Duration,
 }
 
 impl DeltaSender<'_> {
-    /// Waits for the delay and sends one delta. A closed receiver is not an error.
+    /// Waits for the delay and sends one delta. If the receiver is closed, the delta is discarded without an error.
     pub(crate) async fn send(&self, delta: Delta) {
         if !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;
@@ -24,7 +24,8 @@ impl DeltaSender<'_> {
         let _ = self.deltas.send(delta).await;
     }
 
-    /// Sends thinking between [`Delta::ThinkingStart`] and [`Delta::ThinkingEnd`], or nothing if `thinking` is empty.
+    /// Sends the thinking in one delta between [`Delta::ThinkingStart`] and [`Delta::ThinkingEnd`]. If `thinking` is
+    /// empty, sends nothing.
     pub(crate) async fn thinking(&self, thinking: &str) {
         if thinking.is_empty() {
             return;
@@ -42,7 +43,8 @@ impl DeltaSender<'_> {
     }
 }
 
-/// Splits text into pieces. Every piece except possibly the last one ends with white space.
+/// Splits text into pieces of at least [`MIN_PIECE_BYTES`] bytes that end after white space. Only the last piece may be
+/// shorter or end with a word.
 pub(crate) fn split_at_words(text: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut piece = String::new();

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 pub use provider_error::{Cause, ErrorOrigin, ProviderError};
 
-/// The model that received the request, and its address.
+/// The model to which a request was sent, and the address of this model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Name of the model as `provider/model`.
     pub model: String,
-    /// URL without credentials and query. `None` if the model runs in this process.
+    /// URL of the model's API, without credentials and query. `None` if the model runs in this process.
     pub url: Option<String>,
 }
 
@@ -44,7 +44,7 @@ pub enum Unreachable {
     Tls,
     /// Connecting took longer than `connect_timeout_ms`.
     Timeout,
-    /// Another error of the operating system.
+    /// An error of the network or the operating system that none of the other variants describes.
     Other,
 }
 
@@ -54,8 +54,8 @@ impl Unreachable {
             Self::NoServer => "Start the server, or check the port in the base URL",
             Self::UnknownHost => "Check the base URL for typos, and the network connection",
             Self::Tls => {
-                "Check that the base URL begins with the right `http://` or `https://`, that this machine's clock and \
-                 certificates are right, and whether there is a proxy in between"
+                "Check whether the base URL must begin with `http://` or `https://`, and check this machine's clock \
+                 and certificates, and any proxy between this machine and the server"
             }
             Self::Timeout => "Check the base URL, the network and the proxy, or set a longer `connect_timeout_ms`",
             Self::Other => "Check the base URL, the network and the proxy",
@@ -63,38 +63,39 @@ impl Unreachable {
     }
 }
 
-/// Part of a response that the host was waiting for when the server stopped sending.
+/// The part of a response for which the host was waiting when the server stopped sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitingFor {
     /// The start of the response.
     ResponseStart,
-    /// The next part of the response.
+    /// The next part of a response that has started.
     NextChunk,
 }
 
-/// An error of a call to a model. Every message reports what happened, where it happened and what to do.
+/// An error of a request to a model, or of the configuration of a model. Each message says what happened, where it
+/// happened and what the user can do.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The configured model name matches neither a built-in model nor a configured provider.
+    /// The configured model name denotes neither a built-in model nor a model of a configured provider.
     #[error("`{name}` is not a known model: use {allowed}")]
     UnknownProvider {
-        /// Name of the model as it was configured.
+        /// Name of the model as the user configured it.
         name: String,
-        /// Description of the allowed names, for the message.
+        /// Description of the allowed model names, which the message contains.
         allowed: String,
     },
     /// The file of a scripted model cannot be read.
     #[error("the script {path} cannot be read: {source}. Give the path of a file of replies: `scripted:FILE`", path = path.display())]
     UnreadableScript {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
-        /// Error of the operating system.
+        /// Error of the operating system that occurred when the file was read.
         source: std::io::Error,
     },
     /// The file of a scripted model is invalid.
     #[error("the script {path}, {position}: {problem}", path = path.display())]
     InvalidScript {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
         /// Position of the error in the script: line, column and key.
         position: String,
@@ -107,21 +108,21 @@ pub enum ModelError {
          add replies to the script, or start a new session", reply_count(*replies), path = path.display()
     )]
     ScriptExhausted {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
         /// Number of replies in the script.
         replies: usize,
         /// Id of the session that sent the request.
         session: String,
-        /// Number of the reply that the session requested, starting at 1.
+        /// Number of the reply that the session requested. The first reply of the script has number 1.
         wanted: u64,
     },
     /// The request does not meet the script's expectations.
     #[error("the script {path}, reply {reply}: the request does not meet the expectations: {}", problems.join("; "), path = path.display())]
     UnexpectedRequest {
-        /// Path of the script.
+        /// Path of the file with the scripted replies.
         path: PathBuf,
-        /// Number of the reply, starting at 1.
+        /// Number of the reply in the script. The first reply has number 1.
         reply: u64,
         /// Failed expectations, each with the expected and the actual value. The list is never empty.
         problems: Vec<String>,
@@ -143,7 +144,7 @@ pub enum ModelError {
         /// Description of the error and of how to fix it.
         problem: String,
     },
-    /// The request would exceed the maximum size.
+    /// The request would exceed the maximum size of a request.
     #[error(
         "the request to {model} would exceed {limit} bytes; its largest parts: {}. Mask or scale down media, or \
          start a new session", largest.join(", ")
@@ -156,7 +157,7 @@ pub enum ModelError {
         /// Descriptions of the largest parts of the request, with their sizes.
         largest: Vec<String>,
     },
-    /// A media item that the request refers to cannot be read.
+    /// A media item to which the request refers cannot be read.
     #[error(
         "{item}, which is part of the request to {model}, cannot be read: {problem}. Mask it with a media policy, or start a new session"
     )]
@@ -168,25 +169,25 @@ pub enum ModelError {
         /// Reason why the media item cannot be read.
         problem: String,
     },
-    /// No connection could be established.
+    /// No connection to the server could be established.
     #[error("{endpoint} cannot be reached: {problem}. {}", cause.advice())]
     Unreachable {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Reason why the connection could not be established.
         cause: Unreachable,
         /// Error message of the operating system or of a library.
         problem: String,
     },
-    /// The server sent nothing during the stall timeout.
+    /// The server sent nothing for as long as the stall timeout.
     #[error(
         "{endpoint} {}. The server may be overloaded or still loading the model: try again, or set a longer \
          `stall_timeout_ms` for this provider", stall_message(*waiting_for, *limit)
     )]
     Stalled {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
-        /// Part of the response that the host was waiting for.
+        /// Part of the response for which the host was waiting.
         waiting_for: WaitingFor,
         /// Value of `stall_timeout_ms`.
         limit: Duration,
@@ -197,7 +198,7 @@ pub enum ModelError {
         seconds(*limit)
     )]
     TimedOut {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Value of `total_timeout_ms`.
         limit: Duration,
@@ -205,49 +206,49 @@ pub enum ModelError {
     /// The provider responded with an error.
     #[error("{0}")]
     Provider(Box<ProviderError>),
-    /// The response is a redirect. The host does not follow it, so that no key is sent to another server.
+    /// The response is a redirect. The host does not follow redirects, so that no key is sent to another server.
     #[error(
         "{endpoint} answered with status {status} and redirects to {to}. Redirects are not followed, so that no key is sent \
          to another server: if that address is right, use it as the base URL"
     )]
     Redirected {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// HTTP status of the response.
         status: u16,
         /// Target of the redirect, without credentials and query.
         to: String,
     },
-    /// The response does not come from a server that implements Chat Completions.
+    /// The response does not come from a server that implements the Chat Completions API.
     #[error(
         "{endpoint} is not a model endpoint: it responded with status {status} and {content} that begins with `{excerpt}`. Check the \
          base URL (most end in `/v1`), and whether a proxy or a login page responds instead of the server"
     )]
     UnexpectedResponse {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// HTTP status of the response.
         status: u16,
         /// Content type of the response, or the phrase `no content type`.
         content: String,
-        /// Beginning of the response.
+        /// Beginning of the response, which the message quotes.
         excerpt: String,
     },
-    /// The response is malformed. The server or a proxy may have corrupted it.
+    /// The response is malformed, possibly because the server or a proxy has corrupted it.
     #[error(
         "the reply of {endpoint} is malformed: {problem}. Try again; if it happens again, check the server's log and \
-         any proxy in between"
+         any proxy between this machine and the server"
     )]
     MalformedReply {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Description of the error, with the beginning of the response.
         problem: String,
     },
-    /// The reply cannot be used or is too large.
+    /// The reply is well-formed but cannot be used, or it is too large.
     #[error("the reply of {endpoint} cannot be used: {problem}. Try another model, or check the server's log")]
     InvalidReply {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Description of what is wrong with the reply.
         problem: String,
@@ -257,7 +258,7 @@ pub enum ModelError {
         "the reply of {endpoint} ended early: {message}. Try again; if it happens again, check the network and the base URL"
     )]
     ConnectionLost {
-        /// The model and its address.
+        /// The model to which the request was sent, and its address.
         endpoint: Endpoint,
         /// Description of what happened to the connection.
         message: String,
@@ -275,7 +276,7 @@ impl ModelError {
         }
     }
 
-    /// Returns the time that the provider asked to wait before the next attempt, if it asked for a wait.
+    /// Returns the time that the host should wait before the next attempt, if the provider asked for a wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Provider(error) => error.retry_after,
@@ -348,7 +349,7 @@ mod tests {
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions was not complete after 600 s. Request a shorter reply, or set a longer `total_timeout_ms` for this provider
         openai/gpt at http://127.0.0.1:9/v1/chat/completions answered with status 307 and redirects to https://other.example/. Redirects are not followed, so that no key is sent to another server: if that address is right, use it as the base URL
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions cannot be used: one event has more than 8 MiB. Try another model, or check the server's log
-        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is malformed: it is not JSON: `{]`. Try again; if it happens again, check the server's log and any proxy in between
+        the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions is malformed: it is not JSON: `{]`. Try again; if it happens again, check the server's log and any proxy between this machine and the server
         the reply of openai/gpt at http://127.0.0.1:9/v1/chat/completions ended early: the connection closed. Try again; if it happens again, check the network and the base URL
         ");
     }

@@ -1,4 +1,5 @@
-//! Estimates token usage for providers that report none. The host uses the same estimate for its context budget.
+//! Estimates the token usage of requests to providers that do not report it. The host uses the same estimate for its
+//! context budget.
 
 use agent_core::model::{ModelRequest, RequestedCall, Usage};
 use agent_core::tokens;
@@ -6,7 +7,7 @@ use agent_core::tokens;
 /// Average number of characters of English text in one token.
 const CHARACTERS_PER_TOKEN: usize = 4;
 
-/// Estimates the token usage of a request and its reply. `text` and `calls` are the contents of the reply.
+/// Estimates the token usage of a request and of the reply to it. `text` and `calls` are the contents of the reply.
 pub(crate) fn usage(request: &ModelRequest, text: &str, calls: &[RequestedCall]) -> Usage {
     let system = request.system.iter().map(|section| tokens::of_text(section));
     let messages = request.messages.iter().map(|message| tokens::of_parts(&message.parts));

@@ -3,9 +3,10 @@
 //!
 //! The figures come from the providers' public pages of models and prices (platform.openai.com/docs/pricing,
 //! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and
-//! spring 2026. On 2026-11-20 the figures were compared with stored copies of these pages and with third-party
-//! listings. A figure is left out if the sources disagree or if the price has changed since its publication. Prices
-//! apply to uncached tokens. A provider may change its prices at any time, so the configuration takes precedence.
+//! spring 2026. On 2026-11-20, the figures were compared with stored copies of these pages and with listings of other
+//! sites. A figure is left out if the sources disagree or if the price has changed since its publication. Prices apply
+//! to tokens that the provider has not cached. A provider may change its prices at any time, so the configuration
+//! takes precedence.
 
 use crate::configuration::{ModelConfig, Price};
 
@@ -43,12 +44,12 @@ const KNOWN: &[KnownModel] = &[
     ("groq", "openai/gpt-oss-20b", 131_072, None),
 ];
 
-/// Returns the context window and price of a known model. `model` may also name a dated or `-latest` version of a known
-/// model.
+/// Returns the context window and price of a known model. `model` may have a suffix that marks a version of a known
+/// model, such as a date or `-latest`.
 ///
 /// OpenRouter's model names begin with the owner of the model, such as `openai/gpt-4o`. OpenRouter sets its own prices,
-/// so no price is known for its models. The window of a model on a local server depends on how the server was started,
-/// so this window is unknown too.
+/// so no price is known for its models. No model on a local server is known, because its window depends on how the
+/// server was started.
 pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
     if provider == "openrouter" {
         let (owner, model) = model.split_once('/')?;

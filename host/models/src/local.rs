@@ -1,5 +1,5 @@
-//! Finds model servers on this machine, so that they can be offered to a user who configured no model. The host never
-//! uses such a server without asking the user.
+//! Finds model servers on this machine, so that the host can offer them to a user who has configured no model. The host
+//! never uses such a server without asking the user.
 
 use crate::chat;
 use crate::configuration::KNOWN_PROVIDERS;
@@ -11,17 +11,17 @@ use url::Url;
 /// A server on this machine that responded with its list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalServer {
-    /// Name of the built-in provider with this address. The server may be a different program, because only its list of
-    /// models was checked.
+    /// Name of the built-in provider whose address the server has. The server may be a different program than the
+    /// provider's name suggests, because the host checked only that the server lists models.
     pub provider: &'static str,
-    /// Base URL of the server.
+    /// Base URL of the server, to which paths such as `models` are appended.
     pub base_url: String,
     /// Names of the server's models, in the server's order. The list may be empty.
     pub models: Vec<String>,
 }
 
-/// Requests the model lists of the built-in local providers concurrently. The result is in the order of
-/// [`KNOWN_PROVIDERS`].
+/// Requests the list of models from each built-in local provider concurrently. The returned servers have the order
+/// of [`KNOWN_PROVIDERS`].
 pub async fn find_servers(timeout: Duration) -> Vec<LocalServer> {
     let local = KNOWN_PROVIDERS.iter().filter(|known| known.key_variable.is_none()).enumerate();
     let mut requests = JoinSet::new();
@@ -39,7 +39,7 @@ pub async fn find_servers(timeout: Duration) -> Vec<LocalServer> {
 }
 
 /// Requests the list of models of the server at `base_url`. `timeout` includes the time to connect. Returns `None` if
-/// no server at this address lists models.
+/// no valid list of models arrives from this address within `timeout`.
 pub async fn list_models(base_url: &str, timeout: Duration) -> Option<Vec<String>> {
     let base_url = Url::parse(base_url).ok()?;
     let client = chat::build_client(&base_url, timeout).ok()?;

@@ -1,6 +1,6 @@
-//! A built-in deterministic router that needs no key and no network (M4). The router executes lines of the form `tool
-//! {json}`. If a prompt is prose, the router calls a tool only if the match is clear. The router is not a language
-//! model, and it states this in every answer.
+//! A built-in deterministic router that needs no key and no network (M4). The router executes prompt lines of the form
+//! `tool {json}`. For a prompt in prose, the router calls a tool only if it is clear which tool the prompt means. The
+//! router is not a language model, and each of its answers says so.
 
 mod answer;
 mod arguments;
@@ -24,26 +24,28 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// Context window in tokens. The router does not need a context window, but budgets require a number.
+/// Context window in tokens. The router has no real context window, but the host needs a number to calculate
+/// its budgets.
 const CONTEXT_WINDOW: u32 = 128_000;
 
-/// Maximum size in bytes of a prose prompt that the router analyses.
+/// Maximum size of a prompt in prose, in bytes. The router does not analyse longer prose.
 const MAX_PROSE_BYTES: usize = 16 * 1024;
 
-/// Maximum length of a displayed tool description, in characters.
+/// Maximum number of characters of a tool description that an answer shows.
 const MAX_DESCRIPTION_CHARACTERS: usize = 160;
 
-/// The router that replaces a language model. See the [module documentation](self).
+/// The router, which can be used instead of a language model. See the [module documentation](self).
 #[derive(Clone, Debug)]
 pub struct OfflineRouter {
     info: ModelInfo,
 }
 
-/// The text or calls with which the router responds to a request.
+/// The router's response to a request, which is either a text or a list of calls.
 struct Decision {
     text: String,
     calls: Vec<RequestedCall>,
-    /// Data for the step record: the rule that led to the decision, and the tools that the router considered.
+    /// Data for the step record: the name of the rule that applied, or the tools that the router considered and
+    /// their scores.
     reason: Value,
 }
 
@@ -54,7 +56,7 @@ impl Default for OfflineRouter {
 }
 
 impl OfflineRouter {
-    /// Creates the model `offline/router`.
+    /// Creates the router, whose model name is `offline/router`.
     pub fn new() -> Self {
         let model = Model { provider: "offline".into(), name: "router".into(), window: CONTEXT_WINDOW };
         Self { info: ModelInfo { model, tool_names: ToolNameRules::COMMON, price: None } }
@@ -121,8 +123,8 @@ fn decide(request: &ModelRequest) -> Decision {
     }
 }
 
-/// Returns the text of the last user message without the sections that the host inserts before the input (L22), so that
-/// the router never executes remembered or retrieved text.
+/// Returns the text of the last user message, without the sections that the host inserts before the user's input (L22).
+/// The router must never execute remembered or retrieved text, which these sections contain.
 fn prompt(request: &ModelRequest) -> String {
     let message = request.messages.iter().rev().find(|message| message.role == Role::User);
     let texts = message.into_iter().flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -135,8 +137,8 @@ fn prompt(request: &ModelRequest) -> String {
     texts[sections.min(texts.len().saturating_sub(1))..].join("\n")
 }
 
-/// Returns whether the text is a section that the host inserted before the input. A section begins with `## name` and
-/// an empty line.
+/// Returns whether the text is a section that the host inserted before the user's input. Such a section begins with the
+/// line `## name` and an empty line.
 fn is_section(text: &str) -> bool {
     let heading = text.strip_prefix("## ").and_then(|rest| rest.split_once("\n\n"));
     let in_name = |character: char| character.is_ascii_lowercase() || character == '-';
@@ -163,7 +165,8 @@ fn route_prose(prompt: &str, tools: &[OfferedTool]) -> Decision {
     }
 }
 
-/// Lists tools. For each tool, the list contains a line that the user can type to call the tool.
+/// Answers with `intro` and a list of tools. For each tool, the list contains a line that the user can type to call
+/// the tool.
 fn list_tools(intro: &str, candidates: Vec<Candidate<'_>>) -> Decision {
     let reason = json!({ "shown": candidates.iter().map(score_record).collect::<Vec<_>>() });
     let mut text = intro.to_owned();

@@ -25,7 +25,7 @@ use wasmtime::component::{HasData, Resource, ResourceTable, ResourceTableError};
 pub(crate) struct CallContext {
     /// The record of the call, to which the capability adds costs, denials and recorded responses.
     pub(crate) record: Arc<CallRecord>,
-    /// The grants of the call. Grants that are revoked during the call are removed.
+    /// The grants of the call. If a grant is revoked during the call, it is removed from these grants.
     pub(crate) live_grants: Arc<LiveGrants>,
     pub(crate) authority: Authority,
     /// Name of the agent that makes the call.
@@ -35,13 +35,14 @@ pub(crate) struct CallContext {
 }
 
 impl CallContext {
-    /// The grants in force now.
+    /// The grants of the call that have not been revoked so far.
     pub(crate) fn grants(&self) -> Arc<Grants> {
         self.live_grants.now()
     }
 }
 
-/// The data of a capability during one host call: its state, the plugin's call and the guest's handles.
+/// The data that a host function of a capability can access: the state of the capability, the plugin call, and the
+/// guest's handles.
 pub(crate) struct CapabilityView<'a, S> {
     pub(crate) call: &'a CallContext,
     pub(crate) state: &'a mut S,
@@ -71,8 +72,8 @@ pub(crate) trait HasCapability<S>: HasCall {
     fn capability(&mut self) -> CapabilityView<'_, S>;
 }
 
-/// Type parameter for the generated linker functions. It makes them pass a [`CapabilityView`] of `S` to the
-/// host functions.
+/// Type parameter for the generated linker functions. With this parameter, the linker functions pass a
+/// [`CapabilityView`] of `S` to the host functions.
 pub(crate) struct Capability<S>(PhantomData<S>);
 
 impl<S: 'static> HasData for Capability<S> {

@@ -1,4 +1,4 @@
-//! An agent: a configuration, models, one generation of plugins, and the registry of all tools.
+//! An agent consists of a configuration, models, one generation of plugins, and the registry of all tools.
 
 mod config;
 mod delegate;
@@ -55,7 +55,7 @@ pub enum AgentError {
     WrongKind {
         /// The configuration key that names the plugin.
         key: &'static str,
-        /// The plugin as `name@digest`.
+        /// The plugin that lacks the required kind, in the form `name@digest`.
         plugin: String,
         /// The kind of plugin that the configuration key requires, for example an output validator.
         kind: Kind,
@@ -64,11 +64,11 @@ pub enum AgentError {
     #[error("`output_schema`: {0}")]
     OutputSchema(#[from] SchemaError),
     /// A JSON Schema for the answers of a service is invalid.
-    #[error("`services.{name}`: `emits` for `{event_type}`: {error}")]
+    #[error("`services.{name}`: the schema in `emits` for `{event_type}` cannot be used: {error}")]
     Service {
         /// Name of the service's tool.
         name: String,
-        /// Event type of the answers that the schema applies to.
+        /// The invalid schema applies to answers of this event type.
         event_type: String,
         /// The reason why the schema is invalid.
         error: SchemaError,
@@ -91,43 +91,44 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
-    /// MCP servers whose tools are all left out, because one tool of the server has the same name as another tool of
-    /// the agent. Each entry maps the name of a server to this conflict.
+    /// MCP servers whose tools are left out of the registry, because one tool of the server has the same name as
+    /// another tool of the agent. Each entry maps the name of a server to the error that describes its name conflict.
     servers_left_out: BTreeMap<String, RegistryError>,
-    /// The tools that the turn began with, if the turn began in an earlier process.
+    /// The tools with which a resumed turn began. `None` if this agent is not the agent of a resumed turn.
     pinned_tools: Option<Arc<PinnedTools>>,
     tool_vectors: ToolVectors,
     /// Secrets of the plugins, MCP servers and models, which must not be disclosed.
     secrets: Arc<KnownSecrets>,
 }
 
-/// The parts of an agent other than its configuration and its models.
-struct Parts {
+/// All parts from which an agent is built, except its configuration and its models.
+struct AgentParts {
     generation: Generation,
     versions: Arc<PluginVersions>,
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     pinned_tools: Option<Arc<PinnedTools>>,
-    /// The tool registry of the agent that the new agent is built from, if there is one. The new registry reuses the
-    /// unchanged parts of this registry.
+    /// The tool registry of the agent that is being changed, or `None` if an agent is built for the first time. The new
+    /// agent's registry reuses the unchanged parts of this registry.
     known: Option<Arc<Registry>>,
-    /// Secrets of earlier configurations. A plugin or server that received such a secret may still disclose the secret.
+    /// Secrets that earlier configurations of the agent contained. A plugin or server that received a secret from an
+    /// earlier configuration may still disclose it.
     secrets: Arc<KnownSecrets>,
 }
 
 impl Agent {
-    /// Checks the configuration against the plugins and builds the registry of tools. Does not contact the MCP servers.
-    /// The tools of the MCP servers are added when a turn begins.
+    /// Checks that the plugins fit the configuration, and builds the registry of tools. The MCP servers are not
+    /// contacted here: their tools are added to the registry when a turn begins.
     pub fn new(config: AgentConfig, models: impl Into<Models>, generation: Generation) -> Result<Self, AgentError> {
         let servers = McpServers::new(config.mcp.iter().cloned())?;
         let (versions, catalogue, pinned_tools, known) = (Arc::default(), None, None, None);
         let secrets = Arc::default();
-        let parts = Parts { generation, versions, servers, catalogue, pinned_tools, known, secrets };
+        let parts = AgentParts { generation, versions, servers, catalogue, pinned_tools, known, secrets };
         Self::build(Configured::new(config)?, models.into(), parts)
     }
 
-    fn build(configured: Arc<Configured>, models: Models, parts: Parts) -> Result<Self, AgentError> {
-        let Parts { generation, versions, servers, catalogue, pinned_tools, known, secrets } = parts;
+    fn build(configured: Arc<Configured>, models: Models, parts: AgentParts) -> Result<Self, AgentError> {
+        let AgentParts { generation, versions, servers, catalogue, pinned_tools, known, secrets } = parts;
         let secrets = Arc::new(
             models.secrets().into_iter().fold(secrets.and(&configured.secrets), |known, (redaction, given_to)| {
                 known.with(&redaction, &given_to)
@@ -186,10 +187,10 @@ impl Agent {
         self.with_plugins(generation, PluginVersions::default())
     }
 
-    /// Returns a copy of this agent that uses these plugins. `versions` states which of their versions are on trial,
-    /// and which versions were rolled back.
+    /// Returns a copy of this agent that uses these plugins. `versions` states which plugin versions are on trial, and
+    /// which plugin versions were rolled back.
     pub fn with_plugins(&self, generation: Generation, versions: PluginVersions) -> Result<Self, AgentError> {
-        let parts = Parts { generation, versions: Arc::new(versions), ..self.parts() };
+        let parts = AgentParts { generation, versions: Arc::new(versions), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
@@ -211,7 +212,8 @@ impl Agent {
         Self::build(Configured::new(config)?, models, self.parts())
     }
 
-    /// Returns a copy of this agent in which a plugin also has the grants that a user has given to it (P6).
+    /// Returns a copy of this agent in which a plugin has the grants in a user's answer in addition to the grants that
+    /// it had before (P6).
     pub(crate) fn with_answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Self, AgentError> {
         let mut config = self.config().clone();
         let allowance = config.allowance_mut(plugin);
@@ -225,7 +227,7 @@ impl Agent {
 
     /// Returns a copy of this agent that has the MCP tools in this catalogue.
     pub fn with_catalogue(&self, catalogue: Arc<Catalogue>) -> Result<Self, AgentError> {
-        let parts = Parts { catalogue: Some(catalogue), ..self.parts() };
+        let parts = AgentParts { catalogue: Some(catalogue), ..self.parts() };
         Self::build(self.configured.clone(), self.models.clone(), parts)
     }
 
@@ -240,8 +242,8 @@ impl Agent {
 
     /// Returns the parts from which a changed copy of this agent can be built. The copy shares the MCP servers of
     /// this agent.
-    fn parts(&self) -> Parts {
-        Parts {
+    fn parts(&self) -> AgentParts {
+        AgentParts {
             generation: self.generation.clone(),
             versions: self.versions.clone(),
             servers: self.servers.clone(),
@@ -264,7 +266,7 @@ impl Agent {
         Self::build(
             Configured::new(config)?,
             self.models.clone(),
-            Parts { generation, versions, pinned_tools, ..self.parts() },
+            AgentParts { generation, versions, pinned_tools, ..self.parts() },
         )
     }
 
@@ -279,8 +281,9 @@ impl Agent {
         self.catalogue.as_ref()
     }
 
-    /// Returns the MCP servers whose tools are all left out, because one tool of the server has the same name as
-    /// another tool of the agent (row 55). Each server is returned with this conflict.
+    /// Returns the MCP servers whose tools are left out of the registry, because one tool of the server has the
+    /// same name as another tool of the agent (row 55). Each server is returned with the error that describes
+    /// its name conflict.
     pub(crate) fn servers_left_out(&self) -> &BTreeMap<String, RegistryError> {
         &self.servers_left_out
     }
@@ -329,8 +332,8 @@ impl Agent {
         &self.models
     }
 
-    /// Returns the bounds of a turn. The bounds include the fallback output, which becomes the output of the turn if no
-    /// model replies.
+    /// Returns the settings and limits with which a turn of this agent runs. The settings include the fallback output,
+    /// which becomes the output of the turn if no model replies.
     pub(crate) fn bounds(&self) -> LoopConfig {
         let (user, announced) = (self.config().user.clone(), self.config().outbox.announced);
         let fallback = self.fallback().unwrap_or_default();
@@ -379,7 +382,7 @@ impl Agent {
         self.configured.output_schema.as_ref()
     }
 
-    /// Returns the plugin versions that a turn is pinned to if it begins with this agent (P10).
+    /// Returns the plugin versions to which a turn that begins with this agent is pinned (P10).
     pub fn pins(&self) -> Vec<PinnedPlugin> {
         let identities = self.generation.plugins().map(|plugin| plugin.identity());
         let pins = identities.map(|id| PinnedPlugin {
@@ -447,11 +450,11 @@ impl Agent {
     }
 }
 
-/// The sources of an agent's tools other than the agent's configuration.
+/// The parts of an agent from which its tools come, except the agent's configuration.
 struct ToolSources<'f> {
     generation: &'f Generation,
     catalogue: Option<&'f Catalogue>,
-    /// The tool registry that the agent had before this change, if there is one.
+    /// The tool registry that the agent had before the current change. `None` if the agent had no registry yet.
     earlier: Option<&'f Registry>,
 }
 
@@ -475,8 +478,9 @@ fn registry_without_conflicting_servers(
     }
 }
 
-/// Returns the MCP server whose tools must be left out to resolve a name conflict. Returns `None` if the second of the
-/// two tools does not belong to an MCP server, or if this name belonged to its server in the previous registry.
+/// Returns the MCP server whose tools must be left out of the registry to resolve a conflict between two tools of the
+/// same name. Returns `None` if the second of these tools does not belong to an MCP server, or if the second tool's
+/// server already had a tool of this name in the previous registry.
 fn conflicting_server(error: &RegistryError, earlier: Option<&Registry>) -> Option<String> {
     let RegistryError::Duplicate { name, second, .. } = error else { return None };
     let ToolSource::Mcp { server, .. } = &**second else { return None };
@@ -485,7 +489,7 @@ fn conflicting_server(error: &RegistryError, earlier: Option<&Registry>) -> Opti
     (!had_name).then(|| server.clone())
 }
 
-/// Builds one namespace for the host's own tools, the tools of plugins, and the tools of MCP servers (L7).
+/// Builds one tool registry from the configured tools, the tools of plugins, and the tools of MCP servers (L7).
 fn registry(
     configured: &Configured,
     ToolSources { generation, catalogue, earlier }: &ToolSources<'_>,

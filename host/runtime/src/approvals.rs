@@ -1,5 +1,5 @@
-//! Approvals (L17): decides which tool calls need an approval, and whether an approval is still valid when its call
-//! runs. The module `waiting` receives the decisions of users.
+//! Approvals (L17): decides which tool calls need an approval, and whether an approval is still valid when the approved
+//! call runs. The decisions of users are received in the module `waiting`.
 
 mod announcements;
 mod context;
@@ -23,8 +23,8 @@ use agent_core::tool::Violation;
 use agent_store::{Store, StoreError, digest_of};
 use serde_json::Value;
 
-/// Maximum number of characters of the reason for a denial. A longer reason is truncated before the model is shown
-/// the reason.
+/// Maximum number of characters of the reason for a denial. A longer reason is truncated before it is shown
+/// to the model.
 pub(crate) const REASON_CHARACTERS: usize = 2_000;
 
 /// A user's decision about one call that waits for an approval.
@@ -32,7 +32,7 @@ pub(crate) const REASON_CHARACTERS: usize = 2_000;
 pub struct ApprovalDecision {
     /// Id of the call that waits for the decision.
     pub call: CallId,
-    /// The verdict of the user: whether the call may run.
+    /// Whether the user allows or denies the call.
     pub verdict: Verdict,
 }
 
@@ -41,21 +41,21 @@ pub struct ApprovalDecision {
 pub enum Verdict {
     /// The user allows the call.
     Allow {
-        /// How long the approval is remembered for similar calls.
+        /// Whether the approval is valid only for this call or also for later calls, and for how long.
         scope: GrantScope,
-        /// The changed arguments, which are used instead of the model's arguments. `None` if the user did not change
-        /// them. If the arguments were changed and the approval is remembered, the approval is valid only for the
-        /// changed arguments.
+        /// Arguments that the user has changed, with which the call runs instead of the model's arguments. `None` if
+        /// the user did not change the arguments. If the arguments were changed and the approval is remembered, the
+        /// approval is valid only for the changed arguments.
         edited: Option<Value>,
     },
     /// The user denies the call.
     Deny {
-        /// The user's reason for the denial, which the model is shown. `None` if the user gave no reason.
+        /// The user's reason for the denial. The model is shown this reason. `None` if the user gave no reason.
         reason: Option<String>,
     },
 }
 
-/// The reason why a decision was rejected. If a user sends several decisions at once and one of them is rejected, none
+/// The reason why a decision was rejected. If a user sends several decisions together and one of them is rejected, none
 /// of these decisions is stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApprovalError {
@@ -83,7 +83,7 @@ pub enum ApprovalError {
     /// change its data.
     #[error(
         "the request of {call} to the service `{tool}` can be allowed or denied, but not changed: the plugin that made \
-         it has already run"
+         the request has already run"
     )]
     RequestEdited {
         /// Id of the call that waits for the decision.
@@ -91,7 +91,7 @@ pub enum ApprovalError {
         /// Name of the service's tool.
         tool: String,
     },
-    /// The agent no longer has the call's tool.
+    /// The agent no longer has the tool that the call would run.
     #[error(
         "{call} cannot be allowed: the agent no longer has the tool `{tool}`; deny the call, or add the tool again"
     )]
@@ -111,23 +111,25 @@ fn list_violations(violations: &[Violation]) -> String {
     lines.collect::<Vec<_>>().join("; ")
 }
 
-/// Returns the digest of a call's arguments. The digest does not depend on the order of the keys in JSON objects.
+/// Returns the digest of a call's arguments. Arguments whose JSON objects differ only in the order of their keys have
+/// the same digest.
 pub fn digest_of_arguments(arguments: &Value) -> Digest {
     digest_of(canonical_json(arguments).as_bytes())
 }
 
-/// Stores the permanent approvals that earlier commits put in the outbox. This includes approvals that a process put in
-/// the outbox but could not store because it crashed.
+/// Stores the permanent approvals that earlier commits put in the outbox. Some of these approvals may have been put in
+/// the outbox by a process that crashed before it could store them.
 pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
-    // The default configuration has no outbox directory, so no event file is written and only the store can fail.
+    // The default outbox configuration has no directory, so the delivery writes no event files and can fail only
+    // in the store.
     match outbox::deliver(store, &OutboxConfig::default(), session, &|_| {}).await {
         Ok(()) | Err(OutboxError::File { .. }) => Ok(()),
         Err(OutboxError::Store(error)) => Err(error),
     }
 }
 
-/// Revokes a permanent approval and returns whether it existed. Pending outbox items are delivered first, so that a
-/// pending item cannot restore the approval later.
+/// Revokes a permanent approval and returns whether the approval existed. Approvals that still wait in the outbox are
+/// stored before the revocation, so that none of them can restore the approval afterwards.
 pub async fn revoke(store: &dyn Store, id: &str) -> Result<bool, StoreError> {
     remember_grants(store, None).await?;
     store.revoke(id).await

@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast::{self, error::SendError};
 use tokio::sync::mpsc::Receiver;
 
-/// Maximum number of events that a slow watcher may lag behind. If the watcher lags further, its receiver reports a
-/// lag, and the watcher must read the missed events from the store.
-const CAPACITY: usize = 1024;
+/// Maximum number of sent events that a slow watcher may not have received yet. If this number is exceeded, the
+/// watcher's receiver reports a lag, and the watcher must read the missed events from the store.
+const EVENT_CAPACITY: usize = 1024;
 
 /// A handle with which a session can be watched, even while a turn runs. The handle is cheap to clone and does not keep
 /// the session open.
 #[derive(Clone)]
 pub struct SessionWatch(Arc<Watchers>);
 
-/// The events that a new reader receives: the part of the current reply that the reader has missed, and all later
-/// events, with no event missing in between.
+/// The events that a new reader receives: first the part of the current reply that the reader has missed, then all
+/// later events. No event is missing between the two parts.
 pub struct Subscription {
     /// The part of the current reply that the reader has missed.
     pub missed: MissedReply,
-    /// All events from now on. If durable events were published while nobody was watching, the receiver first returns
-    /// the latest of these events.
+    /// Receives all events that are published after the subscription. If durable events were published while nobody was
+    /// watching, the receiver first returns the latest of these events.
     pub events: broadcast::Receiver<Event>,
 }
 
@@ -47,7 +47,7 @@ pub struct PartialReply {
     pub session: String,
     /// Number of the turn, from 1.
     pub turn: u32,
-    /// Position of the last event whose text is included in this reply.
+    /// Position of the last event that is included in this part of the reply.
     pub place: EventPosition,
     /// The reply's text for the user, without the parts that were discarded.
     pub text: String,
@@ -60,8 +60,8 @@ pub struct PartialReply {
 pub struct EventPosition {
     /// Sequence number of the durable event, from 1.
     pub sequence: u64,
-    /// Number of the provisional event among the events that follow the durable event, from 1. 0 means the durable
-    /// event itself.
+    /// Number of a provisional event among the provisional events that follow the durable event, from 1. The value 0
+    /// means the position of the durable event itself.
     pub provisional: u32,
 }
 
@@ -79,31 +79,32 @@ impl SessionWatch {
     }
 
     /// Subscribes a reader that has already received all events up to this position, for example after a reconnect.
-    pub fn subscribe_after(&self, place: EventPosition) -> Subscription {
-        self.0.watch(place)
+    pub fn subscribe_after(&self, position: EventPosition) -> Subscription {
+        self.0.watch(position)
     }
 }
 
-/// The watchers of one session.
+/// Sends the events of one session to the session's watchers.
 pub(crate) struct Watchers {
     sender: broadcast::Sender<Event>,
-    /// Locked while an event is sent, so that a new watcher receives each event exactly once.
+    /// Recent events for watchers that subscribe later. The lock is held while an event is sent, so that a new watcher
+    /// receives each event exactly once.
     recent: Mutex<RecentEvents>,
-    /// The watchers of the root session, which also receive this session's durable events (L16). `None` if this session
-    /// is not delegated.
+    /// The watchers of the root session, which receive this session's durable events as well (L16). `None` if this
+    /// session does not work on a delegated task.
     root: Option<ParentWatchers>,
 }
 
 /// Recent events for watchers that subscribe later.
 #[derive(Default)]
 struct RecentEvents {
-    /// Durable events that were published while there was no watcher. The next watcher receives these events. For
-    /// example, opening a session can publish events before anybody can watch it.
+    /// Durable events that were published while the session had no watcher, for example while the session was opened.
+    /// The next watcher receives these events.
     unseen: VecDeque<Event>,
     /// The latest provisional events after the last durable event.
     streamed: VecDeque<Event>,
-    /// The reply that results from all provisional events since the last durable event. The length of the reply is
-    /// limited by the provider.
+    /// The part of the reply that results from all provisional events since the last durable event. The model provider
+    /// limits the length of a reply.
     reply: Option<PartialReply>,
 }
 
@@ -112,7 +113,7 @@ pub(crate) type ParentWatchers = broadcast::Sender<Event>;
 
 impl Watchers {
     pub(crate) fn new() -> Self {
-        Self { sender: broadcast::Sender::new(CAPACITY), recent: Mutex::default(), root: None }
+        Self { sender: broadcast::Sender::new(EVENT_CAPACITY), recent: Mutex::default(), root: None }
     }
 
     /// Creates the watchers of a delegated session.
@@ -120,7 +121,7 @@ impl Watchers {
         Self { root: Some(root), ..Self::new() }
     }
 
-    /// Returns the sender that is given to the sessions that this session delegates to. This is always the sender of
+    /// Returns the sender for the sessions to which this session delegates work. The result is always the sender of
     /// the root session.
     pub(crate) fn for_children(&self) -> ParentWatchers {
         self.root.clone().unwrap_or_else(|| self.sender.clone())
@@ -166,8 +167,8 @@ impl Watchers {
         }
     }
 
-    /// Publishes the pieces of a reply as provisional events until the reply ends. The positions of these events are
-    /// counted from the durable event `after`.
+    /// Publishes the pieces of a reply as provisional events until the reply ends. The events are numbered from 1 after
+    /// the durable event `after`.
     pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
         let mut number = 0;
         while let Some(delta) = deltas.recv().await {
@@ -189,8 +190,8 @@ impl Watchers {
 }
 
 impl RecentEvents {
-    /// Updates the recent events after an event was published: adds a provisional event, but discards all provisional
-    /// events when the event is durable.
+    /// Updates the recent events after an event was published. A provisional event is added. A durable event is not
+    /// added, and all earlier provisional events are discarded.
     fn record(&mut self, event: &Event) {
         if event.provisional.is_none() {
             self.streamed.clear();
@@ -234,7 +235,7 @@ impl RecentEvents {
 }
 
 fn push_bounded(events: &mut VecDeque<Event>, event: Event) {
-    if events.len() == CAPACITY {
+    if events.len() == EVENT_CAPACITY {
         events.pop_front();
     }
     events.push_back(event);
@@ -259,7 +260,7 @@ mod tests {
         watchers.stream(&durable(7), receiver).await;
     }
 
-    fn place(sequence: u64, provisional: u32) -> EventPosition {
+    fn position(sequence: u64, provisional: u32) -> EventPosition {
         EventPosition { sequence, provisional }
     }
 
@@ -279,7 +280,7 @@ mod tests {
         let reply = PartialReply {
             session: "s".to_owned(),
             turn: 1,
-            place: place(7, 9),
+            place: position(7, 9),
             text: "The end".to_owned(),
             thinking: "Hm\n\nso".to_owned(),
         };
@@ -302,20 +303,20 @@ mod tests {
     #[tokio::test]
     async fn l30_a_reader_that_reconnects_receives_the_missed_events() {
         let watchers = Arc::new(Watchers::new());
-        streamed(&watchers, (0..CAPACITY + 10).map(|number| Delta::Text(format!("{number} "))).collect()).await;
-        let last = CAPACITY as u32 + 10;
-        let missed_after = |place| watchers.handle().subscribe_after(place).missed;
-        let MissedReply::Events(missed) = missed_after(place(7, last - 2)) else { panic!("two events were missed") };
-        let places: Vec<_> = missed.iter().map(EventPosition::of).collect();
-        assert_eq!(places, [place(7, last - 1), place(7, last)]);
-        assert_eq!(missed_after(place(7, last)), MissedReply::Nothing);
+        streamed(&watchers, (0..EVENT_CAPACITY + 10).map(|number| Delta::Text(format!("{number} "))).collect()).await;
+        let last = EVENT_CAPACITY as u32 + 10;
+        let missed_after = |position| watchers.handle().subscribe_after(position).missed;
+        let MissedReply::Events(missed) = missed_after(position(7, last - 2)) else { panic!("two events were missed") };
+        let positions: Vec<_> = missed.iter().map(EventPosition::of).collect();
+        assert_eq!(positions, [position(7, last - 1), position(7, last)]);
+        assert_eq!(missed_after(position(7, last)), MissedReply::Nothing);
         assert!(
-            matches!(missed_after(place(7, 10)), MissedReply::Events(missed) if missed.len() == CAPACITY),
+            matches!(missed_after(position(7, 10)), MissedReply::Events(missed) if missed.len() == EVENT_CAPACITY),
             "all recent events"
         );
-        for unknown in [place(7, 9), place(6, 3), place(7, 0)] {
+        for unknown in [position(7, 9), position(6, 3), position(7, 0)] {
             let MissedReply::Reply(reply) = missed_after(unknown) else { panic!("{unknown:?}") };
-            assert_eq!(reply.text.split(' ').count(), CAPACITY + 11, "{unknown:?}");
+            assert_eq!(reply.text.split(' ').count(), EVENT_CAPACITY + 11, "{unknown:?}");
         }
     }
 }

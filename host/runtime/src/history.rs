@@ -1,4 +1,4 @@
-//! The messages and calls of a session: those that are kept in memory, and the complete conversation, which is read
+//! The messages and calls of a session. Some of them are kept in memory; the complete conversation is read
 //! from the store.
 
 mod conversation;

@@ -1,5 +1,5 @@
-//! The services that the process provides to sessions: the store, the sandbox, the ports for plugins, questions at a
-//! plugin's first use, and tracing.
+//! The services that the process provides to sessions: the store, the sandbox, the host functions for plugins (ports),
+//! the questions before a plugin's first use, and trace contexts.
 
 mod checkpoint;
 mod first_use;

@@ -1,5 +1,5 @@
-//! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop
-//! itself only decides which actions are necessary, and this crate performs them.
+//! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop in
+//! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
 //! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`,
 //! `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`, `swap`, `transfer`, `replay`.

@@ -17,7 +17,8 @@ use agent_store::{MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The media port of plugins, backed by the blob store. Each session can access only its own media.
+/// Implements the media port for plugins with the blob store: plugins can describe, read and add media items. A plugin
+/// can access only the media of the session for which it is called.
 pub(crate) struct StoredMedia(pub(crate) Arc<dyn Store>);
 
 #[async_trait]
@@ -37,7 +38,7 @@ impl MediaPort for StoredMedia {
     }
 }
 
-/// Returns the description that a media item would have if it were stored, without storing it.
+/// Returns the description of a media item, as if the item had been added to the session, but does not store the item.
 pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, PortError> {
     let NewMediaItem { bytes, mime_type, name } = medium;
     let MediaDescription { mime_type, dimensions, name } =
@@ -49,11 +50,11 @@ pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, Po
 /// limited because the host keeps the complete item in memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
-/// Provides the bytes of the media in one model request. Pictures are scaled down if the media policy requires a
-/// smaller version.
+/// Provides a model provider with the bytes of the media in one request. If the media policy requires a smaller version
+/// of a picture, the picture is scaled down.
 pub(crate) struct OutgoingMedia<'m> {
     pub(crate) store: &'m dyn Store,
-    /// Id (subject) of the session that the media belong to.
+    /// Id (subject) of the session in which the media are stored.
     pub(crate) session: &'m str,
     pub(crate) downscaler: &'m Downscaler,
     pub(crate) downscaled: &'m [Downscaled],
@@ -117,7 +118,8 @@ pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) 
 /// The reason why a media item cannot be attached to a session.
 #[derive(Debug, thiserror::Error)]
 pub enum AttachError {
-    /// The media type is invalid, or the bytes do not match it. Contains a description of the problem.
+    /// The media type is invalid, or the bytes of the media item do not match the media type. The text
+    /// describes the problem.
     #[error("{0}")]
     Refused(String),
     /// The store failed, so the media item was not attached.
@@ -129,7 +131,8 @@ fn port_error(error: StoreError) -> PortError {
     PortError::Failed(error.to_string())
 }
 
-/// Media types that can be recognised by the first bytes of the data, each with the bytes by which it is recognised.
+/// Media types that can be recognised by the first bytes of a file. Each entry contains the media type and these first
+/// bytes. WebP is not in the list, because its signature is not at the beginning of the file.
 const SIGNATURES: &[(&str, &[u8])] = &[
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),
@@ -137,8 +140,8 @@ const SIGNATURES: &[(&str, &[u8])] = &[
     ("application/pdf", b"%PDF-"),
 ];
 
-/// Describes a new media item. The error is a text that explains why the media type is invalid or does not match
-/// the bytes.
+/// Checks a new media item and returns its description. If the media type is invalid or does not match the bytes, the
+/// error is a text that explains the problem.
 pub fn describe(bytes: &[u8], mime_type: &str, name: Option<String>) -> Result<MediaDescription, String> {
     let mime_type = mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
     let valid = mime_type.split_once('/').is_some_and(|(kind, subtype)| {

@@ -1,5 +1,5 @@
-//! The outbox stores the effects that a commit has outside of its session, such as events. The effects are delivered
-//! after the commit, and the delivery is retried until it succeeds (D2, D6).
+//! The outbox stores effects outside of a session, such as events, in the same commit as the change that causes them.
+//! The effects are delivered after the commit, and the delivery is retried until it succeeds (D2, D6).
 
 mod events;
 mod memories;
@@ -23,14 +23,14 @@ use uuid::Uuid;
 
 /// Maximum number of outbox items that one query reads.
 const PAGE_SIZE: usize = 100;
-/// Number of hexadecimal digits of the session's digest that the name of an event's file contains.
+/// The file name of an event begins with this number of hexadecimal digits from the digest of the session's subject.
 const DIGEST_DIGITS: usize = 32;
 
 /// The reason why an outbox item could not be delivered. The item stays in the outbox. The delivery is retried when the
 /// session is opened, and after the next commit that adds an item.
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
-    /// The store failed.
+    /// The store could not read the item, or could not store its effect.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The file for an event cannot be written.
@@ -38,14 +38,14 @@ pub enum OutboxError {
     File {
         /// Path of the event's file.
         path: PathBuf,
-        /// The file system's error.
+        /// The error that the file system returned.
         error: io::Error,
     },
 }
 
-/// Delivers the pending items of one session, or of all sessions if `session` is `None`. Delivery is idempotent: the
-/// file for an event always has the same name and content, and is written completely or not at all. Two processes may
-/// deliver items at the same time. `on_delivered` is called with the id of each delivered item.
+/// Delivers the pending items of one session, or of all sessions if `session` is `None`. An item may be delivered
+/// twice, even by two processes at the same time, because the file for an event always has the same name and content,
+/// and is written completely or not at all. `on_delivered` is called with the id of each delivered item.
 pub async fn deliver(
     store: &dyn Store,
     config: &OutboxConfig,
@@ -71,7 +71,7 @@ pub async fn deliver(
 }
 
 /// Returns the file name of an event. If the event's id contains characters that are unsafe in a file name, the file
-/// name contains a digest of the id instead.
+/// name contains a digest of the id instead of the id.
 pub fn file_name(session: &str, id: &str) -> String {
     let digest = digest_of(session.as_bytes()).to_string();
     let digest = digest.rsplit(':').next().unwrap_or_default();
@@ -83,7 +83,7 @@ pub fn file_name(session: &str, id: &str) -> String {
 /// The result of an attempt to deliver an outbox item.
 enum Delivery {
     Done,
-    /// The item is not delivered yet and stays in the outbox.
+    /// The item could not be delivered yet, and stays in the outbox.
     Pending,
 }
 
@@ -98,8 +98,8 @@ async fn deliver_one(
             Ok(Delivery::Done)
         }
         (OutboxEffect::Remember { id, memory }, _) => {
-            // If the memory cannot be written, it stays in the outbox, and the delivery of the other items
-            // continues (D4).
+            // If the memory cannot be written, the item stays in the outbox, and the delivery of the other
+            // items continues (D4).
             let Err(error) = write_memory(store, item, (id, memory)).await else { return Ok(Delivery::Done) };
             tracing::warn!(session = item.session, %error, "could not store the memory `{id}`; it stays in the outbox");
             Ok(Delivery::Pending)
@@ -108,8 +108,8 @@ async fn deliver_one(
             store.forget_turn(&item.session, *turn).await?;
             Ok(Delivery::Done)
         }
-        // An event that a plugin has forged is dropped. Such an event can only have been stored by an older version of
-        // the host.
+        // An event that a plugin has forged is dropped. The current version of the host does not store forged events,
+        // so an older version must have stored this event.
         (OutboxEffect::Event(event), _) if event.is_forged() => {
             let (session, event_type) = (&item.session, &event.event_type);
             tracing::warn!(
@@ -134,8 +134,8 @@ async fn write_event(path: PathBuf, event: &OutgoingEvent) -> Result<(), OutboxE
     written.map_err(io::Error::other).and_then(|written| written).map_err(|error| OutboxError::File { path, error })
 }
 
-/// Writes a file atomically. Readers of the directory see either the complete file or no file, even after a
-/// power failure.
+/// Writes a file atomically, so that readers of the directory see either the complete file or no file, even after
+/// a power failure.
 fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::read(path).is_ok_and(|existing| existing == bytes) {
         return Ok(());
@@ -157,7 +157,8 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Delivers the pending items of a session. Items that cannot be delivered stay in the outbox, and the turn continues.
+/// Delivers the pending outbox items of a session. Items that cannot be delivered stay in the outbox, and
+/// the turn continues.
 pub(crate) async fn deliver_session(services: &SessionServices) {
     let on_delivered = |id: &str| services.reach_checkpoint(Checkpoint::Delivered(id));
     let config = &services.agent.config().outbox;
@@ -166,18 +167,18 @@ pub(crate) async fn deliver_session(services: &SessionServices) {
     }
 }
 
-/// Outbox effects whose delivery is deferred to the next model call.
+/// Which outbox effects of a commit are delivered during the next model call instead of directly after the commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeferredDelivery {
-    /// The delivery of no effects is deferred.
+    /// All effects have been delivered.
     Nothing,
-    /// The delivery of memories is deferred.
+    /// Memories are waiting for delivery during the next model call.
     Memories,
 }
 
-/// Delivers the effects of a commit. However, if all effects are memories and a model call follows, the memories are
-/// not delivered yet. The return value is then [`DeferredDelivery::Memories`], and the caller must deliver the memories
-/// during the model call. `run` is the state after the commit.
+/// Delivers the effects of a commit, unless all of them are memories and the next action is a model call. In this case,
+/// the function returns [`DeferredDelivery::Memories`], and the caller must deliver the memories during the model call.
+/// `run` is the state after the commit.
 pub(crate) async fn deliver_after_commit(
     services: &SessionServices,
     run: &Run,
@@ -199,7 +200,7 @@ pub(crate) async fn deliver_after_commit(
 mod tests {
     use super::*;
 
-    /// D6: writing a file a second time changes nothing, and no temporary file remains.
+    /// D6: if the same event file is written twice, the second write changes nothing, and no temporary file remains.
     #[test]
     fn d6_writing_a_file_is_atomic_and_idempotent() {
         let folder = tempfile::tempdir().unwrap();

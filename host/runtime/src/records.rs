@@ -1,9 +1,10 @@
 //! Step records: the data that a session stores about each model call and each plugin call, for audit and replay
 //! (D1, S6).
 //!
-//! [`StepRecordBody`] is the only type that defines the stored JSON. The kinds of records and the names of their fields
-//! never change, and a record has no version number. A record of an older host may lack fields. If the absence of a
-//! field matters, its type represents the absence ([`Question::NotRecorded`]).
+//! [`StepRecordBody`] is the only type that defines the stored JSON. The kinds of records and the names of
+//! their fields never change, and a record has no version number. A record that an older host wrote may lack
+//! fields. If readers must know whether a field was absent, the type of the field has a value for its absence,
+//! for example [`Question::NotRecorded`].
 
 mod bodies;
 mod notes;

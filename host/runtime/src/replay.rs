@@ -1,6 +1,6 @@
-//! Replays the actions of plugins in a stored session with their recorded inputs (S6). Actions are tool calls, context
-//! building, verdicts and media decisions. A replay does not write to the store. Plugins can access only recorded data
-//! and the resources that are granted for the replay.
+//! Replays what plugins did in a stored session, with the recorded inputs of the plugins (S6). An action of a plugin is
+//! a tool call, a built context, a verdict on an output, or a decision about media. A replay does not write to the
+//! store. During a replay, plugins can access only recorded data and the resources that are granted for the replay.
 
 mod recorded_host;
 mod recorded_model;
@@ -33,27 +33,28 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Maximum wall time of a replayed call. The limit that is configured for the plugin is shorter.
+/// Maximum wall time of a replayed call. If the time limit that is configured for the plugin is shorter, the
+/// configured limit applies.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
-/// Number of model tokens that are granted to a plugin whose model calls are recorded.
+/// Number of model tokens that a plugin may use during a replay, if answers of the model to the plugin are recorded.
 const REPLAY_MODEL_TOKENS: u64 = 1_000_000;
 
 /// An action of a plugin in a recorded turn.
 #[derive(Clone, Debug)]
 pub struct PluginAction {
-    /// Number of the turn, from 1.
+    /// Number of the turn in which the plugin acted, from 1.
     pub turn: u32,
-    /// Number of the model call within the turn, from 1.
+    /// Number of the model call that the action belongs to, counted within the turn from 1.
     pub step: u32,
-    /// Name of the plugin.
+    /// Name of the plugin that performed the action.
     pub plugin: String,
     /// Digest of the plugin version that performed the action, or the first digits of this digest.
     pub digest: String,
-    /// Kind of the action, with the plugin's input and output.
+    /// What the plugin did, with the plugin's input and output.
     pub kind: PluginActionKind,
 }
 
-/// The kind of a plugin's action, with the plugin's input and output.
+/// What a plugin did in an action, with the plugin's input and output.
 #[derive(Clone, Debug)]
 pub enum PluginActionKind {
     /// The plugin ran a tool call that ended with a result.
@@ -66,35 +67,35 @@ pub enum PluginActionKind {
     Decision(Box<(PolicyRequest, Vec<MediaDecision>)>),
     /// As a context builder, the plugin built the context of a turn.
     Context(Box<RecordedBuilderCall<BuilderRequest>>),
-    /// As a context builder, the plugin added sections to a step.
+    /// As a context builder, the plugin added sections to the prompt of a step.
     Step(Box<RecordedBuilderCall<StepRequest>>),
-    /// An action that cannot be replayed. Contains a description of the action and the reason.
+    /// The action cannot be replayed. The first text describes the action, and the second text states the reason.
     NotReplayable(&'static str, &'static str),
 }
 
-/// The recorded part of a call's service request.
+/// The part of a service request that the session contains. A plugin made the request during a tool call.
 #[derive(Clone, Debug)]
 pub enum RecordedRequest {
-    /// The complete request is recorded.
+    /// The session contains the complete request.
     Whole(ServiceRequest),
-    /// Only the type of the request's event is recorded, because an older host recorded the session.
+    /// The session contains only the event type of the request, because an older host recorded the session.
     Type(String),
 }
 
 /// A recorded call to a context builder.
 #[derive(Clone, Debug)]
 pub struct RecordedBuilderCall<Q> {
-    /// Input that the context builder received.
+    /// The recorded input of the context builder.
     pub request: Q,
-    /// Output of the context builder as JSON.
+    /// The recorded output of the context builder, as JSON.
     pub answer: Value,
-    /// The host's answers to the plugin's host calls.
+    /// The recorded answers of the host to the plugin's host calls.
     pub host: HostCallLog,
-    /// The accesses that the host denied to the plugin.
+    /// The accesses that the host denied to the plugin during the recorded call.
     pub denials: Vec<Denial>,
 }
 
-/// The outcome of an action of a plugin that was replayed.
+/// What a plugin returned when one of its actions was replayed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayedOutcome {
     /// The replayed tool call ended with this result.
@@ -107,16 +108,17 @@ pub enum ReplayedOutcome {
     Decision(Vec<MediaDecision>),
     /// The context builder returned this part of a prompt, as JSON.
     Built(Value),
-    /// The plugin failed. Contains the reason, as a text for users.
+    /// The plugin failed. The text states the reason, and can be shown to users.
     Failed(String),
 }
 
-/// Outcome and side effects of a replayed action.
+/// The outcome of a replayed action, and the differences between its requests and side effects and those of
+/// the recorded action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
-    /// The output of the plugin.
+    /// What the plugin returned in the replay, or why it failed.
     pub outcome: ReplayedOutcome,
-    /// Requests of the plugin that the record does not contain, and that were therefore denied.
+    /// Requests of the plugin to the host that were denied, because the record contains no answer to them.
     pub unrecorded: Vec<Denial>,
     /// Descriptions of the differences between the side effects of the replayed action and the recorded side effects.
     pub effects: Vec<String>,
@@ -133,7 +135,7 @@ pub enum ReplayError {
     Files(#[from] ReplayTreeError),
 }
 
-/// A stored session that is read turn by turn.
+/// A stored session whose turns are read one after the other for a replay.
 pub struct RecordedSession {
     store: Arc<dyn Store>,
     sandbox: Sandbox,
@@ -142,23 +144,23 @@ pub struct RecordedSession {
     records: TurnReader,
 }
 
-/// The actions of plugins in a turn, and the recorded answers to the plugins.
+/// The actions of plugins in one turn, and the answers that the host and the model gave to these plugins.
 pub struct RecordedTurn {
     /// The actions in the order in which they were performed.
     pub actions: Vec<PluginAction>,
     model: Arc<RecordedModel>,
-    /// The host's answers, by the id of the call.
+    /// The host's answers to plugins, by the id of the tool call during which the plugin asked.
     host: BTreeMap<String, HostCallLog>,
 }
 
 impl RecordedSession {
-    /// Starts to read a stored session. The session is not changed.
+    /// Prepares to read the turns of a stored session. The session is not changed.
     pub async fn read(store: Arc<dyn Store>, sandbox: Sandbox, session: SessionSummary) -> Result<Self, StoreError> {
         let origins = Origins::read(&*store, &session.subject).await?;
         Ok(Self { store, sandbox, session, origins, records: TurnReader::default() })
     }
 
-    /// Reads the next turn. Returns `None` after the last turn.
+    /// Reads the actions of the next turn. Returns `None` after the last turn of the session.
     pub async fn next_turn(&mut self) -> Result<Option<RecordedTurn>, StoreError> {
         let Some(records) = self.records.next(&*self.store, &self.session).await? else { return Ok(None) };
         let model = Arc::new(RecordedModel::new(records.model));
@@ -170,8 +172,9 @@ impl RecordedSession {
         &self.session
     }
 
-    /// Replays an action with a version of its plugin. The plugin has the limits and grants in `allowance`, and can
-    /// also access the recorded resources of the turn. Returns `None` for an action that cannot be replayed.
+    /// Replays an action with the plugin version `plugin`. The plugin has the limits and grants in `allowance`, and
+    /// can also access the resources whose content was recorded in the turn. Returns `None` for an action that
+    /// cannot be replayed.
     pub async fn replay(
         &self,
         turn: &RecordedTurn,
@@ -182,16 +185,16 @@ impl RecordedSession {
         let setup = PluginSetup::new(plugin.clone(), allowance.grants.clone(), allowance.limits);
         Ok(Some(match &action.kind {
             PluginActionKind::Call(record) => {
-                self.call(
+                self.replay_call(
                     (turn, plugin),
                     (record, action.turn),
-                    &with_recorded_grants(allowance, media_of_call(record), None),
+                    &with_recorded_grants(allowance, media_access_of_call(record), None),
                 )
                 .await?
             }
             PluginActionKind::Request(request) => {
-                let allowance = with_recorded_grants(allowance, media_of_call(&request.0), Some(&request.1));
-                self.call((turn, plugin), (&request.0, action.turn), &allowance).await?
+                let allowance = with_recorded_grants(allowance, media_access_of_call(&request.0), Some(&request.1));
+                self.replay_call((turn, plugin), (&request.0, action.turn), &allowance).await?
             }
             PluginActionKind::Verdict(verdict) => {
                 replayed(self.sandbox.validate(&setup, &verdict.0).await, ReplayedOutcome::Verdict)
@@ -200,7 +203,7 @@ impl RecordedSession {
                 replayed(self.sandbox.decide(&setup, &decision.0).await, ReplayedOutcome::Decision)
             }
             PluginActionKind::Context(built) => {
-                let allowance = with_recorded_grants(allowance, media_of(&built.denials), None);
+                let allowance = with_recorded_grants(allowance, media_access_in(&built.denials), None);
                 let surroundings = self.surroundings((turn, &built.host), &built.request.scope, &allowance).await?;
                 let setup = surroundings.setup(plugin);
                 let report = self.sandbox.build_context(&setup, &built.request, &surroundings.ports).await;
@@ -211,7 +214,7 @@ impl RecordedSession {
                 )
             }
             PluginActionKind::Step(built) => {
-                let allowance = with_recorded_grants(allowance, media_of(&built.denials), None);
+                let allowance = with_recorded_grants(allowance, media_access_in(&built.denials), None);
                 let surroundings = self.surroundings((turn, &built.host), &built.request.scope, &allowance).await?;
                 let setup = surroundings.setup(plugin);
                 let report = self.sandbox.build_step(&setup, &built.request, &surroundings.ports).await;
@@ -225,7 +228,7 @@ impl RecordedSession {
         }))
     }
 
-    /// Prepares the recorded answers for a context builder.
+    /// Prepares the recorded answers and grants with which a context builder is replayed.
     async fn surroundings(
         &self,
         (turn, recorded): (&RecordedTurn, &HostCallLog),
@@ -244,7 +247,7 @@ impl RecordedSession {
     ) -> Result<Surroundings, ReplayError> {
         let (files, granted, sandbox) = (recorded.clone(), allowance.grants.trees.clone(), self.sandbox.clone());
         let trees = tokio::task::spawn_blocking(move || ReplayTrees::create(&files, &granted, &sandbox)).await;
-        // The task fails only if the process shuts down.
+        // Waiting for the task can fail only if the process shuts down.
         let trees = trees
             .map_err(|error| ReplayError::Files(ReplayTreeError::from(std::io::Error::other(error))))??
             .map(Arc::new);
@@ -267,9 +270,8 @@ impl RecordedSession {
         Ok(Surroundings { host, model: turn.model.clone(), allowance, ports })
     }
 
-    /// Compares the requests and effects of the replayed action with the recorded requests and effects, and adds the
-    /// differences to `replayed`. Denials that the record of the action already contains, which are `recorded_denials`,
-    /// are not reported as differences.
+    /// Compares the requests and effects of the replayed action with those of the recorded action, and adds the
+    /// differences to `replayed`. A denial that is also in `recorded_denials` is not a difference.
     fn with_differences(
         &self,
         mut replayed: Replayed,
@@ -287,7 +289,7 @@ impl RecordedSession {
         replayed
     }
 
-    async fn call(
+    async fn replay_call(
         &self,
         (recorded_turn, plugin): (&RecordedTurn, &Arc<LoadedPlugin>),
         (record, turn): (&CallRecord, u32),
@@ -298,7 +300,7 @@ impl RecordedSession {
         let surroundings = self.surroundings_of(&record.id.0, (recorded_turn, recorded), allowance).await?;
         let mut config = AgentConfig::new(&self.session.agent);
         config.plugins.insert(plugin.name().to_owned(), surroundings.allowance.clone());
-        // The agent is needed only for its tool registry. The agent's model is never called.
+        // This agent is needed only for its tool registry. The model of the agent is never called.
         let offline_model =
             Providers::new(Vec::new()).model("offline", Path::new("")).expect("the offline model is built in");
         let agent = Agent::new(config, offline_model, Generation::new([plugin.clone()]))?;
@@ -349,31 +351,32 @@ fn denials_of(record: &CallRecord) -> &[Denial] {
 /// Whether the plugin could read the media of the session when the action was recorded.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MediaAccess {
-    /// The plugin could read media, as far as the record shows.
+    /// The plugin could read media, or the record does not show whether it could.
     Readable,
-    /// According to the record, media access was not granted.
+    /// The record shows that the plugin had no grant to read media.
     NotGranted,
 }
 
-fn media_of(denials: &[Denial]) -> MediaAccess {
+fn media_access_in(denials: &[Denial]) -> MediaAccess {
     match denials.iter().any(|denial| denial.thing == MEDIA_DESCRIPTION) {
         true => MediaAccess::NotGranted,
         false => MediaAccess::Readable,
     }
 }
 
-/// Returns whether the plugin of a call could read media. If the call failed, its error text is searched for media
-/// access, because this text also names missing grants that the plugin did not try to use.
-fn media_of_call(record: &CallRecord) -> MediaAccess {
+/// Returns whether the plugin that executed a call could read media. The text of a failed call names all missing
+/// grants, including those that the plugin did not try to use, so this text is searched for the grant to read media.
+fn media_access_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };
     match result.is_error && result_text(&result.content).contains(MEDIA_DESCRIPTION) {
         true => MediaAccess::NotGranted,
-        false => media_of(&result.denials),
+        false => media_access_in(&result.denials),
     }
 }
 
-/// Returns `allowance` with those grants that the plugin had according to the record and that cause no side effects
-/// during a replay: access to the session's media, and the event type of the recorded service request.
+/// Adds two kinds of grants to a copy of `allowance` if the record shows that the plugin had them: access to the
+/// session's media, and the event type of the recorded service request. The use of these grants has no side effects
+/// during a replay.
 fn with_recorded_grants(
     allowance: &PluginAllowance,
     media: MediaAccess,
@@ -390,7 +393,7 @@ fn with_recorded_grants(
     allowance
 }
 
-/// The recorded answers and grants with which a plugin is replayed.
+/// The recorded answers and the grants with which a plugin's action is replayed.
 struct Surroundings {
     host: Arc<RecordedHost>,
     model: Arc<RecordedModel>,
@@ -418,8 +421,8 @@ fn replayed<T>(report: CallReport<Result<T, PluginFailure>>, outcome: impl Fn(T)
     Replayed { outcome, unrecorded: denials_in(&report.denials), effects: report.effects }
 }
 
-/// Read-only access to the session's media. If a plugin creates a media item, a description of the item is returned,
-/// but the item is not stored.
+/// Gives replayed plugins read-only access to the session's media. If a plugin creates a media item, the plugin gets a
+/// description of the item, but the item is not stored.
 struct RecordedMedia {
     stored: StoredMedia,
     /// Id (subject) of the session that contains the media.

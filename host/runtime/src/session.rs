@@ -1,5 +1,5 @@
-//! An open session: its lease and its state. Only the method `apply` changes the state. The driver in `turn` runs the
-//! session's turns.
+//! A session that is open in this process, with its lease and its state. Only the method `apply` changes the state. The
+//! driver in the module `turn` runs the turns of the session.
 
 mod opening;
 mod secrets;
@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::broadcast;
 
-/// Maximum number of characters of a session's title, which is the beginning of the first input.
+/// Maximum number of characters of a session's title. The title is the beginning of the session's first input.
 pub(crate) const TITLE_CHARACTERS: usize = 80;
 
 /// The reason why a session cannot be opened or changed.
@@ -51,18 +51,19 @@ pub enum SessionError {
     /// The session does not accept this input in its current state.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// A decision about a tool call cannot be carried out.
+    /// A user's decision about a tool call was rejected.
     #[error(transparent)]
     Approval(#[from] ApprovalError),
-    /// At the moment, the plugins that the open turn is pinned to cannot be loaded. A later attempt may succeed.
+    /// The plugins to which the open turn is pinned cannot be loaded at the moment. A later attempt may succeed.
     #[error("the plugins that the open turn started with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
-    /// The tools that the MCP servers offer now conflict with the agent's other tools.
+    /// The agent cannot be built again, because the tools that its MCP servers currently offer conflict with
+    /// its other tools.
     #[error(transparent)]
     Agent(#[from] AgentError),
 }
 
-/// State of a turn when [`Session::run`] returns.
+/// How a turn ended, or why it is still open, when [`Session::run`] returns.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TurnResult {
     /// The turn finished with this output.
@@ -71,16 +72,17 @@ pub enum TurnResult {
     Failed(TurnError),
     /// The turn was cancelled.
     Cancelled,
-    /// The process is shutting down and left the turn open. The turn continues when the session is opened again.
+    /// The turn is still open, because the process is shutting down. The turn continues when the session
+    /// is opened again.
     Interrupted,
-    /// The turn waits for answers, approvals or decisions.
+    /// The turn is still open, because it waits for answers, approvals or decisions.
     Suspended(Suspension),
     /// No turn was open, and [`Session::run`] was called without an input.
     Idle,
 }
 
-/// The time of the first attempt of the current model call, and the time of the next attempt. A field is `None` if
-/// there is no such attempt.
+/// When the current model call was first attempted (`first_try`), and when it will be retried (`next_try`). A field is
+/// `None` if no such attempt was made or is planned.
 #[derive(Default)]
 pub(crate) struct ModelRetry {
     pub(crate) first_try: Option<Instant>,
@@ -131,31 +133,31 @@ pub struct Session {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) last_event: Option<Event>,
     pub(crate) model_retry: ModelRetry,
-    /// Whether a failed commit or a dropped future has stopped the turn in the middle. The work that was running when
-    /// the turn was stopped is lost.
+    /// Whether a failed commit or a dropped future has stopped the turn before its end. The results of actions that
+    /// were running at that moment are lost.
     pub(crate) was_interrupted: bool,
-    /// Whether committed memories still have to be written.
+    /// Whether memories that are committed to the outbox still have to be written.
     pub(crate) deferred: DeferredDelivery,
-    /// Denials that are not committed yet, and that will not be committed as a part of a call's result.
+    /// Denials that are not committed yet, and that no result of a call will contain.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
-    /// Service requests of plugins that must be approved before they are sent. Contains only requests that plugins made
-    /// in this process.
+    /// Service requests that plugins have made in this process and that a user must approve before they are sent.
     pub(crate) held_requests: HeldRequests,
-    /// Calls that were restored from the stored state. The arguments of these calls are checked again before the
-    /// calls run.
+    /// Calls that were restored from the stored state. Before one of these calls runs, its arguments are checked again
+    /// against the tool's schema.
     pub(crate) unverified: HashSet<CallId>,
-    /// Connections to the MCP servers that were used to check a decision. The connections stay open until the turn
-    /// continues and acquires its own connections.
+    /// Connections to MCP servers that were opened to check a user's decision. They stay open until the turn continues
+    /// and opens the connections that it needs itself.
     pub(crate) held_servers: Option<AcquiredServers>,
     opened_at: u64,
     /// Trace context of the event that contains the input of the next turn.
     incoming_trace: Option<TraceContext>,
-    /// Whether opening the session ended its turn, because the turn could not continue or the answers that it waited
-    /// for were overdue.
+    /// Whether the open turn ended when the session was opened, because the turn could not continue or because an
+    /// answer for which it waited was overdue.
     ended_at_opening: bool,
     lease: Lease,
     revision: u64,
-    /// Whether the store already contains all pieces of the view of `run`.
+    /// Whether the store already contains all pieces of the view of `run`, so that the next commit must write only
+    /// the changed pieces.
     view_is_stored: bool,
     stored_texts: HashSet<Digest>,
 }
@@ -176,26 +178,28 @@ impl Session {
         self.opened_at
     }
 
-    /// Returns whether opening the session ended its turn, because an answer was overdue or the turn's plugins are no
-    /// longer available. [`Session::run`] without an input returns the turn's result.
+    /// Returns whether the open turn ended when the session was opened, because an answer for which the turn waited
+    /// was overdue or because the turn's plugins are not available any more. [`Session::run`] without an input returns
+    /// the turn's result.
     pub fn has_ended_at_opening(&self) -> bool {
         self.ended_at_opening
     }
 
-    /// Subscribes to the session's events from now on. The receiver first gets the latest durable events that nobody
-    /// has received yet.
+    /// Returns a receiver for all events that the session publishes after this call. The receiver first gets the latest
+    /// durable events that no other receiver has received.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.watchers.subscribe()
     }
 
-    /// Returns a handle for further readers. Readers may subscribe and unsubscribe at any time, even while
-    /// [`Session::run`] runs (L30).
+    /// Returns a handle with which readers can subscribe to the session's events. Readers may subscribe and unsubscribe
+    /// at any time, even while [`Session::run`] runs (L30).
     pub fn watch(&self) -> SessionWatch {
         self.watchers.handle()
     }
 
-    /// Makes the next turn part of this trace, which is the trace of the event that contains the turn's input (I6). A
-    /// value that the W3C Trace Context recommendation does not allow is ignored, and the turn starts a new trace.
+    /// Makes the next turn a part of this trace. `trace` is the trace context of the event that contains the turn's
+    /// input (I6). A `trace` that is not valid according to the W3C Trace Context recommendation is ignored, and the
+    /// turn starts a new trace.
     pub fn continue_trace(&mut self, trace: TraceContext) {
         self.incoming_trace = Some(trace).filter(trace::is_trace);
     }
@@ -207,8 +211,9 @@ impl Session {
         self.apply(Input::QueuePrompt { prompt }, CommitNotes::default()).await
     }
 
-    /// Returns the first queued prompt, or `None` while a turn is open or if the queue is empty. The prompt stays in
-    /// the queue until a turn starts with it, so the prompt is neither lost nor used twice if the process ends.
+    /// Returns the first queued prompt, or `None` while a turn is open or if the queue is empty. The prompt stays
+    /// in the queue until a turn starts with this prompt. If the process ends, the prompt is therefore neither lost
+    /// nor used twice.
     pub fn next_queued_prompt(&self) -> Option<TurnInput> {
         let queued = self.run.queued_prompts.first().filter(|_| !self.run.is_open())?;
         Some(queued.input.clone())
@@ -222,8 +227,8 @@ impl Session {
         incoming.map_or_else(trace::root, |incoming| trace::child(&incoming))
     }
 
-    /// Returns an error if nothing is stored for the session, which means that no turn of the session was ever
-    /// started (L1).
+    /// Returns an error if the store contains no state of the session, because no turn of the session was
+    /// ever started (L1).
     #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
     pub(crate) fn require_stored_state(&self) -> Result<(), SessionError> {
         if self.revision > 0 {
@@ -233,7 +238,8 @@ impl Session {
         Err(SessionError::Restore { session, error: RestoreError::NoContext })
     }
 
-    /// Removes the last turn from the view. The turn stays stored, but its memories are forgotten (D4, D5).
+    /// Removes the messages of the last turn from the messages that the model is shown. The turn stays in the store,
+    /// but its memories are removed (D4, D5).
     pub async fn undo(&mut self) -> Result<(), SessionError> {
         self.apply(Input::Undo, CommitNotes::default()).await
     }
@@ -249,18 +255,18 @@ impl Session {
         &self.services.live
     }
 
-    /// Returns the lease, which is the right to write to the session.
+    /// Returns the lease, which gives this process the exclusive right to write to the session.
     pub(crate) fn lease(&self) -> Lease {
         self.lease.clone()
     }
 
-    /// Returns the revision, which increases by one with each commit.
+    /// Returns the session's revision. Each commit increases the revision by one.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Releases the lease so that other processes can use the session. Afterwards, this value can no longer change the
-    /// session. To change the session, open it again.
+    /// Releases the lease so that other processes can use the session. After this call, this value cannot change the
+    /// session any more. To change the session, open it again.
     pub async fn release_lease(&self) -> Result<(), SessionError> {
         Ok(self.services.store.release(self.lease.clone()).await?)
     }
@@ -282,8 +288,8 @@ impl Session {
         (ApprovalContext { services: &*services, run: &*run, held_requests, unverified }, history)
     }
 
-    /// Stores media in this session for an input that refers to it: [`TurnInput::Message`] with a [`Part::Media`].
-    /// Equal bytes are stored once.
+    /// Stores a media item in this session, so that an input can refer to the item: a [`TurnInput::Message`] with a
+    /// [`Part::Media`]. If several items have the same bytes, the bytes are stored once.
     ///
     /// [`Part::Media`]: agent_core::message::Part::Media
     pub async fn attach(&self, medium: NewMediaItem) -> Result<Media, AttachError> {
@@ -292,14 +298,14 @@ impl Session {
         Ok(Blobs::put(&*self.services.store, self.subject(), bytes, about).await?)
     }
 
-    /// Replaces the agent that the session uses.
+    /// Replaces the agent with which the session runs the open turn.
     pub(crate) fn use_agent(&mut self, agent: Arc<Agent>) {
         if !Arc::ptr_eq(&agent, &self.services.agent) {
             self.services = Arc::new(self.services.with_agent(agent));
         }
     }
 
-    /// Ends the waiting of every call whose answer is overdue.
+    /// Ends the wait of each call whose time limit for the answer has passed.
     pub(crate) async fn expire_overdue_calls(&mut self) -> Result<(), SessionError> {
         while let Some(call) = self.overdue_call() {
             self.apply(Input::Expire { call }, CommitNotes::default()).await?;
@@ -307,16 +313,15 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the first call whose answer is overdue, or `None` if no answer is overdue.
+    /// Returns the first call whose time limit for the answer has passed, or `None` if no limit has passed.
     pub(crate) fn overdue_call(&self) -> Option<CallId> {
         let now = now_ms();
         let waits = self.run.waits().into_iter();
         waits.filter(|wait| wait.cause.expires_at().is_some_and(|time| time <= now)).map(|wait| wait.call).next()
     }
 
-    /// Applies an input. No other method changes the session's state. Before the input is applied, the finished model
-    /// calls of plugins and the denials (O3) that are not committed yet are committed, because the input may depend
-    /// on them.
+    /// Applies an input to the session. No other method changes the session's state. The input may depend on finished
+    /// model calls of plugins and on denials (O3) that are not committed yet, so the method commits these first.
     pub(crate) async fn apply(&mut self, input: Input, mut notes: CommitNotes) -> Result<(), SessionError> {
         while let Some(FinishedQuestion { input, record, texts }) = self.services.ledger.next() {
             if self.run.is_open() {
@@ -342,8 +347,8 @@ impl Session {
         self.apply_one(input, notes).await
     }
 
-    /// Computes the next state and commits it. Only after the commit does the session use the new state and publish its
-    /// events (D6).
+    /// Computes the next state of the session and commits it. The session uses the new state and publishes its events
+    /// only after the commit (D6).
     async fn apply_one(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
         let name = input_name(&input);
         let input = add_edit_note(&mut self.history, input).await?;
@@ -375,11 +380,12 @@ impl Session {
         Ok(())
     }
 
-    /// Collects the denials of those calls that were stopped before they could report their denials.
+    /// Collects the denials of calls that were stopped before they could return their denials.
     fn note_denials_of_stopped_calls(&mut self) {
         let denials = self.services.ports.stopped.as_ref().map(|stopped| stopped.take()).unwrap_or_default();
         for (call, denial) in denials {
-            // Validators and context builders run under names that are not ids of tool calls.
+            // Calls of validators and context builders have names that are not ids of tool calls, so their denials are
+            // recorded without an id.
             let call = CallId(call);
             let is_call = self.run.claimed_calls().any(|(open, ..)| *open == call);
             self.denied.push((is_call.then_some(call), denial));
@@ -409,19 +415,19 @@ impl Session {
     }
 }
 
-/// Returns the pieces of the view that a commit of this run writes: the pieces that differ from `since`, or all pieces
-/// if `since` is `None`.
+/// Returns the pieces of the run's view (the messages that the model is shown) that a commit must write: the pieces
+/// that differ from the view of `since`, or all pieces if `since` is `None`.
 pub(crate) fn view_pieces(run: &Run, since: Option<&Run>) -> Vec<ViewPiece> {
     run.view_pieces(since).into_iter().map(|(number, items)| ViewPiece { number, items }).collect()
 }
 
-/// Returns the status that session lists show for a session with this snapshot. `None` if this host cannot read
-/// the snapshot.
+/// Returns the status of a session for lists of sessions. `snapshot` is the stored state of the session. Returns `None`
+/// if this host cannot read the snapshot.
 pub fn status_of(snapshot: &[u8]) -> Option<Status> {
     Run::restore(Some(snapshot)).ok().map(|run| status_of_run(&run, None))
 }
 
-/// Returns the status that session lists show for a session in this state.
+/// Returns the status of a session for lists of sessions. `run` is the state of the session.
 pub(crate) fn status_of_run(run: &Run, title: Option<String>) -> Status {
     Status { state: run.session_state(), turn: run.turns, title }
 }

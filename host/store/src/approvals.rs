@@ -9,7 +9,8 @@ use serde::Serialize;
 /// Stores lasting approvals and the identities that approval rules are bound to.
 #[async_trait]
 pub trait Approvals: Send + Sync {
-    /// Stores a grant. Storing an identical grant again changes nothing, and the stored time is kept.
+    /// Stores a grant. If an identical grant is already stored, nothing changes, and the time of the
+    /// stored grant is kept.
     async fn allow(&self, grant: LastingGrant) -> Result<(), StoreError>;
 
     /// Returns up to [`crate::MAX_PAGE`] grants of the agent, newest first.
@@ -18,7 +19,7 @@ pub trait Approvals: Send + Sync {
     /// Returns the names of all agents that have a grant, in alphabetical order.
     async fn agents_with_grants(&self) -> Result<Vec<String>, StoreError>;
 
-    /// Revokes the grant with this id and adds an entry to the audit log. Returns whether the grant existed.
+    /// Revokes the grant with this id and adds an entry to the audit log. Returns whether a grant with this id existed.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
 
     /// Binds a rule that allows a tool by its name to the identity of the component that offers this tool. If the rule
@@ -29,7 +30,7 @@ pub trait Approvals: Send + Sync {
 /// A configuration rule that allows a tool by its exact name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedRule {
-    /// The agent's name, followed by a space and the path of its configuration file if it has one.
+    /// Name of the agent. If the agent has a configuration file, a space and the path of the file follow the name.
     pub agent: String,
     /// Full name of the tool.
     pub tool: String,
@@ -38,9 +39,9 @@ pub struct NamedRule {
 /// A stored grant with its id and the time at which it was stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct StoredGrant {
-    /// Id of the grant. A revoked grant that is stored again gets the same id.
+    /// Id of the grant. If a revoked grant is stored again, it gets the id that it had before.
     pub id: String,
-    /// The grant. The fields of the grant are serialised next to `id`.
+    /// The grant, as passed to [`Approvals::allow`]. The fields of the grant are serialised next to `id`.
     #[serde(flatten)]
     pub grant: LastingGrant,
     /// Time at which the grant was stored, as RFC 3339 in UTC.

@@ -1,6 +1,6 @@
 //! The audit log (O3) records the grants of plugins, denied requests, approval decisions, events that plugins sent to
-//! services, and replacements of plugin versions. Entries are only added, never changed or removed, and they outlive
-//! the sessions that they describe.
+//! services, and replacements of plugin versions. Entries are only added, never changed or removed. The entries about
+//! a session are kept when the session is deleted.
 
 use crate::StoreError;
 use agent_core::approval::{ApprovalOutcome, LastingGrant};
@@ -10,26 +10,26 @@ use agent_core::tool::ToolSource;
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-/// The audit log. A commit of a session adds the entries for its denials, approvals and service events. Entries of all
-/// other kinds are added with [`Audit::audit`].
+/// Adds entries to the audit log and reads them. A commit of a session adds the entries for the denials, approvals
+/// and service events of the session. Entries of all other kinds are added with [`Audit::audit`].
 #[async_trait]
 pub trait Audit: Send + Sync {
-    /// Adds an entry for each action, or no entry at all if an error occurs. An [`AuditAction::Granted`] or
-    /// [`AuditAction::HostGranted`] is added only if it differs from the previous entry of the same kind for the same
-    /// agent and plugin.
+    /// Adds an entry for each action, or no entry at all if an error occurs. An entry for [`AuditAction::Granted`]
+    /// or [`AuditAction::HostGranted`] is added only if it differs from the previous entry of the same kind for the
+    /// same agent and plugin.
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError>;
 
-    /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before `since`.
-    /// The unit of `since` is microseconds since 1970.
+    /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before
+    /// `since`. `since` is the number of microseconds since the beginning of 1970 in UTC.
     async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
 }
 
 /// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct AuditEntry {
-    /// Number of the entry. Numbers start at 1 and are never reused.
+    /// Number of the entry in the audit log. The numbers of entries start at 1 and are never reused.
     pub number: u64,
-    /// Time of the entry, as RFC 3339 in UTC.
+    /// Time at which the entry was added, as RFC 3339 in UTC.
     pub time: String,
     /// The recorded action. The fields of the action are serialised next to `number` and `time`.
     #[serde(flatten)]
@@ -40,7 +40,7 @@ pub struct AuditEntry {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "type")]
 pub enum AuditAction {
-    /// An agent started to use a plugin version with these grants.
+    /// An agent started to use a version of a plugin with the recorded grants.
     Granted {
         /// Configured name of the agent.
         agent: String,
@@ -64,8 +64,8 @@ pub enum AuditAction {
     Denied {
         /// Subject that identifies the session.
         session: String,
-        /// The call that was denied. `None` if the denial is for a context builder, which does not run as part of a
-        /// call.
+        /// The call that was denied. `None` if a context builder was denied something, because a context builder does
+        /// not run as part of a call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,
         /// Source of the call's tool. The source of a plugin's tool contains the full digest of the component.
@@ -80,7 +80,7 @@ pub enum AuditAction {
         session: String,
         /// The call that requested the event. The id of the call is also the id of the event.
         call: CallId,
-        /// The plugin that requested the event, with the full digest of its component.
+        /// The plugin that requested the event, with the full digest of the plugin's component.
         source: ToolSource,
         /// The CloudEvents type of the event.
         event_type: String,
@@ -100,9 +100,9 @@ pub enum AuditAction {
     },
     /// A user revoked a lasting approval (L17).
     Revoked {
-        /// Id of the grant.
+        /// Id of the revoked grant.
         id: String,
-        /// The grant that was revoked.
+        /// The grant that was revoked. The fields of the grant are serialised next to `id`.
         #[serde(flatten)]
         grant: LastingGrant,
     },
@@ -112,9 +112,9 @@ pub enum AuditAction {
         directory: String,
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that was used before. `None` if the plugin is new.
+        /// Digest of the version that was used before the change. `None` if the plugin is new.
         from: Option<Digest>,
-        /// Digest of the version that is used now. `None` if the plugin was removed.
+        /// Digest of the version that is used after the change. `None` if the plugin was removed.
         to: Option<Digest>,
     },
     /// A plugin was rolled back to an earlier version (P10).
@@ -123,9 +123,9 @@ pub enum AuditAction {
         directory: String,
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that is no longer used.
+        /// Digest of the version that was used before the rollback.
         from: Digest,
-        /// Digest of the version that is used instead.
+        /// Digest of the version that is used after the rollback.
         to: Digest,
         /// Reason for the rollback, as a message for users.
         because: String,
@@ -169,7 +169,8 @@ impl AuditAction {
         }
     }
 
-    /// Returns the key by which the store finds the previous entry of the same kind about the same subject.
+    /// Returns the subject of the action, such as `AGENT/PLUGIN`. The store uses the kind and the subject to find the
+    /// previous entry about the same subject.
     pub(crate) fn subject(&self) -> String {
         match self {
             AuditAction::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),

@@ -1,5 +1,5 @@
-//! Blobs (D1): bytes addressed by their SHA-256 digest. Each blob is stored once. A session can read a blob only if it
-//! stored the blob or another session shared it.
+//! Blobs (D1): bytes addressed by their SHA-256 digest. Each blob is stored once. A session can read a blob only if
+//! the session stored the blob, or if another session shared the blob with it.
 
 use crate::StoreError;
 use agent_core::message::{Digest, Dimensions, Media};
@@ -9,22 +9,22 @@ use sha2::{Digest as _, Sha256};
 /// Maximum size of a blob, in bytes.
 pub const MAX_BLOB_BYTES: u64 = 512 << 20;
 
-/// Maximum number of bytes that one read returns. A request for more bytes is reduced to this number.
+/// Maximum number of bytes that one read returns. If a read requests more bytes, it returns this number of bytes.
 pub const MAX_READ_BYTES: u32 = 16 << 20;
 
 /// Stores media items, such as images, and the texts that step records refer to.
 #[async_trait]
 pub trait Blobs: Send + Sync {
-    /// Stores the bytes and makes them visible to this session. Equal bytes are stored once for all sessions. The new
-    /// description replaces the session's previous description of the same bytes.
+    /// Stores the bytes and makes them visible to this session. Equal bytes are stored once for all sessions. The
+    /// description `about` replaces the session's previous description of the same bytes.
     async fn put(&self, session: &str, bytes: Vec<u8>, about: MediaDescription) -> Result<Media, StoreError>;
 
     /// Returns the description of a media item, or `None` if the item is not visible to this session.
     async fn media(&self, session: &str, digest: &Digest) -> Result<Option<Media>, StoreError>;
 
-    /// Reads up to `length` bytes from `offset`, but no more than [`MAX_READ_BYTES`]. The result is shorter if the blob
-    /// ends before `length` bytes are read, and empty if `offset` is past the end of the blob. A partial read does not
-    /// load the whole blob.
+    /// Reads up to `length` bytes from `offset`, but no more than [`MAX_READ_BYTES`]. The result is shorter if the
+    /// blob ends before `length` bytes are read, and empty if `offset` is past the end of the blob. A read of a part
+    /// of a blob does not load the whole blob.
     async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, StoreError>;
 
     /// Stores a text that a step record of this session refers to. The text is not a media item, so only
@@ -32,7 +32,7 @@ pub trait Blobs: Send + Sync {
     async fn put_text(&self, session: &str, text: String) -> Result<Digest, StoreError>;
 
     /// Returns up to `limit` media items and texts that this session refers to, ordered by digest. The list starts
-    /// after the digest `after`.
+    /// with the first digest that is greater than `after`.
     async fn references(
         &self,
         session: &str,
@@ -46,7 +46,7 @@ pub trait Blobs: Send + Sync {
     async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError>;
 
     /// Returns a stored text, regardless of the session that stored it. Only the host itself may call this method,
-    /// because it does not check whether a session may read the text.
+    /// because this method does not check whether a session may read the text.
     async fn text(&self, digest: &Digest) -> Result<String, StoreError>;
 }
 

@@ -1,5 +1,6 @@
-//! "Compiled code": The time to load a plugin whose compiled code is already in the cache, until the plugin can be
-//! called. For comparison, raw wasmtime opens the code of the same component without verifying or linking it.
+//! "Compiled code": The time from the start of loading a plugin until the plugin can be called, if the cache already
+//! contains the plugin's compiled code. For comparison, raw wasmtime opens the code of the same component without
+//! verifying or linking it.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -19,8 +20,9 @@ const ROUNDS: usize = 300;
 /// The target for the load time per MB of compiled code.
 const TARGET: Duration = Duration::from_millis(1);
 const MEGABYTE: f64 = 1e6;
-/// Below this many MB of code, the fixed cost of a plugin is higher than the cost of its code.
-const SMALL: f64 = 0.5;
+/// If a plugin has fewer MB of code than this number, the fixed part of its load time is longer than the part that
+/// depends on the code.
+const SMALL_PLUGIN_MB: f64 = 0.5;
 /// The number of functions in the large component.
 const FUNCTIONS: usize = 3_000;
 /// The number of operations in each function of the large component.
@@ -33,7 +35,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     let large = scratch().join("large.wasm");
     std::fs::write(&large, wat::parse_str(large_component())?)?;
     for component in components.iter().chain([&large]) {
-        // Each component has its own cache, so that the cache contains only one file of compiled code.
+        // Each component has its own cache, so that each cache contains only one file of compiled code.
         let cache = tempfile::tempdir_in(scratch())?;
         let options = SandboxOptions { cache_directory: Some(cache.path().to_owned()), ..SandboxOptions::default() };
         let sandbox = Sandbox::new(options)?;
@@ -44,7 +46,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
             let start = Instant::now();
             let plugin = sandbox.load_file_with(component, &|event| record_source(event, &source)).await?;
             let elapsed = start.elapsed();
-            // No other reference to the plugin exists, so the next round loads it again.
+            // No other reference to the plugin exists, so the next round loads the plugin again.
             drop(plugin);
             let source = source.into_inner().ok().flatten();
             if source != Some(CodeSource::Cache) {
@@ -58,7 +60,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
         let megabytes = compiled_bytes(cache.path())? as f64 / MEGABYTE;
         let read_and_digest = read_and_digest(component)?;
         let time_per_mb = samples.median().saturating_sub(read_and_digest.median()).as_secs_f64() / megabytes;
-        let verdict = if megabytes < SMALL {
+        let verdict = if megabytes < SMALL_PLUGIN_MB {
             "too little code to measure the time for each MB".to_owned()
         } else {
             let (target, reached) = (TARGET.as_secs_f64() * 1e3, reached(time_per_mb <= TARGET.as_secs_f64()));
@@ -75,7 +77,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     Ok(())
 }
 
-/// Opens the code of a component that raw wasmtime has compiled.
+/// Compiles a component with raw wasmtime, and measures how long raw wasmtime takes to open the compiled code.
 #[allow(unsafe_code, reason = "compiled code can only be loaded unsafely, and this function has compiled it")]
 fn raw(component: &Path) -> wasmtime::Result<Samples> {
     let engine = Engine::default();
@@ -135,7 +137,7 @@ fn record_source(event: LoadEvent, source: &Mutex<Option<CodeSource>>) {
     }
 }
 
-/// The size of the only file of compiled code in the cache.
+/// Returns the size in bytes of the cache's only file of compiled code.
 fn compiled_bytes(cache: &Path) -> wasmtime::Result<u64> {
     for engine in std::fs::read_dir(cache)? {
         let engine = engine?.path();

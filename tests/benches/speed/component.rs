@@ -3,8 +3,8 @@
 use agent_devkit::build::{Toolchain, build};
 use std::path::{Path, PathBuf};
 
-/// Builds a project of the repository if it has changed, and returns the path of its component. Must not be called from
-/// async code.
+/// Builds a project of the repository if it has changed, and returns the path of its component. Async code must not
+/// call this function, because the function starts its own async runtime.
 pub(crate) fn built(project: &str) -> wasmtime::Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let toolchain = Toolchain { cargo: Some(cargo), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() };
@@ -15,7 +15,7 @@ pub(crate) fn built(project: &str) -> wasmtime::Result<PathBuf> {
     Ok(built.path)
 }
 
-/// A folder that is kept between runs, for the built component and its compiled code.
+/// Returns the folder for built components and their compiled code. The folder is kept between runs of the benchmarks.
 pub(crate) fn scratch() -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("benches")
 }

@@ -14,25 +14,25 @@ const ROUNDS: usize = 60;
 const BYTES_PER_READ: usize = 64 * 1024;
 /// The target in bytes per second.
 const TARGET: f64 = 200e6;
-/// The number of chunks in the stream of small events, which has about 8 MB.
+/// The number of chunks in the stream of small events. The stream has about 8 MB.
 const CHUNKS: usize = 25_000;
-/// The number of bytes per read when replies of large events are decoded. One event needs many reads, so a decoder that
-/// scans its bytes again at each read would be slow.
+/// The number of bytes per read while the benchmark decodes replies that consist of large events. One event needs many
+/// reads, so a decoder that scans its bytes again at each read would be slow.
 const SMALL_READ: usize = 4 * 1024;
-/// Bytes of text in the smaller of the two large events. The larger event has four times as many bytes.
-const LARGE: usize = 1024 * 1024;
-/// The same text is decoded once in the larger events and once in the smaller events. This is the maximum ratio of the
-/// first time to the second. If the decoder needed quadratic time, the ratio would be four.
+/// The number of bytes of text in the smaller of the two large events. The larger event has four times as many bytes.
+const LARGE_EVENT_BYTES: usize = 1024 * 1024;
+/// The maximum ratio of two times: the time to decode a text in the larger events, and the time to decode the same text
+/// in the smaller events. If the decoder needed quadratic time, the ratio would be four.
 const MAX_RATIO: f64 = 2.0;
 
 const WORDS: [&str; 8] = [" the", " answer", " is", ",", " forty", "-two", "\\n\\n", " because"];
 
-/// Measures how fast replies are decoded. Some replies consist of small chunks, as providers stream them, and others of
-/// large events in two sizes.
+/// Measures how fast replies are decoded. Some replies consist of small chunks, as providers stream them, and some
+/// replies consist of large events in two sizes.
 pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let text = stream((0..CHUNKS).map(|chunk| chunk_of("content", WORDS[chunk % WORDS.len()])));
     let thinking = stream((0..CHUNKS).map(|chunk| chunk_of("reasoning_content", WORDS[chunk % WORDS.len()])));
-    let large = "word ".repeat(LARGE / 5);
+    let large = "word ".repeat(LARGE_EVENT_BYTES / 5);
     let in_events = |events: usize| stream(std::iter::repeat_n(chunk_of("content", &large.repeat(8 / events)), events));
     let (large, larger) = (in_events(8), in_events(2));
 
@@ -53,7 +53,7 @@ pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     Ok(())
 }
 
-/// A chunk with all fields that OpenAI sends.
+/// Returns a stream chunk that has all fields of the chunks that OpenAI sends.
 fn chunk_of(field: &str, json_text: &str) -> String {
     format!(
         "data: {{\"id\":\"chatcmpl-0123456789abcdefghijklmnopqrs\",\"object\":\"chat.completion.chunk\",\
@@ -76,7 +76,8 @@ fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
         let start = Instant::now();
         let mut stream = ReplyStream::new(Protocol::ChatCompletions, "bench", "bench/model");
         for read in body.chunks(read) {
-            // The reader of a connection also forwards its deltas after each read.
+            // The list is emptied after each read, because the host's reader of a connection also forwards its deltas
+            // after each read.
             deltas.clear();
             if let Err(error) = stream.push(read, &mut deltas) {
                 bail!("the stream was not decoded: {error}");

@@ -1,5 +1,5 @@
-//! "Hot swap": The time of calls that start at fixed times and at half load, with and without swaps of the plugin's
-//! version. Both versions are already compiled.
+//! "Hot swap": The durations of calls with and without swaps of the plugin's version. The calls start at fixed
+//! intervals that keep the host at half of its maximum load. Both versions of the plugin are already compiled.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -18,13 +18,14 @@ use wasmtime::error::Context;
 use wasmtime::{bail, format_err};
 
 const WARM_UP: usize = 500;
-/// The number of blocks of calls with swaps. These blocks alternate with the same number of blocks without swaps.
+/// The number of blocks of calls with swaps. The blocks with swaps alternate with the same number of blocks
+/// without swaps.
 const BLOCKS: usize = 10;
 const CALLS: usize = 1_000;
 /// The number of swaps in each block with swaps. All blocks together have 1,000 swaps.
 const SWAPS: u32 = 100;
 /// The maximum ratio of the 99th percentile with swaps to the 99th percentile without swaps.
-const RATIO: f64 = 2.0;
+const MAX_RATIO: f64 = 2.0;
 const TOOL: &str = "probe.echo";
 
 /// Measures the duration of each call, from the time at which the call should have started.
@@ -49,7 +50,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let interval = unloaded.median() * 2;
     let (mut without_swaps, mut with_swaps) = (Samples::default(), Samples::default());
     for _ in 0..BLOCKS {
-        block(&sandbox, &live, interval, &mut without_swaps).await?;
+        measure_block(&sandbox, &live, interval, &mut without_swaps).await?;
         let (live_agent, generations) = (live.clone(), generations.clone());
         let swap_interval = interval * CALLS as u32 / SWAPS;
         let swaps = tokio::spawn(async move {
@@ -60,7 +61,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
             }
             Ok::<_, agent_runtime::AgentError>(())
         });
-        block(&sandbox, &live, interval, &mut with_swaps).await?;
+        measure_block(&sandbox, &live, interval, &mut with_swaps).await?;
         swaps.await??;
     }
     table.title(format!(
@@ -75,7 +76,7 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
         "creating the new agent and releasing the old one".to_owned(),
     );
     table.line("without swaps", without_swaps, String::new());
-    let verdict = format!("p99 {ratio:.2} ×; target {RATIO} ×: {}", reached(ratio <= RATIO));
+    let verdict = format!("p99 {ratio:.2} ×; target {MAX_RATIO} ×: {}", reached(ratio <= MAX_RATIO));
     table.line("with swaps", with_swaps, verdict);
     Ok(())
 }
@@ -92,7 +93,12 @@ fn measure_swaps_without_calls(live: &LiveAgent, generations: &[Generation]) -> 
     Ok(samples)
 }
 
-async fn block(sandbox: &Sandbox, live: &LiveAgent, interval: Duration, samples: &mut Samples) -> wasmtime::Result<()> {
+async fn measure_block(
+    sandbox: &Sandbox,
+    live: &LiveAgent,
+    interval: Duration,
+    samples: &mut Samples,
+) -> wasmtime::Result<()> {
     let start = Instant::now();
     for number in 0..CALLS as u32 {
         let due = start + interval * number;

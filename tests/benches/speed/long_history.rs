@@ -21,7 +21,8 @@ use wasmtime::bail;
 
 /// The number of messages in the view.
 const VIEW_MESSAGES: u64 = 200;
-/// For each of the two sessions, the number of older messages. They are stored but no longer in the view.
+/// For each of the two sessions, the number of older messages. The older messages are stored but are no longer in
+/// the view.
 const OLDER_MESSAGES: [u64; 2] = [100, 100_000];
 const WARM_UP: usize = 20;
 const ROUNDS: usize = 300;
@@ -41,7 +42,7 @@ struct HistoryHost {
 }
 
 /// Measures the time to open the session and run one turn, and the time of the turn's step. The rounds alternate
-/// between both histories.
+/// between the two histories.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, location) = in_memory()?;
     let agent = scripted(directory.path(), WARM_UP + ROUNDS)?;
@@ -118,14 +119,15 @@ impl HistoryHost {
         Ok(session.close().await?)
     }
 
-    /// Compares the turn snapshots of both hosts. With a long history, message ids have more digits. Nothing else
-    /// may differ.
+    /// Compares the turn snapshots of both hosts. The snapshots may differ only in their message ids, which have more
+    /// digits with a long history.
     fn compare(&self, other: &Self) -> &'static str {
         let without_digits =
             |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();
         let trace = |host: &Self| {
             let mut run: serde_json::Value = serde_json::from_slice(&host.snapshot).unwrap_or_default();
-            // The trace id is random, so it is left out of the comparison. Its length is always the same.
+            // The trace id is random, so it is left out of the comparison. The length of the trace id is always
+            // the same.
             run["turn"]["trace"] = serde_json::Value::Null;
             without_digits(run.to_string().as_bytes())
         };

@@ -25,7 +25,7 @@ const TARGET: Duration = Duration::from_micros(150);
 pub(crate) struct Step {
     started: Option<Instant>,
     ended: Option<Instant>,
-    /// The number of commits of the step, including the last one.
+    /// The number of commits of the step, including the commit that ends the step.
     commits: u32,
 }
 
@@ -37,7 +37,7 @@ impl Step {
     }
 }
 
-/// The measurements of the turns of one store.
+/// The measurements of turns that ran with the same store.
 #[derive(Default)]
 struct TurnTimes {
     steps: Samples,
@@ -46,8 +46,8 @@ struct TurnTimes {
     step_commits: u32,
 }
 
-/// Measures the duration of a step and of its turn. For comparison, it also measures a step whose commits wait for
-/// the disk.
+/// Measures the duration of a step and of its turn. For comparison, the benchmark also measures a step whose commits
+/// wait for the disk.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let (directory, location) = in_memory()?;
     let TurnTimes { steps, turns, commits, step_commits } = turns(directory.path(), Synchronous::Off, ROUNDS).await?;

@@ -22,7 +22,7 @@ const TURNS: usize = 20;
 const WARM_UP: usize = 1;
 const ROUNDS: usize = 5;
 /// The target for `fsync`s per commit.
-const FSYNCS: f64 = 0.1;
+const MAX_FSYNCS: f64 = 0.1;
 /// The target for the steps per second, as a share of the steps per second without `fsync`.
 const MIN_SHARE: f64 = 0.7;
 
@@ -70,11 +70,11 @@ fn show(off: Samples, full: Samples, fsyncs: f64, table: &mut Table) {
     let (without, with) = (per_second(&off), per_second(&full));
     let share = with / without;
     let verdict = format!(
-        "{with:.0} steps/s, {:.0} % of OFF; target {:.0} %: {}; {fsyncs:.3} fsync per commit; target {FSYNCS}: {}",
+        "{with:.0} steps/s, {:.0} % of OFF; target {:.0} %: {}; {fsyncs:.3} fsync per commit; target {MAX_FSYNCS}: {}",
         share * 100.0,
         MIN_SHARE * 100.0,
         reached(share >= MIN_SHARE),
-        reached(fsyncs <= FSYNCS)
+        reached(fsyncs <= MAX_FSYNCS)
     );
     table.line("synchronous=OFF", off, format!("{without:.0} steps/s"));
     table.line("synchronous=FULL", full, verdict);

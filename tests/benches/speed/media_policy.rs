@@ -20,7 +20,7 @@ const WARM_UP: usize = 200;
 const ROUNDS: usize = 2_000;
 const TARGET: Duration = Duration::from_millis(1);
 
-/// Measures the time to describe the images and to call the policy. Each call has a new instance.
+/// Measures the time to describe the images and to call the policy. Each call runs in a new instance of the policy.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let options = SandboxOptions { cache_directory: Some(scratch().join("cache")), ..SandboxOptions::default() };
     let sandbox = Sandbox::new(options)?;

@@ -61,7 +61,7 @@ impl Raw {
         Ok(Self { engine, instance, indices })
     }
 
-    /// Makes one call in a new instance. If a tree is given, the component can read it.
+    /// Calls the tool once, in a new instance of the component. If a tree is given, the component can read it.
     pub(crate) async fn call(
         &self,
         name: &str,
@@ -74,7 +74,7 @@ impl Raw {
             wasi.preopened_dir(tree, ".", FsPerms::ReadOnly)?;
         }
         let mut store = Store::new(&self.engine, State { wasi: wasi.build(), table: ResourceTable::new() });
-        // Nothing advances this engine's epoch.
+        // The call never reaches this deadline, because nothing advances the engine's epoch.
         store.set_epoch_deadline(1);
         let instance = self.instance.instantiate_async(&mut store).await?;
         let guest = self.indices.load(&mut store, &instance)?;

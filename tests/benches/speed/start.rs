@@ -17,7 +17,7 @@ const PLUGINS: usize = 50;
 const WARM_UP: usize = 3;
 const ROUNDS: usize = 40;
 const TARGET: Duration = Duration::from_millis(60);
-/// The tool name of the component.
+/// The name of the tool in the measured component.
 const TOOL: &[u8] = b"two.sum";
 /// The text that marks the first output of the scripted model.
 const FIRST_WORD: &str = "\"type\":\"stream_token\"";

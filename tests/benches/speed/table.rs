@@ -1,10 +1,10 @@
-//! The table of results that is printed.
+//! The table of benchmark results that the program prints.
 
 use crate::samples::Samples;
 use std::fmt;
 use std::time::Duration;
 
-/// The rows of the table. Each title is followed by its measurements.
+/// The rows of the table. Each title row is followed by the measurements that belong to the title.
 #[derive(Default)]
 pub(crate) struct Table(Vec<Row>);
 

@@ -25,7 +25,7 @@ use wasmtime::{bail, format_err};
 const WARM_UP: usize = 1_000;
 const ROUNDS: usize = 10_000;
 /// The maximum ratio of the host's median time to the median time of raw wasmtime.
-const RATIO: f64 = 1.5;
+const MAX_RATIO: f64 = 1.5;
 /// The maximum difference between the host's median time and the median time of raw wasmtime.
 const MAX_ADDED_TIME: Duration = Duration::from_micros(20);
 
@@ -35,8 +35,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(30);
 const SESSION: &str = "bench/0199f3a2-7c1e-7000-8000-3f1b2c4d5e6f";
 const TRACEPARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-/// Measures calls with raw wasmtime and calls through the host. Both are measured without grants, and with one tree
-/// that the tool can read.
+/// Measures calls with raw wasmtime and calls through the host. Both kinds of calls are measured without grants and
+/// with one tree that the tool can read.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
     let tree = tempfile::tempdir()?;
     let raw = Raw::new(component)?;
@@ -45,15 +45,15 @@ pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Re
     let plugin = sandbox.load_file(component).await?;
     let generation = || Generation::new([plugin.clone()]);
     let without_grants = Host { sandbox: &sandbox, agent: agent(generation(), Grants::default())? };
-    let with_tree = Host { sandbox: &sandbox, agent: agent(generation(), reading(tree.path()))? };
+    let with_tree = Host { sandbox: &sandbox, agent: agent(generation(), read_grants(tree.path()))? };
     let arguments = arguments();
-    let (requested, context) = (requested(&arguments), raw_context());
+    let (requested, context) = (requested_call(&arguments), raw_context());
 
     let mut samples: [Samples; 4] = Default::default();
     for round in 0..WARM_UP + ROUNDS {
         for index in 0..samples.len() {
-            // The order of the cases changes from round to round, so that no case always runs directly after the same
-            // other case and with the caches that this case has filled.
+            // The order of the cases changes from round to round. With a fixed order, each case would always run after
+            // the same other case, and that case would determine the content of the processor's caches.
             let rotated = (index + round / 2) % samples.len();
             let case = if round % 2 == 0 { rotated } else { samples.len() - 1 - rotated };
             let start = Instant::now();
@@ -79,7 +79,7 @@ fn show(samples: [Samples; 4], bytes: usize, table: &mut Table) {
         "tool call through the host: {TOOL}, {bytes} bytes of arguments, {} samples each, no commit",
         raw.count()
     ));
-    let (verdict, granted_verdict) = (verdict(&raw, &without_grants), compared(&raw_tree, &with_tree));
+    let (verdict, granted_verdict) = (verdict(&raw, &without_grants), comparison(&raw_tree, &with_tree));
     table.line("raw wasmtime", raw, String::new());
     table.line("host", without_grants, verdict);
     table.line("raw wasmtime, one tree for reading", raw_tree, String::new());
@@ -88,11 +88,11 @@ fn show(samples: [Samples; 4], bytes: usize, table: &mut Table) {
 
 fn verdict(raw: &Samples, host: &Samples) -> String {
     let (raw_median, median) = (raw.median(), host.median());
-    let is_reached = median <= raw_median.mul_f64(RATIO) && median <= raw_median + MAX_ADDED_TIME;
-    format!("{}; target {RATIO} ×, +{}: {}", compared(raw, host), micros(MAX_ADDED_TIME), reached(is_reached))
+    let is_reached = median <= raw_median.mul_f64(MAX_RATIO) && median <= raw_median + MAX_ADDED_TIME;
+    format!("{}; target {MAX_RATIO} ×, +{}: {}", comparison(raw, host), micros(MAX_ADDED_TIME), reached(is_reached))
 }
 
-fn compared(raw: &Samples, host: &Samples) -> String {
+fn comparison(raw: &Samples, host: &Samples) -> String {
     let (raw, host) = (raw.median().as_secs_f64(), host.median().as_secs_f64());
     format!("{:.2} × raw, {:+.1} µs", host / raw, (host - raw) * 1e6)
 }
@@ -131,7 +131,7 @@ async fn check(raw: &Raw, host: &Host<'_>, arguments: &String) -> wasmtime::Resu
         bail!("the tool asked for a service")
     };
     let [raw::Content::Json(expected)] = done.content.as_slice() else { bail!("{:?}", done.content) };
-    let event = host.call(&requested(arguments)).await?;
+    let event = host.call(&requested_call(arguments)).await?;
     match event.kind {
         EventKind::ToolResult { content, .. } if content == *expected => Ok(()),
         kind => bail!("raw wasmtime returned {expected}, and the host {kind:?}"),
@@ -144,7 +144,7 @@ fn agent(generation: Generation, grants: Grants) -> wasmtime::Result<Agent> {
     Ok(Agent::new(config, agent_models::provider("offline", Path::new("."))?, generation)?)
 }
 
-fn reading(tree: &Path) -> Grants {
+fn read_grants(tree: &Path) -> Grants {
     let tree = TreeGrant { host: tree.to_owned(), guest: ".".to_owned(), access: Access::Read };
     Grants { trees: vec![tree], ..Grants::default() }
 }
@@ -153,7 +153,7 @@ fn arguments() -> String {
     serde_json::json!({ "text": "The quick brown fox jumps over the lazy dog; ".repeat(5)[..189] }).to_string()
 }
 
-fn requested(arguments: &str) -> RequestedCall {
+fn requested_call(arguments: &str) -> RequestedCall {
     RequestedCall { provider_id: None, name: "probe_echo".to_owned(), arguments: arguments.to_owned() }
 }
 

@@ -1,6 +1,6 @@
 //! Generates components that attack the component parser or the compiler.
 
-/// The header of a component.
+/// The first eight bytes of a component: the magic number, the version and the layer.
 const HEADER: [u8; 8] = *b"\0asm\x0d\0\x01\0";
 const MODULE_HEADER: [u8; 8] = *b"\0asm\x01\0\0\0";
 
@@ -25,11 +25,11 @@ fn component(sections: &[Vec<u8>]) -> Vec<u8> {
     [HEADER.to_vec(), sections.concat()].concat()
 }
 
-fn text(text: &str) -> Vec<u8> {
+fn parse_text(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-/// An import with an unknown name. Because of this import, the host examines the rest of the component too.
+/// An import with an unknown name. The host would not examine the rest of the component without this import.
 fn unknown_import() -> Vec<u8> {
     let name = b"acme:thing/api@1.0.0";
     section(10, &[&[1, 0], leb(name.len()).as_slice(), name, &[5, 0]].concat())
@@ -71,7 +71,7 @@ pub(crate) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
     let pages = distance / 65_536 + 1;
     let module =
         format!("(core module (memory {pages}) (data (i32.const 0) \"a\") (data (i32.const {}) \"b\"))", distance - 1);
-    text(&format!("(component {})", module.repeat(modules)))
+    parse_text(&format!("(component {})", module.repeat(modules)))
 }
 
 /// Adds a module to the component. The module's memory is initialised with this many bytes, which become a part of the
@@ -89,7 +89,7 @@ pub(crate) fn list_chain(levels: usize) -> Vec<u8> {
     contents.push(0x7d);
     for level in 0..levels {
         contents.push(0x70);
-        contents.extend(signed(level));
+        contents.extend(signed_leb(level));
     }
     component(&[section(7, &contents)])
 }
@@ -101,14 +101,14 @@ pub(super) fn doubling_tuples(levels: usize) -> Vec<u8> {
     contents.push(0x7d);
     for level in 0..levels {
         contents.extend([0x6f, 2]);
-        contents.extend(signed(level));
-        contents.extend(signed(level));
+        contents.extend(signed_leb(level));
+        contents.extend(signed_leb(level));
     }
     component(&[section(7, &contents)])
 }
 
 /// Like `leb`, for signed LEB128 numbers.
-fn signed(mut value: usize) -> Vec<u8> {
+fn signed_leb(mut value: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
         let byte = (value & 0x7f) as u8;
@@ -167,7 +167,7 @@ pub(super) fn empty_sections(count: usize) -> Vec<u8> {
 }
 
 /// Returns all malicious components with their names.
-pub(super) fn all() -> Vec<(&'static str, Vec<u8>)> {
+pub(super) fn all_attacks() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("component-types-628", nested_types(628, 0x41)),
         ("component-types-100000", nested_types(100_000, 0x41)),

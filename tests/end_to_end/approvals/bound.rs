@@ -33,8 +33,8 @@ async fn pay(test_host: &TestHost, config: AgentConfig) -> TurnResult {
     result
 }
 
-/// Row 52: The host asks again if the granted folders, the user or the agent's file have changed. Otherwise, it does
-/// not ask again.
+/// Row 52: The host asks the user again if the granted folders, the user or the agent's file have changed. The host
+/// does not ask again if none of these has changed.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -182,7 +182,8 @@ async fn row_52_an_answer_for_another_agent_file_has_no_effect() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let moved = AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..with_tree_grant(&test_host, "payer") };
-    // This turn is run so that the moved agent has also started a turn with the component.
+    // The host continues a stored turn with a component only if the agent has started a turn with that component
+    // before, so the moved agent starts a turn here.
     let _ = pay(&test_host, moved.clone()).await;
     let agent = test_host.agent(moved, replies()).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
@@ -195,8 +196,8 @@ async fn row_52_an_answer_for_another_agent_file_has_no_effect() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// Row 52: A rule with a tool's exact name applies only to the plugin that offered the tool. For another plugin, the
-/// host asks.
+/// Row 52: A rule with a tool's exact name applies only to the plugin that offered the tool. For a tool of another
+/// plugin with the same name, the host asks the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -232,7 +233,8 @@ async fn row_52_checks_an_approval_again_before_the_call_runs() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
     let moved = AgentConfig { file: Some("/elsewhere/agent.toml".into()), ..with_tree_grant(&test_host, "payer") };
-    // This turn is run so that the moved agent has also started a turn with the component.
+    // The host continues a stored turn with a component only if the agent has started a turn with that component
+    // before, so the moved agent starts a turn here.
     let _ = pay(&test_host, moved.clone()).await;
     let agent = test_host.agent(moved, replies()).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();

@@ -1,5 +1,5 @@
-//! Approvals with the real binary and without a terminal: the waiting turn, the commands that answer its request, and
-//! the state after a killed process (L17, D3; rows 19 and 20).
+//! Approvals with the real binary and without a terminal: how a turn waits for an approval, which commands answer its
+//! approval request, and what is stored if the process is killed (L17, D3; rows 19 and 20).
 
 use crate::support::{SharedCompiledCode, base_call_id, call_reply, components, repository, script, text_reply};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ impl TestCli {
         command
     }
 
-    /// Runs the binary without a terminal. Returns its exit code, stdout and stderr.
+    /// Runs the binary without a terminal. Returns the exit code, stdout and stderr of the binary.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         decode_output(self.command(arguments).stdin(Stdio::null()).output().unwrap())
     }
@@ -120,7 +120,7 @@ fn l17_a_waiting_turn_is_answered_on_the_command_line() {
     assert!(code == Some(2) && stderr.contains("is not waiting for an approval"), "row 20: {stderr}");
 }
 
-/// L17, I1: The JSON event of the approval request contains everything that a program needs to decide.
+/// L17, I1: The JSON event of the approval request contains everything that a program needs to decide on the request.
 #[test]
 fn l17_an_approval_request_is_an_event() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);
@@ -182,8 +182,8 @@ fn l17_permanent_approvals_are_listed_and_revoked() {
     assert!(code == Some(2) && stderr.contains("there is no approval `"), "{stderr}");
 }
 
-/// L17, D3: The process is killed while the request waits, and again after the answer is stored. No call runs without
-/// approval, and the host does not ask again.
+/// L17, D3: The process is killed a first time while the approval request is open, and a second time after the answer
+/// is stored. No call runs without approval, and the host does not ask the user a second time.
 #[cfg(unix)]
 #[test]
 fn d3_an_approval_survives_a_killed_process() {
@@ -212,7 +212,7 @@ fn d3_an_approval_survives_a_killed_process() {
 }
 
 /// L17: If a call was allowed by an earlier configuration and has not run yet, the current rule (ask or deny) applies
-/// to it.
+/// to the call.
 #[cfg(unix)]
 #[test]
 fn l17_the_rules_at_the_time_of_the_call_apply() {

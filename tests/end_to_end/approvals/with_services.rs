@@ -71,7 +71,7 @@ fn start_answer(cli: &TestCli, session: &str, answer: Answer) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits for the process. Returns its exit code, and its stdout followed by its stderr.
+/// Waits until the process has ended. Returns the exit code of the process, and its stdout followed by its stderr.
 fn finish_answer(process: Child) -> (Option<i32>, String) {
     let output = process.wait_with_output().unwrap();
     let text = [output.stdout, output.stderr].concat();

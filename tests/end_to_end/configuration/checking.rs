@@ -22,7 +22,8 @@ fn check_refused(folder: &WorkingFolder, agent: &str, texts: &[&str]) {
     }
 }
 
-/// I2: The report lists everything that the agent would run. If a program is not installed, this is only a warning.
+/// I2: The report lists everything that the agent would run. A program that is not installed causes a warning and not
+/// an error.
 #[test]
 fn i2_shows_what_a_correct_agent_would_run() {
     let text = "name = \"buyer\"\nmodel = \"scripted:replies.json\"\nplugin_directory = \"plugins\"\n\n[plugins.text.grants]\nread = [\"agents\"]\n\n\
@@ -56,7 +57,7 @@ fn i2_shows_what_a_correct_agent_would_run() {
 }
 
 /// P8, I2: Host limits in the file of a delegated agent have no effect, and both `config check` and a turn warn about
-/// them. Host limits in the file with which the host is started apply, and there is no warning.
+/// them. Host limits in the file with which the host is started apply, and cause no warning.
 #[test]
 fn p8_reports_host_limits_in_the_file_of_a_delegate() {
     let lead =
@@ -73,7 +74,7 @@ fn p8_reports_host_limits_in_the_file_of_a_delegate() {
 }
 
 /// P8: If a plugin is inspected or called with `--agent`, the limits and grants of that agent apply to it. Without
-/// `--agent`, the defaults apply.
+/// `--agent`, the default limits apply, and only the command line gives grants.
 #[test]
 fn p8_inspected_and_called_plugins_have_the_limits_of_the_named_agent() {
     let files = [

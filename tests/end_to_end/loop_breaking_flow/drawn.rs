@@ -1,5 +1,5 @@
-//! The complete loop with loop-breaking tools: the order of its events, including those of thinking, all six ways in
-//! which the loop can end, and the messages of a request.
+//! The complete loop with loop-breaking tools: the order of its events (including the events of the model's thinking),
+//! all six ways in which the loop can end, and the messages of a request.
 
 use super::{continue_turn, expect_finished, finishing_by_tool, turn_events};
 use crate::chat_server::{Answer, ChatServer, local_provider};
@@ -108,7 +108,7 @@ async fn l21_thinking_in_provider_fields_causes_the_same_events() {
     }
 }
 
-/// The model's replies for six turns.
+/// Returns the model's replies for six turns.
 fn six_turns() -> Vec<Value> {
     let echo = || call_reply(&[("probe.echo", json!({"text": "hello"}))]);
     let mut answered = call_reply(&[("task_completion", json!({"result": "By the red door."}))]);
@@ -123,14 +123,14 @@ fn six_turns() -> Vec<Value> {
         text_reply("Let me think."),
         echo(),
     ];
-    // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply
-    // again and fails with this error.
+    // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply and
+    // fails with the error "no such model".
     let words: Vec<String> = (0..100).map(|number| format!("word{number} ")).collect();
     replies.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
     replies
 }
 
-/// A session can continue after a turn ended in any of the six ways (L4, L18, L29, L30).
+/// A session can continue after a turn has ended in any of the six ways (L4, L18, L29, L30).
 #[tokio::test(flavor = "multi_thread")]
 async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -139,10 +139,10 @@ async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     let mut session = test_host.session(config, script(&six_turns())).await;
     let mut ends = Vec::new();
 
-    // 1. `task_completion`: the agent has finished its task. The call of a regular tool before it did not end the loop.
+    // 1. `task_completion`: the agent has finished its task. The earlier call of a regular tool did not end the loop.
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     ends.push((output.finish, output.data));
-    // 2. `ask_question`: the agent needs the user's input, and continues with it.
+    // 2. `ask_question`: the agent needs the user's input, and continues with the user's answer.
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Open the door.").await else {
         panic!("the turn does not ask a question")
     };
@@ -186,7 +186,7 @@ async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     assert_eq!(turns, expected);
 }
 
-/// Runs a turn, and cancels it once text was streamed.
+/// Runs a turn, and cancels it after the first text has been streamed.
 async fn cancelled_turn(session: &mut Session) -> TurnResult {
     let (mut watching, cancel) = (session.subscribe(), CancellationToken::new());
     let running = session.run(Some(TurnInput::Text("Count.".into())), cancel.clone());
@@ -228,8 +228,8 @@ async fn l22_a_request_contains_every_section_in_order() {
         "<tool>",
         "Result of `probe.echo`",
         "Narcissus.",
-        // Current turn: tool schemas, those of MCP servers, tool calling rules, planning context, retrieved memory,
-        // input.
+        // Current turn: tool schemas, tool schemas of MCP servers, tool calling rules, planning context, retrieved
+        // memory, input.
         "## tool-schemas",
         "\\\"tool_name\\\":\\\"probe.echo\\\"",
         "## mcp-tool-schemas",

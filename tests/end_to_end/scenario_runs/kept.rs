@@ -122,8 +122,8 @@ fn sets_up_only_files_and_folders() {
     let (code, printed) = folder.shown(&[]);
     assert_eq!(code, Some(2), "{printed}");
     for line in [
-        "pipe.scenario.toml:2:17: files.\"a\": `./pipe` cannot be copied: it is neither a file nor a folder",
-        "`/dev/zero` cannot be copied: it is neither a file nor a folder",
+        "pipe.scenario.toml:2:17: files.\"a\": `./pipe` cannot be copied: the path is neither a file nor a folder",
+        "`/dev/zero` cannot be copied: the path is neither a file nor a folder",
         "deep.scenario.toml:2: files.\"a\" cannot be created in the scenario's folder: `./deep/pipe` is not a regular file",
         "`./pipe` is not a regular file",
     ] {

@@ -46,7 +46,7 @@ fn p10_history_rollback_and_audit() {
         lines[0].contains(&short(2)) && lines[0].contains("in use") && lines[0].contains("probe.wasm"),
         "{history}"
     );
-    assert!(lines[1].contains(&short(1)) && lines[1].contains("its file changed"), "{history}");
+    assert!(lines[1].contains(&short(1)) && lines[1].contains("the file of the plugin changed"), "{history}");
 
     assert!(succeed(folder, &["plugin", "rollback", "probe"]).contains("until its file changes"));
     let json = ask("hello");

@@ -69,7 +69,7 @@ fn l17_asks_again_for_an_approval_two_levels_down() {
     screen.wait_for("or here: /approve asks for the missing answers, /cancel ends the turn");
     screen.wait_for_end("\n>");
     screen.send("And now?\r");
-    screen.wait_for("/approve asks you for the answers that its delegates wait for");
+    screen.wait_for("/approve asks you for the answers that the delegates wait for");
     screen.wait_for_end("\n>");
     screen.send("/approve\r");
     screen.wait_for_end(QUESTION);

@@ -96,7 +96,7 @@ fn p6_the_answer_yes_applies_to_this_run() {
     );
     assert!(output_text.contains(&grant_line), "{output_text}");
     screen.send("perhaps\r");
-    screen.wait_for("another folder instead of the one that is shown");
+    screen.wait_for("another folder instead of the folder that is shown");
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
     screen.wait_for("\nFirst.\n");

@@ -68,7 +68,7 @@ fn l10_shows_a_turn_that_another_process_finished() {
     );
     assert!(!screen.text().contains("All is paid."));
     screen.send("/continue\r");
-    screen.wait_for("another process continued the turn, and it ended like this");
+    screen.wait_for("another process continued the turn, and the turn ended as follows");
     screen.wait_for("\nAll is paid.\n");
     screen.wait_for_prompt(3);
     screen.send(CTRL_D);

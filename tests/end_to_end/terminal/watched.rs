@@ -77,7 +77,7 @@ fn p6_a_changed_file_applies_from_the_next_turn() {
     screen.wait_for_end("\n>");
     save(&folder, &format!("{GRANTED}\n[approval.tools]\n\"text.count_file\" = \"never\"\n"));
     wait_until_shown(&mut screen, "agent.toml:8:");
-    wait_until_shown(&mut screen, "the previous configuration stays in effect until this is fixed");
+    wait_until_shown(&mut screen, "the previous configuration stays in effect until the problem is fixed");
     assert!(screen.text().contains("approval.tools"), "{}", screen.text());
     screen.send("Again.\r");
     screen.wait_for("\nAnswer 2.\n");

@@ -20,7 +20,7 @@ pub(crate) struct AnswerArguments {
     /// Print events as JSON lines; the last line is the turn's result
     #[arg(long)]
     pub(crate) json: bool,
-    /// The agent that the session belongs to.
+    /// Options that configure the agent that the session belongs to.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
 }
@@ -28,7 +28,7 @@ pub(crate) struct AnswerArguments {
 /// Arguments of `session approve`.
 #[derive(Debug, Args)]
 pub(crate) struct ApproveArguments {
-    /// The calls to answer.
+    /// Options that select the session and the calls to answer.
     #[command(flatten)]
     pub(crate) answer: AnswerArguments,
     /// How long the approval applies to calls to the same tool
@@ -42,10 +42,10 @@ pub(crate) struct ApproveArguments {
 /// Arguments of `session deny`.
 #[derive(Debug, Args)]
 pub(crate) struct DenyArguments {
-    /// The calls to answer.
+    /// Options that select the session and the calls to answer.
     #[command(flatten)]
     pub(crate) answer: AnswerArguments,
-    /// Reason, which the model gets
+    /// Reason for the denial, which the model gets
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
@@ -57,7 +57,7 @@ pub(crate) enum Scope {
     Once,
     /// Until the end of the session
     Session,
-    /// Until it is revoked
+    /// Until the approval is revoked
     Always,
 }
 
@@ -102,7 +102,7 @@ pub(crate) enum ApprovalsCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Revoke approvals; this takes effect at once, also for running turns
+    /// Revoke approvals; a revocation takes effect immediately, even for turns that are running
     Revoke {
         /// Approval ids from `approvals list`, or unique prefixes of them
         #[arg(value_name = "ID", required = true)]

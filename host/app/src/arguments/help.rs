@@ -1,4 +1,4 @@
-//! The parts of the texts of `-h` and `--help` that clap does not generate from the options.
+//! Those parts of the output of `-h` and `--help` that clap does not generate from the declared options.
 
 /// Usage lines at the top of the help.
 pub(super) const USAGE: &str = "\
@@ -9,7 +9,7 @@ agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host replay SESSION [--with PLUGIN=FILE]
        agent-host plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND";
 
-/// Text below the options in `-h`.
+/// Text that `-h` prints below the options.
 pub(super) const SHORT: &str = "\
 Example:
   agent-host --plugins plugins --build --grant text:read=. \"Count the lines of README.md\"
@@ -19,7 +19,7 @@ commands. The answer goes to stdout, everything else to stderr. Exit codes: 0 an
 with an error, 2 nothing was started (invalid usage, configuration, plugin or data), 3 waits for
 a decision, 130 cancelled. More examples and details: agent-host --help";
 
-/// Text below the options in `--help`.
+/// Text that `--help` prints below the options.
 pub(super) const LONG: &str = "\
 Examples:
   Build the plugin projects in ./plugins, let `text` read this folder, and ask:

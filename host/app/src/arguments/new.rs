@@ -1,4 +1,4 @@
-//! Command-line arguments for plugin authors: `plugin new` and `dev`.
+//! Command-line arguments of `plugin new` and `dev`, the commands for plugin authors.
 
 use super::{AgentArguments, RunArguments};
 use agent_devkit::Language;
@@ -25,7 +25,7 @@ pub(crate) struct NewArguments {
     pub(crate) sdk: Option<PathBuf>,
 }
 
-/// A plugin kind as written on the command line.
+/// A plugin kind, as the user writes it on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum KindName {
     Tool,
@@ -45,7 +45,7 @@ impl From<KindName> for ProjectKind {
     }
 }
 
-/// A programming language as written on the command line.
+/// A programming language, as the user writes it on the command line.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum LanguageName {
     Rust,
@@ -75,7 +75,8 @@ pub(crate) struct DevArguments {
     /// Send this prompt in a new session after each successful build, instead of opening an interactive session
     #[arg(long, value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// The agent to run. Without --agent and --plugins, the agent has only the plugins that this command builds.
+    /// Options that configure the agent to run. Without --agent and --plugins, the agent has only the plugins that this
+    /// command builds.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
     /// Approve calls to tools with this name, each time for one call only; `*` matches any characters

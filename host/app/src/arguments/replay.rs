@@ -6,7 +6,7 @@ use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
 
-/// Text below the options in the help of `replay`.
+/// Text that the help of `replay` shows below the options.
 const AFTER_HELP: &str = "\
 A replayed call gets its recorded arguments and the recorded answers of the host: web pages,
 stored values, files, model replies, time and random numbers. Access to anything that was not

@@ -9,7 +9,7 @@ pub(crate) struct ResumeArguments {
     /// Session id, or a unique prefix of it (default: the agent's latest session)
     #[arg(value_parser = session_id)]
     pub(crate) session: Option<String>,
-    /// Prompt for the agent, or the answer to its question; without it, only an interrupted turn is finished
+    /// Prompt for the agent, or the answer to its question; without PROMPT, only an interrupted turn is finished
     #[arg(value_name = "PROMPT")]
     prompt: Option<String>,
     /// Approve calls to tools with this name, each time for one call only; `*` matches any characters
@@ -18,7 +18,7 @@ pub(crate) struct ResumeArguments {
     /// Print events as JSON lines; the last line is the turn's result
     #[arg(long)]
     json: bool,
-    /// The agent to run.
+    /// Options that configure the agent to run.
     #[command(flatten)]
     agent: AgentArguments,
 }

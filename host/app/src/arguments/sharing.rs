@@ -12,8 +12,8 @@ pub(crate) struct ConnectionArguments {
     /// Allow connections without TLS to other machines; connections to this machine never use TLS
     #[arg(long)]
     plain_http: bool,
-    /// Token server that may receive the registry's login although its owner is not the registry's owner; can
-    /// be repeated
+    /// Token server that may receive the login for the registry, although someone other than the registry's owner runs
+    /// the server; can be repeated
     #[arg(long = "token-server", value_name = "URL", value_parser = token_server)]
     pub(crate) token_servers: Vec<Url>,
 }
@@ -31,8 +31,8 @@ pub(crate) struct FolderArguments {
     /// Folder that contains the plugins and plugins.lock
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
-    /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in this
-    /// folder
+    /// Agent configuration with the plugin folder and `[sharing]`: a file (agent.toml), or an agent's name in
+    /// this folder
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(super::agent))]
     pub(crate) agent: Option<PathBuf>,
     /// Options of the connection to the registry.
@@ -86,8 +86,8 @@ pub(crate) struct SignArguments {
 /// Arguments of `plugin add`.
 #[derive(Debug, Args)]
 pub(crate) struct AddArguments {
-    /// Source: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all plugins of plugins.lock whose
-    /// files are missing)
+    /// Source of the plugin: HOST/PATH[:TAG], a URL (https://…), a file or a folder (default: fetch all plugins of
+    /// plugins.lock whose files are missing)
     #[arg(value_name = "REF|PATH|URL", value_parser = source)]
     pub(crate) source: Option<Source>,
     /// Replace a file that was modified, that has no entry in the lock file, or whose entry names another source
@@ -171,8 +171,8 @@ pub(crate) struct SearchArguments {
 /// Commands on keys.
 #[derive(Debug, Subcommand)]
 pub(crate) enum KeyCommand {
-    /// Create a key pair for signing plugins: the private key FILE, and the public key next to it with the extension
-    /// .pub
+    /// Create a key pair for signing plugins: the private key FILE, and the public key next to it with the
+    /// extension .pub
     New {
         /// File for the private key
         #[arg(value_name = "FILE", default_value = "agent-host.key")]
@@ -193,6 +193,6 @@ fn reference(text: &str) -> Result<Reference, String> {
 }
 
 fn source(text: &str) -> Result<Source, String> {
-    let file_hint = if text.contains("://") { "" } else { "; and there is no file or folder with this name" };
+    let file_hint = if text.contains("://") { "" } else { "; and no file or folder has this name" };
     Source::parse(text).map_err(|error| format!("{error}{file_hint}"))
 }

@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Text below the options in the help of `test`.
+/// Text that the help of `test` shows below the options.
 const AFTER_HELP: &str = "\
 A scenario is a file NAME.scenario.toml; host/docs/guide/scenarios.md explains every key.
 Exit codes: 0 all passed, 1 some failed, 2 no scenario could be run.";
@@ -21,7 +21,7 @@ pub(crate) struct TestArguments {
     /// Update golden transcripts that differ, and show the changes
     #[arg(long)]
     pub(crate) update: bool,
-    /// Also write a JUnit XML report
+    /// Write a JUnit XML report to FILE, in addition to the normal output
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     /// Print one JSON document instead of text

@@ -118,7 +118,7 @@ fn i1_s1_documented_commands_parse() {
     let pages = ["README.md", "sdk/README.md", "wit/README.md"].map(str::to_owned);
     let guide = std::fs::read_dir(repository.join("host/docs/guide")).expect("the guide");
     let guide = guide.map(|entry| format!("host/docs/guide/{}", entry.expect("a page").file_name().to_string_lossy()));
-    // Not every page of the guide shows a command.
+    // Some pages of the guide show no command, so the test below does not require a command on these pages.
     let guide: Vec<String> = guide.filter(|page| page.ends_with(".md")).collect();
     assert!(guide.len() > 10, "the guide has {} pages", guide.len());
     for page in pages.into_iter().chain(templates).chain(kinds).chain(guide) {

@@ -50,7 +50,7 @@ fn similar_command(word: &str) -> Option<String> {
     let arguments = Arguments::command();
     let shown = arguments.get_subcommands().filter(|command| !command.is_hide_set()).map(clap::Command::get_name);
     let names: Vec<&str> = shown.collect();
-    // `nearest` does not reliably find a command that differs only in a plural `s`.
+    // `nearest` does not reliably find a command whose name differs from `word` only by a plural `s`.
     let plural = |name: &&&str| word.strip_suffix('s') == Some(**name) || name.strip_suffix('s') == Some(word);
     let found = names.iter().find(plural).copied().or_else(|| nearest(word, names.iter().copied()))?;
     Some(found.to_owned())

@@ -1,5 +1,5 @@
-//! Reads the settings of the agent that the command line names, chooses a model, and builds plugin projects for
-//! `--build`.
+//! Reads the settings of the agent that the command line names, chooses a model, and builds plugin projects
+//! for `--build`.
 
 use super::build_projects::build;
 use crate::arguments::AgentArguments;
@@ -51,7 +51,7 @@ async fn build_if_requested(
 pub(crate) struct BuildingReader<'t> {
     /// Terminal that shows the progress of the builds.
     pub(crate) terminal: &'t Terminal,
-    /// Environment whose variables the files can use.
+    /// Environment whose variables the delegates' files can use.
     pub(crate) environment: HostEnvironment,
 }
 

@@ -21,7 +21,7 @@ use serde_json::Value;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
-/// Answers approval requests, and asks before a plugin is used for the first time.
+/// Answers approval requests, and asks the user before a plugin is used for the first time.
 pub(crate) struct ApprovalPrompter {
     terminal: Terminal,
     user: UserPresence,
@@ -31,7 +31,7 @@ pub(crate) struct ApprovalPrompter {
     yes: Vec<String>,
 }
 
-/// What to do with a suspended turn after its questions were asked.
+/// What the prompter does with a suspended turn after it has asked the questions of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterQuestions {
     /// Continue the turn, because the user answered a question or the turn was cancelled.
@@ -49,7 +49,7 @@ impl AfterQuestions {
     }
 
     /// Combines the results of two groups of questions.
-    fn then(self, other: AfterQuestions) -> AfterQuestions {
+    fn combine(self, other: AfterQuestions) -> AfterQuestions {
         match (self, other) {
             (AfterQuestions::StopAsking, _) | (_, AfterQuestions::StopAsking) => AfterQuestions::StopAsking,
             (AfterQuestions::Continue, _) | (_, AfterQuestions::Continue) => AfterQuestions::Continue,
@@ -60,7 +60,7 @@ impl AfterQuestions {
 
 /// The user's decision about one tool call.
 enum UserDecision {
-    /// The user answered.
+    /// The user approved or denied the call.
     Verdict(Verdict, AnswerScope),
     /// The turn was cancelled.
     Cancelled,
@@ -115,7 +115,7 @@ impl ApprovalPrompter {
         if self.user == UserPresence::AtTerminal && !others.is_empty() {
             match self.ask(session, others, cancel).await? {
                 Some(verdicts) => decisions.extend(verdicts.into_iter().map(decided)),
-                // The caller cancels the turn. Answers that the user has already given are not used.
+                // The caller cancels the turn, so the answers that the user has already given are not used.
                 None if cancel.is_cancelled() => return Ok(AfterQuestions::Continue),
                 None => return Ok(AfterQuestions::StopAsking),
             }
@@ -232,7 +232,8 @@ impl ApprovalPrompter {
                 }
             }
         };
-        serde_json::from_str(&text).map_err(|error| format!("that is not valid JSON, so nothing was changed: {error}"))
+        serde_json::from_str(&text)
+            .map_err(|error| format!("the text is not valid JSON, so nothing was changed: {error}"))
     }
 
     async fn in_editor(&self, editor: &[String], arguments: &Value) -> Result<String, String> {

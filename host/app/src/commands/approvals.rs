@@ -8,7 +8,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_runtime::approvals::{remember_grants, revoke};
 use agent_store::{Store, StoredGrant};
 
-/// Number of characters of an approval's id that are shown.
+/// Displayed length of an approval's id, in characters.
 const SHOWN_ID: usize = 12;
 
 /// Runs a subcommand of `approvals`.
@@ -31,8 +31,8 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
         }
         ApprovalsCommand::Revoke { ids } => {
             let all = grants(&*store, None).await?;
-            // Resolve all prefixes before the first approval is revoked, so that the order of the prefixes does not
-            // matter.
+            // Resolve all prefixes before the first approval is revoked, so that the order of the prefixes does
+            // not matter.
             let selected: Vec<_> = ids.iter().map(|id| find_by_prefix(&all, id)).collect::<Result<_, _>>()?;
             for grant in selected {
                 revoke(&*store, &grant.id).await.map_err(Failure::failed)?;
@@ -64,7 +64,10 @@ fn find_by_prefix<'a>(all: &'a [StoredGrant], id: &str) -> Result<&'a StoredGran
         (false, []) => {
             Err(Failure::refused(format!("there is no approval `{id}`; `agent-host approvals list` shows all")))
         }
-        _ => Err(Failure::refused(format!("{} approvals begin with `{id}`; write more of the id", matches.len()))),
+        _ => Err(Failure::refused(format!(
+            "the ids of {} approvals begin with `{id}`; write more characters of the id",
+            matches.len()
+        ))),
     }
 }
 

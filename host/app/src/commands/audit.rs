@@ -10,7 +10,7 @@ use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
 use agent_store::{AuditAction, AuditEntry, MAX_PAGE};
 
-/// Maximum number of characters of a name or reason that are shown.
+/// Maximum displayed length of a name or reason, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// Prints the audit log, oldest entries first.

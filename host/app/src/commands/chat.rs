@@ -43,17 +43,17 @@ use watch::{ChatNews, ChatWatch};
 /// Maximum number of sessions that `/session list` shows.
 const LISTED_SESSIONS: usize = 10;
 
-/// Returns a message that explains how to continue an open turn. It names one command for each kind of answer that the
-/// turn waits for.
+/// Returns a message that explains how to continue an open turn. The message names one command for each kind of answer
+/// that the turn waits for.
 fn how_to_continue(waits: &[Wait]) -> String {
     let mut ways: Vec<&str> = Vec::new();
     for wait in waits {
         let way = match wait.cause {
-            WaitCause::Approval => "/approve asks you about its calls",
+            WaitCause::Approval => "/approve asks you about the turn's calls",
             WaitCause::Service { .. } => "/respond FILE records a service's answer",
             WaitCause::OutcomeUnknown => "/resolve decides about a call whose outcome is unknown",
-            WaitCause::Agent { .. } => "/approve asks you for the answers that its delegates wait for",
-            WaitCause::Answer { .. } => "type the answer to its question",
+            WaitCause::Agent { .. } => "/approve asks you for the answers that the delegates wait for",
+            WaitCause::Answer { .. } => "type the answer to the open question",
         };
         if !ways.contains(&way) {
             ways.push(way);
@@ -77,7 +77,7 @@ pub(crate) async fn chat(
     Interrupts::restore_keyboard_on_suspend(terminal.clone());
     let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
     let agent = agents.agent.clone();
-    let watch = if run.no_watch { ChatWatch::nothing() } else { ChatWatch::begin(&host, &agents) };
+    let watch = if run.no_watch { ChatWatch::inactive() } else { ChatWatch::begin(&host, &agents) };
     let watch = watch.with_sources(sources);
     let names = Names {
         models: lists::models(&agent.current()),
@@ -97,7 +97,7 @@ pub(crate) async fn chat(
     chat.greet();
     let ended = chat.handle_inputs(&mut editor).await;
     let servers = chat.agent.current().servers().clone();
-    let is_terminated = chat.interrupts.is_leaving();
+    let is_terminated = chat.interrupts.is_exiting();
     let store = chat.host.store.clone();
     let closed = chat.close().await;
     agents.record_trials(&*store, terminal).await;
@@ -124,7 +124,7 @@ struct Chat<'t> {
     prompter: ApprovalPrompter,
 }
 
-/// The next step of the session after an input.
+/// What the session does after it has handled an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterInput {
     /// Read the next input.
@@ -155,7 +155,7 @@ impl Chat<'_> {
         }
         self.run_queued_prompts().await?;
         let mut has_warned = false;
-        while !self.interrupts.is_leaving() {
+        while !self.interrupts.is_exiting() {
             self.show_changes();
             self.terminal.note("");
             let lease = self.release_lease_while_waiting().await?;
@@ -217,7 +217,7 @@ impl Chat<'_> {
     }
 
     /// Describes a change, or returns `None` if the change needs no message. In `dev`, a new plugin version is reported
-    /// at once. In other sessions, a new version is reported by the first turn that uses it.
+    /// immediately. In other sessions, a new version is reported by the first turn that uses it.
     fn describe(&mut self, news: ChatNews) -> Option<String> {
         let width = self.terminal.width();
         let warning =
@@ -231,7 +231,7 @@ impl Chat<'_> {
             }
             ChatNews::Built(news) => build_news::describe(&news),
             ChatNews::Agents(WatchEvent::Misconfigured { reason }) => {
-                warning(format!("{reason}\n  the previous configuration stays in effect until this is fixed"))
+                warning(format!("{reason}\n  the previous configuration stays in effect until the problem is fixed"))
             }
             ChatNews::Agents(WatchEvent::Configured { path, settings, later }) => {
                 let later = match later.as_slice() {
@@ -291,7 +291,7 @@ impl Chat<'_> {
 
     /// Runs the prompts that were typed while a turn waited.
     async fn run_queued_prompts(&mut self) -> Result<(), Failure> {
-        while !self.interrupts.is_leaving()
+        while !self.interrupts.is_exiting()
             && let Some(prompt) = self.session.next_queued_prompt()
         {
             let queued_before = self.session.state().queued_prompts.len();
@@ -446,8 +446,8 @@ impl Chat<'_> {
         self.session.undo().await.map_err(Failure::refused)?;
         if let Some(turn) = turn {
             self.prose(format!(
-                "turn {turn} was undone: the model no longer sees it, and it is not remembered; the changes that its \
-                 tools made are not undone"
+                "turn {turn} was undone: the model no longer sees the turn, and the turn is not remembered; the \
+                 changes that its tools made are not undone"
             ));
         }
         Ok(())
@@ -479,7 +479,7 @@ impl Chat<'_> {
                 Ok(())
             }
             ResponseOutcome::Late => {
-                self.note("the call has another result already; nothing was changed");
+                self.note("the call already has a different result; nothing was changed");
                 Ok(())
             }
         }

@@ -97,14 +97,14 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let mcp = settings.servers()?;
     let agent = assembly::make_agent(&settings, (generation, delegates), mcp, terminal)?;
     print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
-    row("agent", std::slice::from_ref(&settings.name), terminal)?;
-    row("model", &models, terminal)?;
-    row("plugins", &plugins, terminal)?;
-    row("agents", &agents, terminal)?;
-    row("grants", &grants(&settings), terminal)?;
-    row("excluded", &excluded(&settings, &sandbox), terminal)?;
-    row("mcp", &servers(&agent.config().mcp), terminal)?;
-    row("services", &services(&settings), terminal)?;
+    print_row("agent", std::slice::from_ref(&settings.name), terminal)?;
+    print_row("model", &models, terminal)?;
+    print_row("plugins", &plugins, terminal)?;
+    print_row("agents", &agents, terminal)?;
+    print_row("grants", &grants(&settings), terminal)?;
+    print_row("excluded", &excluded(&settings, &sandbox), terminal)?;
+    print_row("mcp", &servers(&agent.config().mcp), terminal)?;
+    print_row("services", &services(&settings), terminal)?;
     let overlaps = protection::overlapping_trees(&protection::granted_trees(&settings));
     let exposed = protection::exposed_servers(&settings);
     let missing = missing_programs(&settings, &agent.config().mcp);
@@ -114,8 +114,8 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     Ok(())
 }
 
-/// Combines all problems of an agent file into one failure. If a problem belongs to a line of the file, the line is
-/// shown with the problem, in the same format as for syntax errors.
+/// Combines all problems of an agent file into one failure. If a problem belongs to a line of the file, the failure
+/// shows the line with the problem, in the format that syntax errors have.
 fn all_problems(problems: Problems, path: &Path) -> Failure {
     let text = read_bounded(path, MAX_BYTES).unwrap_or_default();
     let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
@@ -162,8 +162,8 @@ fn depth_warning(agent: &Agent) -> Option<String> {
     })
 }
 
-/// Returns the agents' names along the longest chain of delegates. The recursion ends, because agents whose delegates
-/// form a cycle are refused when they are loaded.
+/// Returns the agents' names along the longest chain of delegates. The recursion ends, because the host refuses to load
+/// agents whose delegates form a cycle.
 fn longest_chain(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let chains = delegates.values().map(|delegate| {
         let agent = delegate.agent.current();
@@ -174,7 +174,7 @@ fn longest_chain(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     chains.max_by_key(Vec::len).unwrap_or_default()
 }
 
-fn row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
+fn print_row(name: &str, values: &[String], terminal: &Terminal) -> Result<(), Failure> {
     for (index, value) in values.iter().enumerate() {
         let name = if index == 0 { name } else { "" };
         print(terminal, &format!("  {DIM}{name:<9}{DIM:#}{}", text::harmless(value)))?;
@@ -197,8 +197,8 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
         let prefix = if index == 0 { "" } else { "then " };
         lines.push(format!("{prefix}{}{}", model.name, address.unwrap_or_default()));
     }
-    lines
-        .extend(settings.file.fallback_text.as_ref().map(|text| format!("then the text {}", text::one_line(text, 60))));
+    let fallback_text = settings.file.fallback_text.as_ref();
+    lines.extend(fallback_text.map(|text| format!("then the fallback text {}", text::one_line(text, 60))));
     let Helpers { planner, executor, embedding } = &settings.models.helpers;
     for (what, named) in [("plans", planner), ("executes plans", executor), ("chooses tools", embedding)] {
         lines.extend(named.as_ref().map(|named| format!("{} {what}", named.name)));
@@ -206,7 +206,7 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
     Ok(lines)
 }
 
-/// Lists the delegates, each followed by its own delegates.
+/// Lists the delegates; each delegate is followed by the delegates to which it can delegate work.
 fn delegate_lines(delegates: &BTreeMap<String, Delegate>) -> Vec<String> {
     let mut lines = Vec::new();
     for (tool, delegate) in delegates {
@@ -244,14 +244,14 @@ fn grants(settings: &Settings) -> Vec<String> {
     if lines.is_empty() { vec!["none".to_owned()] } else { lines }
 }
 
-/// Lists, for each folder that a plugin may write, the paths that the plugin may not write.
+/// Lists, for each folder that a plugin may write, the paths in the folder that the plugin may not write.
 fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
     let protected = sandbox.protected();
     let trees = protection::granted_trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);
     let lines = trees.filter_map(|(plugin, tree)| {
         let excluded = protection::excluded_from_writing(&protected, &tree.host);
         let paths = excluded.join(", ");
-        (!paths.is_empty()).then(|| format!("{plugin}: write {} without {paths}", tree.guest))
+        (!paths.is_empty()).then(|| format!("{plugin}: write {} except {paths}", tree.guest))
     });
     lines.collect()
 }

@@ -22,7 +22,7 @@ pub(crate) async fn mark_ready(store: &dyn Store, sessions: &mut [SessionSummary
 async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failure> {
     fold_events(store, session, |is_resumed, event| match event {
         EventKind::Resumed => true,
-        // The host records these events when it starts the next step, before it does any work.
+        // When the host starts the next step, it records these events before it does any work.
         EventKind::LoopIteration { .. }
         | EventKind::ContextBudget { .. }
         | EventKind::ContextBuilt { .. }
@@ -32,7 +32,7 @@ async fn is_just_resumed(store: &dyn Store, session: &str) -> Result<bool, Failu
     .await
 }
 
-/// Returns a message that explains how to continue the parent session after a delegated session was changed.
+/// Returns a message that explains how to continue the parent session after a command has changed a delegated session.
 pub(crate) async fn continue_parent_note(
     store: &dyn Store,
     parent: &str,

@@ -67,7 +67,7 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
 fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
     move |event: BuildEvent<'_>| match &event {
         // The toolchain's output is shown only on an interactive terminal, where each line overwrites the line before
-        // it. Elsewhere, the lines would fill the output.
+        // it. On other outputs, each line would stay and the lines would fill the output.
         BuildEvent::Line { .. } if !terminal.is_interactive() => {}
         _ if is_first.load(Ordering::Relaxed) => show_build(&terminal, &event),
         _ => {}
@@ -79,7 +79,7 @@ async fn first_build(news: &mut Receiver<DevEvent>, terminal: &Terminal) -> Resu
     loop {
         let event = news.recv().await.ok_or_else(|| Failure::failed("the background build has stopped"))?;
         match event {
-            DevEvent::Building { .. } => terminal.busy("building; the first build takes longest"),
+            DevEvent::Building { .. } => terminal.busy("building; the first build takes the longest time"),
             DevEvent::Superseded => {}
             DevEvent::Built(plugins) => {
                 terminal.idle();
@@ -99,7 +99,7 @@ struct DevSession {
     watcher: SourceWatcher,
     run: RunArguments,
     data: DataDirectory,
-    /// True if the command line names an agent. The agent's file then determines which plugins the agent uses.
+    /// True if the command line names an agent. In that case, the agent's file determines which plugins the agent uses.
     has_agent: bool,
 }
 
@@ -122,7 +122,8 @@ impl DevSession {
     /// Opens a session with the built plugins. If the command line names no agent, the session uses every plugin.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
         let mut settings = agent_settings::settings(&self.run.agent, terminal).await?;
-        // Each build replaces the plugin. The author should not have to approve the same calls again after each build.
+        // Bind approvals to the name of the plugin, because each build changes the digest of the plugin, and the author
+        // should not have to approve the same calls again after each build.
         settings.rule_binding = RuleBinding::Name;
         settings.sources = Some(self.watcher.sources.clone());
         if !self.has_agent {
@@ -157,7 +158,7 @@ impl DevSession {
             terminal.idle();
             match result {
                 Err(failure) if !failure.message.is_empty() => terminal.failure(&failure.message),
-                _ if interrupts.is_leaving() => return Ok(Exit::Cancelled),
+                _ if interrupts.is_exiting() => return Ok(Exit::Cancelled),
                 _ => {}
             }
             terminal.note("waiting for a change; Ctrl-C quits");
@@ -170,8 +171,9 @@ impl DevSession {
     }
 }
 
-/// Waits for a build that differs from the build with which the last prompt ran. The components may have been written
-/// by another process. Builds that failed or did not change the component are also reported.
+/// Waits for a build that differs from the build with which the last prompt ran. It does not matter whether
+/// this process or another process wrote the components. Builds that failed or did not change the component are
+/// also reported.
 async fn next_build(
     (news, used): (&mut Receiver<DevEvent>, &[BuiltPlugin]),
     terminal: &Terminal,
@@ -179,7 +181,7 @@ async fn next_build(
     loop {
         let mut event = news.recv().await.ok_or_else(|| Failure::failed("the background build has stopped"))?;
         if let DevEvent::Built(plugins) = &mut event {
-            // Another process may have written the same build already, so compare digests.
+            // Compare digests, because another process may already have written the components of this build.
             for plugin in plugins {
                 let is_known = used.iter().any(|used| (&used.name, &used.digest) == (&plugin.name, &plugin.digest));
                 plugin.written = if is_known { Written::Unchanged } else { Written::Changed };
@@ -196,8 +198,8 @@ async fn next_build(
     }
 }
 
-/// Adds the built plugins of certain kinds to the settings: an agent uses plugins of these kinds only if its settings
-/// name them.
+/// Adds each built plugin that is a context builder, an output validator or a media policy to the settings, because an
+/// agent uses such a plugin only if its settings name the plugin.
 fn use_all(settings: &mut Settings, built: &[BuiltPlugin]) {
     let file = &mut settings.file;
     let providers: Vec<String> =

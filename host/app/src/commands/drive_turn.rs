@@ -50,7 +50,8 @@ pub(super) async fn continue_turn(
             let first_use = tokio::select! {
                 biased;
                 event = events.recv() => {
-                    // The output cannot be written, for example because its reader is gone (L29) or the disk is full.
+                    // The output cannot be written, for example because the program that reads it has ended (L29) or
+                    // the disk is full.
                     if let Err(error) = view.receive(event).await {
                         cancel.cancel();
                         unwritten.get_or_insert(error);
@@ -60,8 +61,8 @@ pub(super) async fn continue_turn(
                 first_use = first_uses.next() => first_use,
                 result = &mut running => break result,
             };
-            // Show earlier events above the question. Events that arrive while the user is asked are shown below the
-            // user's answer.
+            // Show the events that have already arrived, so that they appear above the question. Events that arrive
+            // while the user is asked are shown below the user's answer.
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}
             if let Some(result) = serve_first_use(first_uses, first_use, running.as_mut(), cancel).await {
                 break result;

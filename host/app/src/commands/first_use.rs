@@ -16,7 +16,8 @@ use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a handler that asks the user. If no user is at the terminal, calls run with the existing grants.
+/// Creates a handler that asks the user. If no user is at the terminal, the handler asks nothing, and calls run with
+/// the existing grants.
 pub(crate) fn handler(
     (terminal, user): (&Terminal, UserPresence),
     store: Arc<dyn Store>,
@@ -29,7 +30,7 @@ pub(crate) fn handler(
     }
 }
 
-/// Creates a handler for a command that cannot ask the user.
+/// Creates a handler for a command that cannot ask the user about plugins.
 pub(crate) fn closed_handler(terminal: &Terminal, store: Arc<dyn Store>) -> FirstUseHandler {
     FirstUseHandler::closed(Arc::new(terminal.clone()), store)
 }
@@ -47,7 +48,10 @@ impl FirstUsePrompt for Terminal {
             };
             match Answer::parse(&line) {
                 Some(Answer::ThisRun | Answer::Always) if request.offers().offered.is_empty() => {
-                    warn(self, "yes would grant nothing here: type `d DIR` to name an existing folder, or `n` for no");
+                    warn(
+                        self,
+                        "the answer yes would grant nothing here: `d DIR` names an existing folder, and `n` means no",
+                    );
                 }
                 Some(Answer::ThisRun) => return FirstUseAnswer::ThisRun,
                 Some(Answer::Always) => return FirstUseAnswer::Always,

@@ -7,8 +7,8 @@ use crate::terminal::{BOLD, DIM, Output, Terminal};
 use agent_registry::{KeyFile, Protection, SigningKey, create_key, public_path};
 use std::path::Path;
 
-/// Environment variable with the password of the key. If the variable is not set, the user types the password at
-/// the terminal.
+/// Environment variable that contains the password of the private key. If the variable is not set, the user types the
+/// password at the terminal.
 const PASSWORD: &str = "AGENT_HOST_KEY_PASSWORD";
 
 /// Runs a subcommand of `key`.

@@ -8,7 +8,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_store::{MemoryFilter, StoredMemory};
 use serde::Serialize;
 
-/// A memory has two parts. At most this many characters of each part are shown.
+/// Maximum displayed length of each of the two parts of a memory, in characters.
 const MAX_CHARACTERS: usize = 200;
 /// Labels that can begin the second part of a memory. The second part is an answer or a tool call.
 const SECOND_PART: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
@@ -33,7 +33,7 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
             let user = user_or_current(user)?;
             let found = store.list(&user, "", limit as usize).await.map_err(Failure::refused)?;
             for memory in &found {
-                if json { print_json(terminal, memory)? } else { print(terminal, listed(memory))? }
+                if json { print_json(terminal, memory)? } else { print(terminal, list_entry(memory))? }
             }
             if found.is_empty() && !json {
                 terminal.note(format!("there are no memories about `{user}`"));
@@ -52,7 +52,9 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
                 let missing: Vec<_> = missing.iter().map(|id| format!("`{id}`")).collect();
                 let advice = "`agent-host memory list` shows the ids, and --user NAME selects another user";
                 let missing = missing.join(", ");
-                return Err(Failure::refused(format!("there is no memory {missing} about `{user}`; {advice}")));
+                return Err(Failure::refused(format!(
+                    "there is no memory with the id {missing} about `{user}`; {advice}"
+                )));
             }
         }
     }
@@ -65,7 +67,7 @@ fn user_or_current(named: Option<String>) -> Result<String, Failure> {
     named.or_else(environment::user).ok_or_else(unknown)
 }
 
-fn listed(stored: &StoredMemory) -> String {
+fn list_entry(stored: &StoredMemory) -> String {
     let written = stored.memory.written.as_deref().map(date).unwrap_or_default();
     describe(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
 }

@@ -15,14 +15,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
-/// Maximum number of queued questions about first uses of plugins. While the queue is full, a call that causes another
+/// Maximum number of queued questions about first uses of plugins. While the queue is full, a call that needs a further
 /// question waits.
 const FIRST_USE_QUEUE: usize = 16;
 
 /// Time between two attempts to open a session that another process has open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An open session with everything that is needed to run its turns.
+/// An open session, together with everything that the host needs to run the turns of the session.
 pub(crate) struct OpenedSession {
     /// Settings of the session's agent.
     pub(crate) settings: Settings,
@@ -32,7 +32,7 @@ pub(crate) struct OpenedSession {
     pub(crate) agents: AssembledAgents,
     /// Receives the questions that are asked before a plugin with missing grants is used for the first time.
     pub(crate) first_uses: Receiver<FirstUse>,
-    /// The open session.
+    /// The session, whose lease this process has.
     pub(crate) session: Session,
     /// Store and data folder of the session.
     pub(crate) storage: Storage,
@@ -52,16 +52,16 @@ pub(crate) async fn open(
 /// Purpose for which a session is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenedFor {
-    /// To run turns. It is an error if a file in the plugin folder cannot be loaded, or if another process has the
-    /// session open.
+    /// The session is opened to run turns. It is an error if a file in the plugin folder cannot be loaded, or if
+    /// another process has the session open.
     Turns,
-    /// To record an answer that the open turn waits for. Files that cannot be loaded are only reported, because the
-    /// open turn keeps the plugins that it began with. If another process has the session open, the host waits up to
-    /// [`BUSY_TIMEOUT`] for that process.
+    /// The session is opened to record an answer that the open turn waits for. A file that cannot be loaded causes only
+    /// a message and no error, because the open turn keeps the plugins that it began with. If another process has the
+    /// session open, the host waits up to [`BUSY_TIMEOUT`] for that process.
     AnAnswer,
 }
 
-/// If another process has the session open, a command that records an answer waits at most this long.
+/// Maximum time for which a command that records an answer waits if another process has the session open.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Opens a session like [`open`], but with settings that were already read and a data folder that is already open.
@@ -94,7 +94,7 @@ pub(crate) async fn open_in(
         checkpoint: checkpoint(),
         first_uses: Some(sender),
         http: None,
-        leaving: terminal.leaving(),
+        leaving: terminal.exiting(),
     };
     let timeout = if opened_for == OpenedFor::AnAnswer { BUSY_TIMEOUT } else { Duration::ZERO };
     let session = open_when_free(&host, &agents.agent, target, timeout).await?;
@@ -110,7 +110,8 @@ pub(crate) fn checkpoint() -> Option<CheckpointObserver> {
     return None;
 }
 
-/// Opens a session. If another process has the session open, retries until the timeout has passed.
+/// Opens a session. If another process has the session open, tries again until the session opens or the timeout
+/// has passed.
 pub(crate) async fn open_when_free(
     host: &Host,
     agent: &LiveAgent,

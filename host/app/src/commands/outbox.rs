@@ -1,5 +1,5 @@
-//! `outbox list` and `outbox deliver`: lists the events and other effects that commits added to the outbox, and
-//! delivers the pending ones (D2, D6).
+//! `outbox list` and `outbox deliver`: lists the items of the outbox, which are events and other effects that commits
+//! have added, and delivers the pending items (D2, D6).
 
 use super::stored_sessions;
 use crate::arguments::OutboxCommand;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Maximum number of items that one query reads.
 const PAGE: usize = 200;
-/// Maximum number of characters of a name or of an event's data that are shown.
+/// Maximum displayed length of a name or of an event's data, in characters.
 const MAX_CHARACTERS: usize = 120;
 
 /// Runs a subcommand of `outbox`.

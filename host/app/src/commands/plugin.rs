@@ -97,11 +97,12 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// Source of the grants and limits of a single plugin.
+/// Where the grants and limits of a plugin come from.
 enum GrantSource {
-    /// The grants and limits of the agent that the command line names, and further grants from the command line.
+    /// The grants and limits come from the agent that the command line names, and the command line contains
+    /// further grants.
     Agent(Box<Settings>, Vec<Grant>),
-    /// The grants from the command line, and the default limits.
+    /// The grants come only from the command line, and the default limits apply.
     CommandLine(Vec<Grant>),
 }
 
@@ -133,7 +134,7 @@ impl GrantSource {
     }
 
     /// Opens all folders that are granted to the agent's plugins. Call this function before a plugin runs, because a
-    /// plugin could replace a folder with a link.
+    /// running plugin could replace a folder with a link.
     fn open_trees(&self, sandbox: &Sandbox) -> Result<(), Failure> {
         match self {
             Self::Agent(settings, _) => Ok(protection::open_granted_trees(sandbox, [&**settings])?),
@@ -191,7 +192,7 @@ async fn list(
         assembly::warn_of_no_plugins(&settings, &generation, terminal);
         if settings.plugins.is_none() && settings.file.mcp.is_empty() {
             terminal.note(
-                "this agent has no plugins: name their folder with `plugin_directory` in its file, or with --plugins DIR",
+                "this agent has no plugins: name a folder with `plugin_directory` in its file, or with --plugins DIR",
             );
         }
     }
@@ -210,7 +211,7 @@ async fn list(
     }
 }
 
-/// Starts the MCP servers of the agent, and lists them with the tools that a turn would get.
+/// Starts the MCP servers of the agent, and lists each server with the tools that it would provide to a turn.
 async fn list_servers(settings: &Settings, terminal: &Terminal) -> Result<(), Failure> {
     let servers = McpServers::new(settings.servers()?).map_err(Failure::refused)?;
     let interrupts = Interrupts::listen(terminal.clone());
@@ -239,8 +240,8 @@ async fn list_servers(settings: &Settings, terminal: &Terminal) -> Result<(), Fa
     Ok(())
 }
 
-/// Returns a message for each pair of tools with the same name. A turn refuses such tools, so `plugin list` reports an
-/// error for them.
+/// Returns a message for each pair of tools with the same name. A turn refuses tools that have the same name, so
+/// `plugin list` reports each pair as an error.
 fn duplicate_names<'t>(tools: impl Iterator<Item = (&'t str, String)>) -> Vec<String> {
     let mut plugins: BTreeMap<&str, String> = BTreeMap::new();
     let mut duplicates = Vec::new();

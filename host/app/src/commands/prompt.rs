@@ -23,10 +23,10 @@ pub(crate) enum Input {
     Pipe,
 }
 
-/// The input of a turn, and the trace that the input belongs to.
+/// The input of a turn, and the trace context that came with the input.
 #[derive(Debug, Default)]
 pub(crate) struct Prompt {
-    /// The input. `None` if stdin is a terminal, or if the command only continues a session.
+    /// The input of the turn. `None` if stdin is a terminal, or if the command only continues a session.
     pub(crate) input: Option<TurnInput>,
     /// Trace context of the event that contained the input (I6).
     pub(crate) trace: Option<TraceContext>,
@@ -43,12 +43,13 @@ pub(crate) fn read(run: &RunArguments, input: Input, stdin: impl Read) -> Result
     Ok(Prompt { input: text(run, input, stdin)?.map(TurnInput::Text), trace: None })
 }
 
-/// Converts the event's data to an input (I6). If the data is a string, the input is text. Otherwise, it is JSON.
+/// Converts the event's data to an input (I6). If the data is a string, the input is text. Otherwise, the input
+/// is JSON.
 fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
     if is_reserved(&event.event_type) {
         return Err(Failure::refused(format!(
             "{}: the event's `type` is reserved for the host and cannot begin a turn: pass an answer to an approval \
-             request to `agent-host session respond`, or give an input event a type of your own",
+             request to `agent-host session respond`, or give an input event a type that you define",
             file.display()
         )));
     }
@@ -56,7 +57,7 @@ fn event_input(file: &Path, event: CloudEvent) -> Result<TurnInput, Failure> {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(TurnInput::Text(text)),
         Some(data) if !matches!(data, Value::Null | Value::String(_)) => Ok(TurnInput::Json(data)),
         _ => Err(Failure::refused(format!(
-            "{}: the event has no `data`: put the prompt for the agent there",
+            "{}: the event has no `data`: put the prompt for the agent into `data`",
             file.display()
         ))),
     }

@@ -24,7 +24,7 @@ use std::sync::Arc;
 pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data, &environment::host())?.for_user(arguments.user.clone());
     let granted = granted(&arguments)?;
-    let agent = configured(&arguments)?;
+    let agent = agent_settings(&arguments)?;
     let sandbox = match &agent {
         Some(settings) => assembly::open_sandbox(settings, &data)?,
         None => assembly::open_default_sandbox(&data, &environment::host())?,
@@ -48,7 +48,8 @@ pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, termina
     }
     Ok(match (found.differences.is_empty(), found.same, found.not_replayed == 0) {
         (false, _, _) => Exit::Failed,
-        // If a call was not replayed, the replay is not a success, because the call could have behaved differently.
+        // If a call was not replayed, the replay does not count as a success, because the result of that call could
+        // have differed from the recorded result.
         (true, 0, _) | (true, _, false) => Exit::Refused,
         (true, _, true) => Exit::Done,
     })
@@ -72,7 +73,7 @@ fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Fail
 
 /// Reads the settings of the agent that `--agent` names. The replay uses the limits, variables and configuration values
 /// of this agent.
-fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> {
+fn agent_settings(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> {
     let Some(agent) = &arguments.agent else { return Ok(None) };
     let path = agent_lookup::find_agent(agent, Path::new("."))?;
     let mut file = AgentFile::read(&path).map_err(Failure::refused)?;
@@ -84,8 +85,9 @@ fn configured(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> 
     Ok(Some(settings))
 }
 
-/// Returns one allowance for each plugin that has grants on the command line, by plugin name, and one allowance for all
-/// other plugins. The allowances contain the grants from the command line. The allowances also contain the agent's
+/// Returns a map from plugin names to allowances, and the allowance of all plugins that are not in the map. The map
+/// contains the plugins that the agent's settings name and the plugins that have grants on the command line. The
+/// allowance of a plugin contains the grants that the command line gives to the plugin. It also contains the agent's
 /// limits, variables and configuration values, because these values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
@@ -119,7 +121,7 @@ async fn replacements(
         if plugin.name() != name {
             let (file, actual) = (file.display(), plugin.name());
             return Err(Failure::refused(format!(
-                "--with {name}={file}: this is the plugin `{actual}`; write --with {actual}={file}"
+                "--with {name}={file}: the file contains the plugin `{actual}`; write --with {actual}={file}"
             )));
         }
         if plugins.insert(name.clone(), plugin).is_some() {
@@ -173,7 +175,8 @@ fn show(replay: &Replay, found: &ReplayReport, terminal: &Terminal) -> Result<()
             "{session} has no calls of {plugins} that can be replayed; `agent-host session show {session}` shows its contents"
         )),
         (0, _) if found.not_replayed > 0 => print(format!(
-            "{YELLOW}!{YELLOW:#} {same} of {plugins} in {session} gave the recorded result; the others were not replayed"
+            "{YELLOW}!{YELLOW:#} {same} of {plugins} in {session} gave the recorded result; the other calls were not \
+             replayed"
         ))?,
         (0, _) => print(format!("{GREEN}✓{GREEN:#} {same} of {plugins} in {session} gave the recorded result"))?,
         (1, _) => print(format!("{same} gave the recorded result, and one did not"))?,

@@ -118,7 +118,7 @@ async fn run_turns(
         view.note_nothing_interrupted();
     }
     if let (Some(call), Some(answer)) = (open_question(session), &prompt) {
-        // If the session has an open question, the prompt is its answer (L18).
+        // If the session has an open question, the prompt is the answer to that question (L18).
         session.answer(call, answer.message().plain_text()).await.map_err(Failure::refused)?;
         return prompter.run(session, None, view, cancel).await;
     }

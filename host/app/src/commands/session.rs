@@ -93,9 +93,9 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
             return approve::deny(options, data, terminal).await;
         }
         SessionCommand::Respond { session, event, no_run, json, agent } => {
-            let then = if no_run { respond::AfterAnswer::Record } else { respond::AfterAnswer::Continue };
+            let after_answer = if no_run { respond::AfterAnswer::Record } else { respond::AfterAnswer::Continue };
             let format = if json { Format::Json } else { Format::Lines };
-            let options = respond::RespondOptions { session, event, agent, then, format };
+            let options = respond::RespondOptions { session, event, agent, after_answer, format };
             return respond::respond(options, store, data, terminal).await;
         }
         SessionCommand::Answer { session, text } => {
@@ -139,8 +139,8 @@ async fn open_to_decide(
     let (sandbox, downscaler) = (assembly::open_default_sandbox(data, &environment::host())?, Downscaler::default());
     let (checkpoint, leaving) = (open_session::checkpoint(), Default::default());
     let host = Host { store, sandbox, downscaler, checkpoint, first_uses: None, http: None, leaving };
-    // No turn runs, so the agent needs only its name and no plugins. Later, the turn finds its own plugins by
-    // their digests.
+    // No turn runs, so the agent needs only its name and no plugins. When the turn continues later, the turn finds its
+    // plugins by their digests.
     let generation = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;
     let agent = Agent::new(AgentConfig::new(&session.agent), model, generation).map_err(Failure::refused)?;

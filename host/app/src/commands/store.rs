@@ -68,7 +68,7 @@ async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -
     }
     let differing: Vec<_> = store.check_projections(status_of).await.map_err(Failure::failed)?;
     let differing: Vec<_> = differing.iter().filter(|comparison| comparison.different > 0).map(describe).collect();
-    // The indexes are rebuilt, so an error of this check means that other parts of the file are damaged.
+    // The indexes have just been rebuilt, so if this check fails, other parts of the file are damaged.
     store.integrity_check().await.map_err(Failure::failed)?;
     match differing.is_empty() {
         true => Ok(Exit::Done),
@@ -78,8 +78,8 @@ async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -
     }
 }
 
-/// Returns the name of a projection in messages, and the singular and plural of the noun for the records that the
-/// projection is built from.
+/// Returns the words that messages use for a projection: its name, and the noun (singular and plural) for the records
+/// from which it is built.
 fn nouns(projection: Projection) -> (&'static str, [&'static str; 2]) {
     match projection {
         Projection::MessageWords => ("the search index of messages", ["message", "messages"]),

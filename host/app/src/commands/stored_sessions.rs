@@ -18,19 +18,22 @@ pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&st
         return Ok(all.swap_remove(exact));
     }
     all.retain(|session| session.subject.starts_with(id));
-    // The full name of an agent selects only that agent's sessions, even if the names of other agents begin with this
-    // name.
+    // If `id` is the full name of an agent, it selects only that agent's sessions, even if the names of other agents
+    // begin with this name.
     if all.iter().any(|session| session.agent == id) {
         all.retain(|session| session.agent == id);
     }
     match all.len() {
         1 => Ok(all.swap_remove(0)),
         0 => Err(missing(store, id).await?),
-        number => Err(Failure::refused(format!("{number} sessions begin with `{id}`; write more of the id"))),
+        number => Err(Failure::refused(format!(
+            "the ids of {number} sessions begin with `{id}`; write more characters of the id"
+        ))),
     }
 }
 
-/// Returns the error for a session that does not exist or that belongs to another user (row 56).
+/// Returns the error for a session that does not exist or that belongs to another user (row 56
+/// of `host/docs/threats.md`).
 async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     let all = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::refused)?;
     let other = all.into_iter().find(|session| session.subject.starts_with(id));
@@ -43,8 +46,8 @@ async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     }))
 }
 
-/// Finds a session like [`find`]. If the prefix is ambiguous but exactly one of the matching sessions has an open turn,
-/// returns that session.
+/// Finds a session as [`find`] does. If the prefix is ambiguous but exactly one of the matching sessions has an open
+/// turn, returns that session.
 pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str) -> Result<SessionSummary, Failure> {
     let mut open = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
     open.retain(|session| session.subject.starts_with(id) && session.state.is_open());
@@ -71,7 +74,7 @@ pub(crate) async fn sessions(
     Ok(found)
 }
 
-/// Formats a session for a list.
+/// Formats a session as an entry of a list.
 pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");

@@ -27,21 +27,21 @@ use tokio::task::JoinHandle;
 /// Maximum number of scenarios that run at the same time, if the number of processors is unknown.
 const DEFAULT_PARALLELISM: usize = 4;
 
-/// Text in the report file until the run has finished.
+/// Text that the report file contains until the run has finished.
 const UNFINISHED: &str = "the run did not finish";
 
-/// The result of running the scenarios.
-struct Played {
+/// The reports of the scenarios, and how the run ended.
+struct RunResult {
     reports: Vec<Report>,
     /// Number of scenarios that were selected, including those that did not run.
     selected: usize,
     time: Duration,
-    end: End,
+    end: RunEnd,
 }
 
 /// Whether all scenarios ran.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum RunEnd {
     /// All scenarios ran.
     Complete,
     /// The user stopped the run.
@@ -69,7 +69,7 @@ pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal:
     }
 }
 
-/// Creates a report with the reason why scenarios did not run.
+/// Creates a report that contains the reason why scenarios did not run.
 fn placeholder(arguments: &TestArguments, reason: &str) -> Report {
     Report {
         name: "agent-host test".to_owned(),
@@ -81,7 +81,7 @@ fn placeholder(arguments: &TestArguments, reason: &str) -> Report {
     }
 }
 
-async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Played, Failure> {
+async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<RunResult, Failure> {
     let found = discover_scenarios(arguments)?;
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let read: Vec<_> = found.iter().map(|found| (found, Scenario::read(&found.path, &found.name))).collect();
@@ -93,7 +93,7 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
         tokio::select! {
             () = build(groups, &mut components, terminal) => {}
             () = cancel.cancelled() => {
-                return Ok(Played { reports: Vec::new(), selected, time: began.elapsed(), end: End::Stopped });
+                return Ok(RunResult { reports: Vec::new(), selected, time: began.elapsed(), end: RunEnd::Stopped });
             }
         }
     }
@@ -121,8 +121,8 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
         terminal.busy(format!("{} of {selected} scenarios", reports.len()));
     }
     terminal.idle();
-    let end = if cancel.is_cancelled() { End::Stopped } else { End::Complete };
-    Ok(Played { reports, selected, time: began.elapsed(), end })
+    let end = if cancel.is_cancelled() { RunEnd::Stopped } else { RunEnd::Complete };
+    Ok(RunResult { reports, selected, time: began.elapsed(), end })
 }
 
 fn discover_scenarios(arguments: &TestArguments) -> Result<Vec<DiscoveredScenario>, Failure> {
@@ -201,7 +201,7 @@ impl ScenarioRun {
     async fn report(self) -> Report {
         match self {
             ScenarioRun::Refused(report) => report,
-            // Nobody has aborted the task, so the only possible error is a panic.
+            // This program never aborts the task, so the only possible error is a panic.
             ScenarioRun::Started(handle) => {
                 handle.await.unwrap_or_else(|error| std::panic::resume_unwind(error.into_panic()))
             }
@@ -244,22 +244,22 @@ fn start_all(
     read.into_iter().map(start).collect()
 }
 
-fn finish(arguments: &TestArguments, played: Played, terminal: &Terminal) -> Result<Exit, Failure> {
-    let Played { mut reports, selected, time, end } = played;
+fn finish(arguments: &TestArguments, played: RunResult, terminal: &Terminal) -> Result<Exit, Failure> {
+    let RunResult { mut reports, selected, time, end } = played;
     let totals = Totals::of(&reports);
     match (arguments.json, end) {
         (true, _) => terminal.print(json(&reports).to_string()).map_err(Failure::output)?,
-        (false, End::Stopped) => show::stopped(reports.len(), selected, terminal),
-        (false, End::Complete) => show::totals(totals, time, terminal)?,
+        (false, RunEnd::Stopped) => show::stopped(reports.len(), selected, terminal),
+        (false, RunEnd::Complete) => show::totals(totals, time, terminal)?,
     }
     if let Some(file) = &arguments.junit {
-        if end == End::Stopped {
+        if end == RunEnd::Stopped {
             reports.push(placeholder(arguments, &format!("stopped: {} of {selected} scenarios ran", reports.len())));
         }
         write_junit(file, &reports)?;
     }
     Ok(match totals {
-        _ if end == End::Stopped => Exit::Cancelled,
+        _ if end == RunEnd::Stopped => Exit::Cancelled,
         Totals { passed: 0, failed: 0, .. } => Exit::Refused,
         Totals { failed: 0, not_played: 0, .. } => Exit::Done,
         _ => Exit::Failed,

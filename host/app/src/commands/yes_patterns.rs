@@ -6,10 +6,10 @@ use agent_config::agent_file::nearest;
 use agent_core::approval::{matches_pattern, rule_source};
 use agent_runtime::Agent;
 
-/// Warns about each `--yes` pattern that matches no tool. If the pattern contains a typo, the intended calls would wait
-/// for an approval.
+/// Warns about each `--yes` pattern that matches no tool. If a pattern contains a typo, the calls that the user wanted
+/// to approve would wait for an approval.
 pub(super) fn warn_of_unmatched_patterns(settings: &Settings, agent: &Agent, yes: &[String], terminal: &Terminal) {
-    // The patterns also apply to delegates, which have other tools.
+    // The patterns also apply to delegates, which have different tools, so an agent with delegates gets no warning.
     if !settings.file.agents.is_empty() {
         return;
     }

@@ -9,7 +9,7 @@ use agent_core::tool::Traits;
 use agent_core::visible::is_invisible;
 use serde_json::Value;
 
-/// Maximum number of characters of an argument that are shown. The answer `v` shows the complete argument.
+/// Maximum displayed length of an argument, in characters. The answer `v` shows the complete argument.
 const MAX_CHARACTERS: usize = 400;
 /// Maximum number of arguments that are shown. The answer `v` shows all arguments.
 const MAX_FIELDS: usize = 16;
@@ -29,10 +29,10 @@ pub(crate) enum Answer {
     Help,
 }
 
-/// The calls that an answer applies to.
+/// Which calls of an approval request an answer applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerScope {
-    /// The call that is shown.
+    /// Only the call that is shown.
     ThisCall,
     /// The call that is shown and all later calls of the request.
     RemainingCalls,
@@ -74,7 +74,7 @@ impl Answer {
             "?" | "h" | "help" if rest.is_empty() => return Some(Self::Help),
             _ => return None,
         };
-        // If more text follows the yes, the text may restrict the approval, so the answer is not a clear yes.
+        // If more text follows the word yes, that text may restrict the approval, so the answer is not a clear yes.
         reason.is_empty().then_some(Self::Allow(scope, answer_scope))
     }
 }
@@ -131,16 +131,17 @@ fn declared_effects(details: &ApprovalDetails) -> String {
     let effects = [
         (read_only, "changes nothing"),
         (destructive, "may delete or overwrite"),
-        (idempotent, "repeating it has no further effect"),
+        (idempotent, "repeating the call has no further effect"),
         (open_world, "accesses external systems"),
     ];
     let effects: Vec<_> = effects.into_iter().filter(|(applies, _)| *applies).map(|(_, words)| words).collect();
-    let effects = if effects.is_empty() { "unknown, the tool declares none".to_owned() } else { effects.join(", ") };
+    let effects =
+        if effects.is_empty() { "unknown, because the tool declares none".to_owned() } else { effects.join(", ") };
     format!("declared effects: {effects}; approval required by {}", escaped(&details.because))
 }
 
 /// Formats each argument on its own line. If part of the arguments is omitted, the last line explains how to see all
-/// arguments. That line contains `showing`, which is a subject with its verb, such as `v shows`.
+/// arguments. The last line contains `showing`, which is the subject and the verb of its sentence, such as `v shows`.
 pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     let fields: Vec<String> = match arguments {
         Value::Object(fields) if fields.is_empty() => return vec!["  without arguments".to_owned()],
@@ -159,13 +160,14 @@ pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
     let mut lines: Vec<String> = shown.collect();
     if is_cut {
         let fields = count(fields.len(), "argument");
-        lines.push(format!("  {YELLOW}… not all is shown: {showing} all ({fields}, {}){YELLOW:#}", size(total as u64)));
+        let size = size(total as u64);
+        lines.push(format!("  {YELLOW}… not everything is shown: {showing} all ({fields}, {size}){YELLOW:#}"));
     }
     lines
 }
 
-/// Escapes all control and invisible characters as numbers, so that nothing in the arguments that the user approves is
-/// hidden.
+/// Escapes all control and invisible characters as numbers, so that nothing in the arguments that the user approves
+/// is hidden.
 pub(crate) fn escaped(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -205,7 +207,7 @@ mod tests {
           "to": "Ann\u001b[2J\u{202e}"
           "amount": 5
           "note": "…300…xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx…
-          … not all is shown: v shows all (3 arguments, 545 bytes)
+          … not everything is shown: v shows all (3 arguments, 545 bytes)
         "#);
         let edited = shown(&item(json!({"amount": 5})), Some(&json!({"amount": 1})));
         assert!(edited.ends_with("with the arguments that you changed:\n  \"amount\": 1"), "{edited}");

@@ -5,8 +5,8 @@ use agent_devkit::build::{BuildEvent, BuiltPlugin, Written};
 use agent_devkit::renew::{Age, VersionMismatch};
 use agent_plugins::{CodeSource, LoadEvent};
 
-/// Shows a build event. On a terminal, the toolchain's output appears in the spinner. Elsewhere, it is printed as
-/// lines.
+/// Shows a build event. On a terminal, the toolchain's output appears in the spinner. On other outputs, the toolchain's
+/// output is printed as lines.
 pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     match event {
         BuildEvent::Building { tool, plugins } => {
@@ -63,8 +63,8 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
 pub(super) struct Compiling {
     /// Name and size in bytes of each component, in the order in which the compilations started.
     running: Vec<(String, u64)>,
-    /// Number of compilations that have ended since no compilation was running.
-    done: usize,
+    /// Number of compilations that have ended since the last time that no compilation was running.
+    ended: usize,
 }
 
 impl Compiling {
@@ -77,14 +77,14 @@ impl Compiling {
     pub(super) fn end(&mut self, name: &str) {
         if let Some(index) = self.running.iter().position(|(other, _)| other == name) {
             self.running.remove(index);
-            self.done += 1;
+            self.ended += 1;
         }
     }
 
     /// Starts counting from zero again if no compilation is running.
     pub(super) fn reset_if_idle(&mut self) {
         if self.running.is_empty() {
-            self.done = 0;
+            self.ended = 0;
         }
     }
 
@@ -92,9 +92,9 @@ impl Compiling {
     /// compilation is running.
     pub(super) fn line(&self) -> Option<String> {
         let (name, size) = self.running.first()?;
-        let count = match self.done + self.running.len() {
+        let count = match self.ended + self.running.len() {
             1 => String::new(),
-            total => format!(" {} of {total}:", self.done + 1),
+            total => format!(" {} of {total}:", self.ended + 1),
         };
         let name = text::one_line(name, 100);
         Some(format!("compiling{count} {name} ({}); this happens once, then the code is cached", text::size(*size)))
@@ -123,8 +123,8 @@ pub(crate) fn built(plugin: &BuiltPlugin) -> String {
 mod tests {
     use super::*;
 
-    /// P9: the spinner names the component that is being compiled. If several are being compiled, the spinner also
-    /// shows a count.
+    /// P9: the spinner names the component that is being compiled. If several components are being compiled, the
+    /// spinner also shows a count.
     #[test]
     fn p9_shows_and_counts_compilations() {
         let mut compiling = Compiling::default();

@@ -8,9 +8,9 @@ use agent_core::tool::{CallCost, errors_as_sentences};
 use serde_json::Value;
 use unicode_width::UnicodeWidthStr;
 
-/// Maximum number of lines of a result that are shown.
+/// Maximum number of displayed lines of a result.
 const RESULT_LINES: usize = 6;
-/// Maximum number of lines of an error that are shown. This limit is larger than the limit for a result, because an
+/// Maximum number of displayed lines of an error. This limit is larger than the limit for a result, because an
 /// error explains what to do.
 const ERROR_LINES: usize = 12;
 /// Maximum number of lines for arguments that don't fit on the line of the name.
@@ -40,13 +40,13 @@ pub(crate) enum Outcome {
     Text(String, usize),
     /// A description of the returned media.
     Media(String),
-    /// The error as the model gets it, and the denials in the error that the user has already seen.
+    /// The text of the error, as the model gets it, and those denials in the text that the user has already seen.
     Error(String, Vec<Denial>),
 }
 
 impl Card<'_> {
     /// Formats the card for a terminal with `width` columns. If lines are omitted, `hint` is appended to the line that
-    /// reports this. `hint` names the command that shows all lines.
+    /// reports how much is omitted. `hint` names the command that shows all lines.
     pub(crate) fn render(&self, width: usize, hint: &str) -> String {
         let mark = match self.outcome {
             Outcome::Error(..) => format!("{RED}✗{RED:#}"),

@@ -3,10 +3,10 @@
 use super::text::{count, grouped, size, time};
 use agent_core::tool::CallCost;
 
-/// Minimum time in the queue, in microseconds, that counts as one of the most important costs.
+/// Minimum queue time of a call, in microseconds. A shorter queue time is not shown on the first line of a card.
 const MIN_QUEUE_TIME: u64 = 10_000;
 
-/// Formats the most important costs, for the first line of a card. The result is empty if the call never ran.
+/// Formats the most important costs of a call, for the first line of a card. The result is empty if the call never ran.
 pub(crate) fn brief(cost: &CallCost) -> String {
     let mut details = Vec::new();
     // A call that was rejected before it ran has no costs.
@@ -23,7 +23,7 @@ pub(crate) fn brief(cost: &CallCost) -> String {
     details.join(", ")
 }
 
-/// Formats all costs. The result is empty if the call never ran.
+/// Formats all costs of a call. The result is empty if the call never ran.
 pub(crate) fn whole(cost: &CallCost) -> String {
     if *cost == CallCost::default() {
         return String::new();

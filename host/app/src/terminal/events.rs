@@ -9,9 +9,9 @@ use agent_core::run::FALLBACK_TEXT;
 use agent_core::tool::Violation;
 use agent_runtime::summary::EXTRACT;
 
-/// Maximum number of characters of a name or message that are shown.
+/// Maximum displayed length of a name or message, in characters.
 const MAX_CHARACTERS: usize = 100;
-/// Maximum number of characters of a provider's message that are shown. This limit is larger than the limit for other
+/// Maximum displayed length of a provider's message, in characters. This limit is larger than the limit for other
 /// messages, because a provider's message often explains what to do.
 const MAX_REASON: usize = 600;
 
@@ -30,8 +30,8 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
         }
         EventKind::Denied { denial: Denial { plugin, thing, grant }, .. } => {
             let grant = harmless(grant).replace('\n', "\n    ");
-            let thing = one_line(thing, MAX_CHARACTERS);
-            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {thing}; to allow it, {grant}")
+            let permission = one_line(thing, MAX_CHARACTERS);
+            format!("{YELLOW}!{YELLOW:#} {BOLD}{plugin}{BOLD:#} was denied {permission}; to allow it, {grant}")
         }
         EventKind::PluginSwapped { plugin, from, to } => {
             let plugin = one_line(plugin, MAX_CHARACTERS);
@@ -283,8 +283,8 @@ mod tests {
         let rejected = EventKind::OutputRejected {
             by: "output schema".into(),
             attempt: 1,
-            problems: vec![problem("", "is no JSON"), problem("/total", "is missing")],
+            problems: vec![problem("", "is not JSON"), problem("/total", "is missing")],
         };
-        insta::assert_snapshot!(shown(rejected), @"! answer 1 was rejected by output schema: is no JSON; /total is missing");
+        insta::assert_snapshot!(shown(rejected), @"! answer 1 was rejected by output schema: is not JSON; /total is missing");
     }
 }

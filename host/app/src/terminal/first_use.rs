@@ -5,9 +5,9 @@ use super::{BOLD, DIM, YELLOW};
 use agent_config::first_use::{FirstUseQuestion, GrantOffers, Keeping};
 use agent_plugins::PluginIdentity;
 
-/// Maximum number of shown grants that the plugin requests but no answer can give.
+/// Maximum number of entries in the list of grants that the plugin requests but that no answer can give.
 const MAX_NOT_OFFERED: usize = 12;
-/// Maximum number of characters of a plugin's text that are shown.
+/// Maximum displayed length of a plugin's text, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// The user's answer to the question about a plugin's grants.
@@ -71,7 +71,7 @@ pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
     }
     .to_owned();
     if offers.has_folder() {
-        help.push_str("\n  d DIR  use another folder instead of the one that is shown");
+        help.push_str("\n  d DIR  use another folder instead of the folder that is shown");
     }
     if offers.has_requests() {
         help.push_str("\n  h HOST allow requests to this server only; `h *`: to all that the plugin asks for");
@@ -116,10 +116,10 @@ pub(crate) fn card(plugin: &RequestingPlugin<'_>, offers: &GrantOffers) -> Strin
         lines.push(format!("  {}  {DIM}{}{DIM:#}", escaped(&offer.meaning), escaped(&offer.line())));
     }
     for refused in offers.not_offered.iter().take(MAX_NOT_OFFERED) {
-        let (thing, why) = (shortened(&refused.unmet.thing), shortened(&refused.why));
+        let (permission, why) = (shortened(&refused.unmet.thing), shortened(&refused.why));
         let advice = &refused.unmet.advice;
         lines.push(format!(
-            "  {DIM}cannot be granted here: {thing}, {why}: {} {}{DIM:#}",
+            "  {DIM}cannot be granted here: {permission}, {why}: {} {}{DIM:#}",
             shortened(&advice.table),
             shortened(&advice.line)
         ));

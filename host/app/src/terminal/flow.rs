@@ -3,8 +3,8 @@
 use anstyle::{Effects, Style};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Minimum number of columns for the words of a wrapped line. If the prefix leaves fewer columns, the prefix is
-/// omitted.
+/// Minimum number of columns for the words of a wrapped line. If the prefix leaves fewer columns, the prefix
+/// is omitted.
 const MIN_COLUMNS: usize = 10;
 /// Width of a tab in columns.
 const TAB: usize = 4;
@@ -17,24 +17,24 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// A prefix of `number` spaces.
+    /// Creates a prefix of `number` spaces.
     pub(crate) fn spaces(number: usize) -> Self {
         Self { text: " ".repeat(number), width: number }
     }
 
-    /// Width of the prefix in columns.
+    /// Returns the width of the prefix in columns.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Appends a styled text.
+    /// Appends text in this style to the prefix.
     pub(crate) fn with(mut self, style: Style, text: &str) -> Self {
         write_styled(&mut self.text, style, text);
         self.width += text.width();
         self
     }
 
-    /// Appends another prefix.
+    /// Appends another prefix to this prefix.
     pub(crate) fn followed_by(mut self, other: Prefix) -> Self {
         self.text.push_str(&other.text);
         self.width += other.width;
@@ -87,7 +87,7 @@ impl Flow {
         self.width = width.max(1);
     }
 
-    /// Width of a line in columns.
+    /// Returns the width of a line in columns.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
@@ -99,7 +99,7 @@ impl Flow {
         self.hanging = if hanging.width + MIN_COLUMNS <= self.width { hanging } else { Prefix::default() };
     }
 
-    /// Adds text in one style. White space separates words. It is written unchanged, except at a place where a line
+    /// Adds text in one style. White space separates words. White space is written unchanged, except where a line
     /// is wrapped.
     pub(crate) fn put(&mut self, style: Style, text: &str) {
         for character in text.chars() {
@@ -137,7 +137,7 @@ impl Flow {
 
     fn put_character(&mut self, style: Style, character: char) {
         let width = character.width().unwrap_or(0);
-        // A line may break between wide characters, such as Chinese ones, but not within a joined emoji.
+        // A line may break between wide characters, such as Chinese characters, but not within a joined emoji.
         if width == 2 && !self.joins(character) {
             self.end_word();
         }
@@ -170,7 +170,7 @@ impl Flow {
             self.wrap();
         } else {
             let next = word.first().map(|(style, _)| *style).unwrap_or_default();
-            write_styled(&mut self.out, between(self.last, next), &" ".repeat(spaces));
+            write_styled(&mut self.out, space_style(self.last, next), &" ".repeat(spaces));
             self.column += spaces;
         }
         for (style, run) in word {
@@ -202,15 +202,15 @@ impl Flow {
     }
 }
 
-/// Returns the style of spaces between two words. An underline or strikethrough continues between words of the same
-/// style.
-fn between(last: Style, next: Style) -> Style {
+/// Returns the style of spaces between two words. An underline or strikethrough continues between words of the
+/// same style.
+fn space_style(last: Style, next: Style) -> Style {
     let effects = last.get_effects();
     let is_lined = effects.contains(Effects::UNDERLINE) || effects.contains(Effects::STRIKETHROUGH);
     if last == next && is_lined { last } else { Style::new() }
 }
 
-/// Length in bytes of the longest prefix of a text that fits into `columns`.
+/// Returns the length, in bytes, of the longest prefix of `text` that fits into `columns` columns.
 pub(crate) fn fitting(text: &str, columns: usize) -> usize {
     let mut used = 0;
     let over = text.char_indices().find(|(_, character)| {

@@ -1,5 +1,5 @@
-//! Modes of the keyboard. While the process does not read input, typed text is kept but not echoed, and typed keys
-//! cannot stop the output. On systems other than Unix, the mode is never changed.
+//! Modes of the keyboard. While the process does not read input, typed text is kept but not echoed, and Ctrl-S cannot
+//! stop the output. On systems other than Unix, the mode is never changed.
 
 use std::sync::Arc;
 
@@ -102,13 +102,13 @@ mod unix {
         modes
     }
 
-    /// Discards typed text that has not been read, because it was not meant for the next question.
+    /// Discards typed text that has not been read, because the text was not meant for the next question.
     pub(in crate::terminal) fn discard_typed() {
         let _ = tcflush(stdin(), QueueSelector::IFlush);
     }
 
-    /// Waits up to 50 ms for a line. Returns true if a read would return at once, which is also the case at the end of
-    /// input and after an error.
+    /// Waits up to 50 ms for a line. Returns true if a read would return immediately, because a line was typed, the
+    /// input has ended or an error has occurred.
     pub(in crate::terminal) fn wait_for_line() -> bool {
         let stdin = stdin();
         let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];

@@ -38,7 +38,7 @@ pub(crate) struct Markdown {
     rendering: Rendering,
     flow: Flow,
     /// Part of the current line that is not rendered yet.
-    held: String,
+    unrendered: String,
     state: State,
     gap: Gap,
     fence: Option<OpenFence>,
@@ -88,7 +88,7 @@ impl Markdown {
         Self {
             rendering,
             flow: Flow::new(width),
-            held: String::new(),
+            unrendered: String::new(),
             state: State::Start(0),
             gap: Gap::Beginning,
             fence: None,
@@ -107,7 +107,7 @@ impl Markdown {
     pub(crate) fn push(&mut self, piece: &str) -> String {
         for part in piece.split_inclusive('\n') {
             let (words, is_over) = part.strip_suffix('\n').map_or((part, false), |words| (words, true));
-            self.held.push_str(&text::harmless(&words.replace('\r', "")));
+            self.unrendered.push_str(&text::harmless(&words.replace('\r', "")));
             match is_over {
                 true => self.end_line(),
                 false => self.read(Ending::Open),
@@ -118,7 +118,7 @@ impl Markdown {
 
     /// Ends the text, and returns the output that was held back until now. The next piece starts a new text.
     pub(crate) fn finish(&mut self) -> String {
-        if !self.held.is_empty() || matches!(self.state, State::Words(_)) {
+        if !self.unrendered.is_empty() || matches!(self.state, State::Words(_)) {
             self.end_line();
         }
         self.show_table();
@@ -137,7 +137,7 @@ impl Markdown {
         if matches!(self.state, State::Words(_)) {
             self.flow.end_line();
         }
-        self.held.clear();
+        self.unrendered.clear();
         self.state = State::Start(0);
     }
 
@@ -147,8 +147,8 @@ impl Markdown {
                 State::Done => return,
                 State::Words(mut inline) => {
                     let flow = &mut self.flow;
-                    let read = inline.read(&self.held, ending, &mut |style, text| flow.put(style, text));
-                    self.held.drain(..read);
+                    let read = inline.read(&self.unrendered, ending, &mut |style, text| flow.put(style, text));
+                    self.unrendered.drain(..read);
                     self.state = State::Words(inline);
                     return;
                 }
@@ -172,15 +172,15 @@ impl Markdown {
             return None;
         }
         let (quotes, indent) = (*quotes, *indent);
-        if fence.may_be_closed_by(&self.held) && fence.is_closed_by(&self.held) {
+        if fence.may_be_closed_by(&self.unrendered) && fence.is_closed_by(&self.unrendered) {
             self.fence = None;
             if self.rendering == Rendering::Plain {
-                let line = self.held.trim().to_owned();
+                let line = self.unrendered.trim().to_owned();
                 self.show_line(quotes, indent, Style::new(), &line);
             }
         } else {
-            let spaces = self.held.len() - self.held.trim_start_matches(' ').len();
-            let line = self.held[spaces.min(indent)..].to_owned();
+            let spaces = self.unrendered.len() - self.unrendered.trim_start_matches(' ').len();
+            let line = self.unrendered[spaces.min(indent)..].to_owned();
             self.show_code(quotes, indent, &line);
         }
         self.state = State::Done;
@@ -188,9 +188,9 @@ impl Markdown {
     }
 
     fn line_start(&mut self, quotes: usize, ending: Ending) -> Option<()> {
-        let start = line::start(&self.held, ending)?;
+        let start = line::start(&self.unrendered, ending)?;
         if start.kind == Kind::Quote {
-            self.held.drain(..start.length);
+            self.unrendered.drain(..start.length);
             self.state = State::Start(quotes + 1);
             return Some(());
         }
@@ -201,7 +201,7 @@ impl Markdown {
                 return None;
             }
             self.show_table();
-            let line = self.held[(self.item + 4).min(start.length)..].to_owned();
+            let line = self.unrendered[(self.item + 4).min(start.length)..].to_owned();
             self.show_code(quotes, self.item, &line);
             self.state = State::Done;
             return Some(());
@@ -257,7 +257,7 @@ impl Markdown {
             }
             Kind::Fence(fence) => {
                 if self.rendering == Rendering::Plain {
-                    let line = self.held.trim().to_owned();
+                    let line = self.unrendered.trim().to_owned();
                     self.show_line(quotes, indent, Style::new(), &line);
                 } else if !fence.info.is_empty() {
                     let info = fence.info.clone();
@@ -279,10 +279,10 @@ impl Markdown {
     /// in bytes.
     fn begin_words(&mut self, quotes: usize, first: Prefix, (style, marks): (Style, usize)) {
         self.write_gap();
-        let hanging = self.quoted(quotes).with(Style::new(), &" ".repeat(first.width()));
-        let first = self.quoted(quotes).followed_by(first);
+        let hanging = self.quote_prefix(quotes).with(Style::new(), &" ".repeat(first.width()));
+        let first = self.quote_prefix(quotes).followed_by(first);
         self.flow.begin(&first, hanging);
-        self.held.drain(..marks);
+        self.unrendered.drain(..marks);
         self.state = State::Words(Inline::new(self.rendering, style));
     }
 
@@ -297,7 +297,7 @@ impl Markdown {
 
     fn show_line(&mut self, quotes: usize, indent: usize, style: Style, text: &str) {
         self.write_gap();
-        let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent));
+        let prefix = self.quote_prefix(quotes).with(Style::new(), &" ".repeat(indent));
         if text.trim().is_empty() {
             self.flow.line(prefix.trimmed());
         } else {
@@ -310,8 +310,8 @@ impl Markdown {
 
     /// Handles a complete line that starts with `|`. The line belongs to the current table or starts a new table.
     fn row(&mut self, quotes: usize, indent: usize) {
-        let line = self.held.trim().to_owned();
-        let prefix = self.quoted(quotes).with(Style::new(), &" ".repeat(indent.min(self.flow.width() / 2)));
+        let line = self.unrendered.trim().to_owned();
+        let prefix = self.quote_prefix(quotes).with(Style::new(), &" ".repeat(indent.min(self.flow.width() / 2)));
         let current_table = self.table.as_mut().filter(|table| table.prefix() == &prefix);
         let is_added = current_table.is_some_and(|table| table.add(&line));
         if !is_added {
@@ -339,7 +339,7 @@ impl Markdown {
         }
     }
 
-    fn quoted(&self, quotes: usize) -> Prefix {
+    fn quote_prefix(&self, quotes: usize) -> Prefix {
         let (style, mark) = if self.rendering == Rendering::Styled { (DIM, "│ ") } else { (Style::new(), "> ") };
         (0..quotes).fold(Prefix::default(), |prefix, _| prefix.with(style, mark))
     }

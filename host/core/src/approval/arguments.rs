@@ -1,10 +1,11 @@
-//! Call arguments in approvals: their canonical JSON, and the note that tells the model about edited arguments.
+//! The arguments of calls that need an approval: the arguments' canonical JSON, and the note that tells the model which
+//! arguments a user edited.
 
 use serde_json::Value;
 
-/// Maximum number of characters that the note shows of each changed value.
+/// Maximum number of characters that the note about edited arguments shows of each changed value.
 const MAX_VALUE_LENGTH: usize = 200;
-/// Maximum number of changed fields that the note names.
+/// Maximum number of changed fields that the note about edited arguments names.
 const MAX_NAMED_FIELDS: usize = 10;
 
 /// Returns the canonical JSON of a value: without spaces and with the keys in byte order. Equal values have the same

@@ -16,9 +16,10 @@ pub struct ApprovalRules {
     pub destructive: ApprovalPolicy,
     /// Policy for tools that declare the trait `open_world`, such as tools that search the web.
     pub open_world: ApprovalPolicy,
-    /// Policies for single tools, by the name of the tool or by a pattern. In a pattern, `*` matches any characters.
+    /// Policies for single tools. Each key is the name of a tool or a pattern that matches names. In a pattern, `*`
+    /// matches any characters.
     pub tools: BTreeMap<String, ApprovalPolicy>,
-    /// Names and patterns of tools whose remembered grants are only valid for the same arguments.
+    /// Names and patterns of tools for which a remembered grant is valid only for the arguments that the user approved.
     pub bind_arguments: Vec<String>,
 }
 
@@ -41,7 +42,7 @@ impl Ruling {
 
 impl ApprovalRules {
     /// Returns the ruling for a tool. A rule with the tool's exact name takes precedence over all other rules, and over
-    /// the approval that the tool itself requires. Without such a rule, the strictest matching rule applies.
+    /// the approval that the tool itself requires. If no rule has the exact name, the strictest matching rule applies.
     pub fn ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
         let name = definition.name.as_str();
         if let Some(policy) = self.tools.get(name) {
@@ -77,7 +78,7 @@ impl ApprovalRules {
         strictest
     }
 
-    /// Whether a remembered grant for this tool is only valid for the same arguments.
+    /// Whether a remembered grant for this tool is valid only for the arguments that the user approved.
     pub fn binds_arguments(&self, tool: &str) -> bool {
         self.bind_arguments.iter().any(|pattern| matches_pattern(pattern, tool))
     }
@@ -94,7 +95,7 @@ impl ApprovalRules {
 }
 
 /// Returns the name of the tool's source, which is the part of a tool name or pattern before the first `.`. None: the
-/// rule contains no `.`, or this part contains a `*`.
+/// rule contains no `.`, or the part before the first `.` contains a `*`.
 pub fn rule_source(rule: &str) -> Option<&str> {
     rule.split_once('.').map(|(source, _)| source).filter(|source| !source.contains('*'))
 }
@@ -105,7 +106,8 @@ pub fn matches_pattern(pattern: &str, name: &str) -> bool {
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut pieces: Vec<&str> = rest.split('*').collect();
     let end = pieces.pop().unwrap_or_default();
-    // Each piece is matched as early as possible, because this leaves the most text for the pieces that follow.
+    // Each piece of the pattern is matched as early as possible, because this leaves the most text for the pieces
+    // that follow.
     for piece in pieces {
         match name.find(piece) {
             Some(position) => name = &name[position + piece.len()..],

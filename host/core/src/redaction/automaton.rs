@@ -1,6 +1,6 @@
-//! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, its state
-//! represents the longest suffix of the text so far that occurs in one of the strings. One step takes constant time on
-//! average, for any number of strings.
+//! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, the
+//! automaton's state represents the longest suffix of the text so far that occurs in one of the strings. One step takes
+//! constant time on average, for any number of strings.
 
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
@@ -9,7 +9,7 @@ const NO_STATE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
     /// Minimum number of matching symbols if they occur anywhere in a text. A string that has at most this number of
-    /// symbols only matches as a whole.
+    /// symbols matches only as a whole.
     pub(super) part: usize,
     /// Minimum number of matching symbols if they occur at the beginning or end of a text that may have been cut.
     pub(super) at_edge: usize,
@@ -25,19 +25,20 @@ pub(super) struct SubstringAutomaton {
     width: usize,
     /// The transition table. Each state has a row with the next state for each of the `width` columns.
     next: Vec<u32>,
-    /// The suffix link of each state: the state of the longest suffix of its substrings that belongs to another state.
+    /// The suffix link of each state. The link leads to the state that represents the longest suffix of this state's
+    /// substrings that this state does not represent itself.
     link: Vec<u32>,
-    /// For each state, the length of its longest substring.
+    /// For each state, the length of the longest substring that the state represents.
     length: Vec<u32>,
-    /// For each state, the length of the longest whole string that is a suffix of the state's longest substring. Only
-    /// strings that are not longer than `thresholds.part` count.
+    /// For each state, the length of the longest whole string that is a suffix of the state's longest substring.
+    /// Strings with more than `thresholds.part` symbols are ignored.
     whole_lengths: Vec<u32>,
     /// For each state, the length of the longest prefix of a string that is a suffix of the state's longest
     /// substring.
     prefix_lengths: Vec<u32>,
 }
 
-/// Minimum number of matched symbols to hold back if they are not the beginning of a string. Shorter matches are
+/// Minimum number of matched symbols that are held back if the symbols do not begin a string. Shorter matches are
 /// frequent in any text.
 const MIN_HELD_BACK: usize = 4;
 
@@ -123,7 +124,7 @@ impl SubstringAutomaton {
         lengths.get(state).copied().unwrap_or_default() as usize
     }
 
-    /// Appends a symbol to the string whose last state is `last`, and returns its new last state.
+    /// Appends a symbol to the string whose last state is `last`, and returns the string's new last state.
     fn extend(&mut self, last: u32, column: usize) -> u32 {
         let existing = self.next[last as usize * self.width + column];
         if existing != NO_STATE {
@@ -175,14 +176,16 @@ impl SubstringAutomaton {
         new
     }
 
-    /// For each state, returns the length of the longest suffix of the state's longest substring that is itself the
-    /// longest substring of a state in `suffix_states`, or 0 if there is no such suffix.
+    /// For each state, considers the suffixes of the state's longest substring, and returns the length of the longest
+    /// suffix that equals the longest substring of a state in `suffix_states`. The length is 0 if no suffix equals such
+    /// a substring.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {
             lengths[*state as usize] = self.length[*state as usize];
         }
-        // The substrings of a state's link are shorter than the state's own substrings, so the link is handled first.
+        // The states are handled in the order of their longest substrings' lengths, so the link of a state, which has
+        // shorter substrings, is handled before the state.
         let mut by_length: Vec<usize> = (1..self.length.len()).collect();
         by_length.sort_unstable_by_key(|state| self.length[*state]);
         for state in by_length {

@@ -7,8 +7,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use std::collections::BTreeSet;
 
-/// Minimum number of consecutive bytes of a secret that are removed from a text even if the rest of the secret is
-/// not there.
+/// Minimum number of consecutive bytes of a secret that are removed from a text even if the rest of the secret
+/// is missing.
 const MIN_PART: usize = 12;
 /// Like `MIN_PART`, but for bytes at the beginning or end of a text that may have been cut in the middle of a secret.
 const MIN_PART_AT_EDGE: usize = 8;
@@ -18,7 +18,8 @@ const MAX_DECIMAL_DIGITS: u8 = 3;
 /// for hexadecimal digits.
 const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
-/// The automata that search for the secrets. Decimal numbers are decoded to bytes, which `plain` searches.
+/// The automata that search for the secrets. Decimal numbers are decoded to bytes, and the automaton `plain` reads
+/// these bytes.
 #[derive(Debug)]
 pub(super) struct Patterns {
     plain: SubstringAutomaton,
@@ -27,7 +28,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    /// Builds the automata for these values.
+    /// Builds the automata that search for these secret values.
     pub(super) fn new(values: &[Vec<u8>]) -> Self {
         let thresholds = |part, at_edge| Thresholds { part, at_edge };
         let plain: Vec<_> = values.iter().flat_map(|value| plain_forms(value)).collect();
@@ -131,11 +132,11 @@ impl Readings {
 
     /// Ends the text and handles the digits that have been read but not yet decoded.
     pub(super) fn finish(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
-        self.settle_zero(patterns, report);
-        self.settle_number(patterns, report);
+        self.finish_zero(patterns, report);
+        self.finish_number(patterns, report);
     }
 
-    /// Reports the part of a secret at the end of the text. The secret may have been cut off there.
+    /// Reports the part of a secret at the end of the text. The rest of the secret may have been cut off.
     pub(super) fn cut(&self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         self.plain.cut(&patterns.plain, report);
         self.base64.cut(&patterns.base64, report);
@@ -151,7 +152,7 @@ impl Readings {
         self
     }
 
-    /// Position of the first byte for which the following bytes decide whether it is part of a secret.
+    /// Position of the first byte that is part of a secret or not, depending on the bytes that follow.
     pub(super) fn uncertain_from(&self, patterns: &Patterns) -> Option<u64> {
         let tracks = [
             self.plain.uncertain_from(&patterns.plain),
@@ -169,7 +170,7 @@ impl Readings {
         if byte == b'x' && self.zero.take().is_some() {
             return;
         }
-        self.settle_zero(patterns, report);
+        self.finish_zero(patterns, report);
         match byte {
             b'0' => self.zero = Some(Zero { start: symbol.start, end: symbol.end }),
             b'1'..=b'9' | b'a'..=b'f' => {
@@ -180,7 +181,7 @@ impl Readings {
         }
     }
 
-    fn settle_zero(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+    fn finish_zero(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         if let Some(Zero { start, end }) = self.zero.take() {
             self.hexadecimal.push(&patterns.hexadecimal, Symbol { byte: b'0', start, end }, report);
         }
@@ -199,13 +200,13 @@ impl Readings {
             });
             return;
         }
-        self.settle_number(patterns, report);
+        self.finish_number(patterns, report);
         if !matches!(symbol.byte, b' ' | b',' | b';' | b'-' | b'\t' | b'\r' | b'\n') {
             self.decimal.interrupt(&patterns.plain, report);
         }
     }
 
-    fn settle_number(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
+    fn finish_number(&mut self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         let Some(Number { value, start, end, .. }) = self.number.take() else { return };
         match value {
             Some(byte) => {
@@ -229,7 +230,7 @@ fn base64_digit(byte: u8) -> Option<u8> {
 }
 
 /// Recognizes line breaks and the indentation after them, which are skipped because a secret may be wrapped. A zero
-/// byte is skipped too, because it may be the other half of a UTF-16 character.
+/// byte is skipped in the same way as a line break, because it may be half of a UTF-16 character.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Line {
     #[default]

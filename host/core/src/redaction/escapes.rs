@@ -50,7 +50,7 @@ pub(super) struct Unescape {
 
 /// The result of reading the beginning of the pending bytes as an escape.
 enum Escape {
-    /// More bytes are needed.
+    /// More bytes are needed to tell whether the pending bytes are an escape.
     Incomplete,
     /// The first byte does not begin an escape.
     Literal,
@@ -59,7 +59,7 @@ enum Escape {
     Complete(usize, Decoded),
 }
 
-/// The bytes that an escape represents. There are at most four.
+/// The bytes that an escape represents. An escape represents at most four bytes.
 struct Decoded {
     bytes: [u8; 4],
     length: usize,
@@ -72,14 +72,14 @@ impl Unescape {
             return report(symbol);
         }
         self.pending.push(symbol);
-        self.settle(report);
+        self.decode_pending(report);
     }
 
     /// Ends the text. The bytes of an incomplete escape are reported without decoding.
     pub(super) fn finish(&mut self, report: &mut impl FnMut(Symbol)) {
         while !self.pending.is_empty() {
             report(self.pending.remove(0));
-            self.settle(report);
+            self.decode_pending(report);
         }
     }
 
@@ -88,7 +88,7 @@ impl Unescape {
         self.pending.first().map(|symbol| symbol.start)
     }
 
-    fn settle(&mut self, report: &mut impl FnMut(Symbol)) {
+    fn decode_pending(&mut self, report: &mut impl FnMut(Symbol)) {
         while let Some(first) = self.pending.first() {
             if !may_begin(first.byte) {
                 report(self.pending.remove(0));
@@ -169,7 +169,7 @@ fn octal(bytes: &[u8]) -> Escape {
 }
 
 /// Reads a numeric HTML reference, such as `&#116;` or `&#x74;`. The `;` is optional, because browsers accept
-/// references without it. None: the reference is not numeric.
+/// references without a `;`. None: the reference is not numeric.
 fn numeric_reference(bytes: &[u8]) -> Option<Escape> {
     let (prefix, radix) = match bytes {
         [_, b'#', b'x' | b'X', ..] => (3, 16),
@@ -203,8 +203,8 @@ fn reference(bytes: &[u8]) -> Escape {
     }
 }
 
-/// Decodes an escape only if it stands for a character that quoted-printable must encode. In most texts, `=` before
-/// other letters and digits is not an escape.
+/// Decodes an escape only if the escape represents a character that quoted-printable must encode. In most texts, `=`
+/// before other letters and digits is not an escape.
 fn quoted_printable(bytes: &[u8]) -> Escape {
     match bytes.get(1) {
         None => Escape::Incomplete,
@@ -239,8 +239,8 @@ fn single_byte(length: usize, byte: u8) -> Escape {
     Escape::Complete(length, Decoded { bytes: [byte, 0, 0, 0], length: 1 })
 }
 
-/// Returns the escape for a number. With two digits, the number is a byte. With more digits, it is a Unicode character,
-/// which is encoded in UTF-8.
+/// Returns the escape for a number. A number with two digits is a byte. A number with more digits is a Unicode
+/// character, which is encoded in UTF-8.
 fn character(number: u32, length: usize, digits: usize) -> Escape {
     match (u8::try_from(number), char::from_u32(number)) {
         (Ok(byte), _) if digits == 2 || byte.is_ascii() => single_byte(length, byte),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub enum Replacement {
     /// One `*` for each byte of the secret, so that the length of the text stays the same.
     Stars,
-    /// The text `(secret)`. Valid UTF-8 stays valid.
+    /// The text `(secret)`. A redacted text is valid UTF-8 if the original text is.
     Mark,
 }
 
@@ -20,13 +20,13 @@ pub enum Replacement {
 pub enum Edges {
     /// The text is complete.
     Whole,
-    /// The text may have been cut in the middle of a secret. At its beginning and end, shorter parts of a secret are
-    /// removed too.
+    /// The text may have been cut in the middle of a secret. At the beginning and end of such a text, even parts of a
+    /// secret that would be too short elsewhere are removed.
     Cut,
 }
 
-/// Redacts a text that arrives in pieces. The text is searched as it is, with one layer of escapes decoded, and with
-/// two layers decoded.
+/// Redacts a text that arrives in pieces. The text is searched three times: as written, with one layer of escapes
+/// decoded, and with two layers decoded.
 #[derive(Debug)]
 pub struct RedactionStream {
     patterns: Option<Arc<Patterns>>,

@@ -1,9 +1,9 @@
 //! The English patterns by which replies are classified (L23). [`super::words`] defines the pattern syntax.
-//! Contractions are expanded in the patterns: `i will` also matches *I'll*.
+//! Contractions in a reply are expanded before the reply is matched, so the pattern `i will` matches *I'll*.
 
-/// A kind of sentence. A sentence is of this kind if one of the patterns matches and it contains none of the words in
-/// `unless`.
-pub(super) struct Kind {
+/// A kind of sentence. A sentence is of this kind if one of the patterns matches the sentence and the sentence contains
+/// none of the words in `unless`.
+pub(super) struct SentenceKind {
     /// The sentence must match at least one of these patterns.
     pub(super) patterns: &'static [&'static str],
     /// Words that must not occur in the sentence.
@@ -11,7 +11,7 @@ pub(super) struct Kind {
 }
 
 /// The sentence states that everything is done. This kind overrides all other kinds.
-pub(super) const COMPLETE: Kind = Kind {
+pub(super) const COMPLETE: SentenceKind = SentenceKind {
     patterns: &[
         "all ** have|has been",
         "all ** were|was successfully",
@@ -30,8 +30,8 @@ pub(super) const COMPLETE: Kind = Kind {
     ],
 };
 
-/// The sentence states that work is left to do. This kind is ignored if the input asked what is left.
-pub(super) const WORK_LEFT: Kind = Kind {
+/// The sentence states that work is left to do. This kind is ignored if the input asked what work is left.
+pub(super) const WORK_LEFT: SentenceKind = SentenceKind {
     patterns: &[
         "# ~ remaining",
         "# ~ remain|remains",
@@ -108,7 +108,7 @@ pub(super) const WORK_LEFT: Kind = Kind {
 };
 
 /// The sentence announces the next action instead of performing it.
-pub(super) const ANNOUNCED: Kind = Kind {
+pub(super) const ANNOUNCED: SentenceKind = SentenceKind {
     patterns: &[
         "i will * continue|proceed|resume",
         "i will * go|carry|move|press on with|to",
@@ -152,8 +152,8 @@ pub(super) const ANNOUNCED: Kind = Kind {
     ],
 };
 
-/// The sentence refuses the task. This kind only counts at the beginning of a reply.
-pub(super) const REFUSED: Kind = Kind {
+/// The sentence refuses the task. A sentence of this kind is considered only at the beginning of a reply.
+pub(super) const REFUSED: SentenceKind = SentenceKind {
     patterns: &[
         "i do not * have * access",
         "i have no * access",
@@ -180,8 +180,9 @@ pub(super) const REFUSED: Kind = Kind {
     unless: &["wait", "enough", "longer", "hear"],
 };
 
-/// The sentence asks the user a question or tells the user to do the work. This kind only counts at the end of a reply.
-pub(super) const HANDED_BACK: Kind = Kind {
+/// The sentence asks the user a question or tells the user to do the work. A sentence of this kind is considered only
+/// at the end of a reply.
+pub(super) const HANDED_BACK: SentenceKind = SentenceKind {
     patterns: &[
         "would you like me to",
         "do you want me to",
@@ -205,9 +206,9 @@ pub(super) const HANDED_BACK: Kind = Kind {
     unless: &["else", "anything", "further", "questions", "question", "also", "additional"],
 };
 
-/// The sentence contains a refusal in the first person, in any form. This kind only counts in a short reply of a turn
-/// without tool calls.
-pub(super) const REFUSAL_WORDS: Kind = Kind {
+/// The sentence contains words of refusal in the first person. A sentence of this kind is considered only in a short
+/// reply of a turn without tool calls.
+pub(super) const REFUSAL_WORDS: SentenceKind = SentenceKind {
     patterns: &[
         "i can not",
         "i could not",

@@ -1,4 +1,4 @@
-//! Splits a reply into sentences and matches patterns on them. A pattern is a sequence of these items:
+//! Splits a reply into sentences and matches patterns against the sentences. A pattern is a sequence of these items:
 //!
 //! - `a|b` matches either of the words.
 //! - `#` matches a number above 0.
@@ -6,7 +6,7 @@
 //! - `~` matches up to three words of which none is in [`BARRIERS`].
 //! - `^` matches the beginning of the sentence, and `$` its end.
 
-use super::patterns::{BARRIERS, Kind, NUMBERS};
+use super::patterns::{BARRIERS, NUMBERS, SentenceKind};
 
 /// Maximum number of words that `*` and `~` match.
 const SHORT_GAP: usize = 3;
@@ -24,7 +24,7 @@ pub(super) struct Sentence {
 }
 
 impl Sentence {
-    pub(super) fn is_of(&self, kind: &Kind) -> bool {
+    pub(super) fn is_of(&self, kind: &SentenceKind) -> bool {
         !self.has_any(kind.unless) && kind.patterns.iter().any(|pattern| self.matches(pattern))
     }
 

@@ -18,7 +18,7 @@ pub struct DroppedClaims {
     pub approvals: usize,
     /// Whether the open turn had pinned settings: grants, validators, policies, context builder and tools.
     pub pins: bool,
-    /// Number of system sections of the open turn.
+    /// Number of dropped system sections of the open turn.
     pub sections: usize,
     /// Whether the open turn had the state of a context builder.
     pub builder_state: bool,
@@ -26,11 +26,12 @@ pub struct DroppedClaims {
     pub calls: Vec<CallId>,
     /// Whether the state had a summary of evicted messages. The model would read the summary as the host's own text.
     pub summary: bool,
-    /// Number of prompts in the queue.
+    /// Number of dropped prompts that waited in the session's queue.
     pub prompts: usize,
     /// Id (subject) of the session that delegated the work. None: the work was not delegated.
     pub delegated_by: Option<String>,
-    /// The user for whom the open turn worked. None: the turn had no user, or the same user imports the document.
+    /// The user for whom the open turn worked. None: the turn had no user, or the turn's user is the user who imports
+    /// the document.
     pub user: Option<String>,
 }
 
@@ -87,8 +88,8 @@ impl Run {
     }
 
     /// Removes from the state of an imported document everything about which the document must not decide. Returns the
-    /// state and a description of the removed parts. Calls that would run wait for a user's decision, because a
-    /// document must not cause any call to run.
+    /// state and a description of the removed parts. Calls that would otherwise run wait for a user's decision, because
+    /// a document must not cause any call to run.
     pub fn imported(mut self, terms: &ImportTerms) -> (Self, DroppedClaims) {
         let mut dropped = DroppedClaims { approvals: self.grants.len(), ..DroppedClaims::default() };
         self.grants.clear();
@@ -138,7 +139,7 @@ impl Run {
     }
 
     /// Sets the turn, role and tokens of each entry in the view to the values that `message` returns for the entry's
-    /// id. If `message` returns None, the error is that id.
+    /// id. If `message` returns None for an id, the error is that id.
     pub fn derive_view(&mut self, message: impl Fn(u64) -> Option<(u32, Role, u32)>) -> Result<(), u64> {
         for entry in &mut self.view {
             let (turn, role, tokens) = message(entry.id).ok_or(entry.id)?;

@@ -1,4 +1,4 @@
-//! The calls of one reply. A batch decides which calls may run and is done when all of them have results.
+//! The calls of one reply. A batch decides which calls may run and is done when all its calls have results.
 
 use super::input::{Answerer, DispatchedCall, InputError, UnapprovedRequest};
 use super::loop_breaks::Completion;
@@ -30,12 +30,12 @@ pub(super) struct Batch {
     /// The result of `task_completion`, while it is being checked (L18).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) completion: Option<Completion>,
-    /// Feedback for the model in addition to the results (L20).
+    /// Feedback for the model in addition to the results of the calls (L20).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) feedback: Option<String>,
 }
 
-/// One call. The call's arguments and result are in its record, not here.
+/// One call of a batch. The call's arguments and result are in its call record and not in this type.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "StoredCall", into = "StoredCall")]
 pub(super) struct BatchCall {
@@ -295,7 +295,7 @@ impl Batch {
         }))
     }
 
-    /// Checks that each call waits for an approval, and that a user has been asked for it.
+    /// Checks that each call waits for an approval, and that a user has been asked for the approval.
     pub(super) fn check_awaiting_approval<'a>(&self, ids: impl Iterator<Item = &'a CallId>) -> Result<(), InputError> {
         self.check_all(ids, CallProgress::is_awaiting_approval)?;
         if self.approval_requested { Ok(()) } else { Err(InputError::Unexpected("an approval")) }
@@ -308,7 +308,8 @@ impl Batch {
         if ids.into_iter().any(breaks) { Err(InputError::Unexpected("an approval")) } else { Ok(()) }
     }
 
-    /// Checks that there is at least one call, that no call is named twice, and that each call is in the expected state.
+    /// Checks that there is at least one call, that no call is named twice, and that each call is in the
+    /// expected state.
     fn check_all<'a>(
         &self,
         ids: impl Iterator<Item = &'a CallId>,
@@ -343,7 +344,7 @@ impl Batch {
     }
 
     /// Returns the calls that may start now, in call order. At most `parallel_calls` calls run at the same time, and a
-    /// sequential call only runs alone (L9).
+    /// sequential call runs only while no other call is running (L9).
     fn dispatchable(&self, parallel_calls: u32) -> Vec<Dispatch> {
         let running: Vec<&BatchCall> = self.calls.iter().filter(|call| call.state.is_running()).collect();
         if running.iter().any(|call| call.sequential) {

@@ -18,7 +18,7 @@ pub struct PromptBudget {
     pub window: u32,
     /// Tokens of the system text.
     pub system: u32,
-    /// Measured tokens of the tool definitions.
+    /// Estimated tokens of the tool definitions.
     pub tools: u32,
     /// Tokens reserved for the reply.
     pub reserved: u32,

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 pub struct LoopConfig {
     /// Maximum number of model calls of a turn (L4). Default 10.
     pub max_interactions: u32,
-    /// What the turn does when it reaches `max_interactions` (L4). Default: finish.
+    /// What the turn does when it reaches `max_interactions` (L4). By default, the turn makes one last model call
+    /// without tools.
     pub at_limit: AtLimit,
     /// Number of rejected outputs that the model may correct (L12). Default 2.
     pub max_corrections: u32,
@@ -21,10 +22,11 @@ pub struct LoopConfig {
     pub result_characters: u32,
     /// Minimum number of tokens that must remain in the context window before a step (L26). Default 1,500.
     pub minimum_remaining: u32,
-    /// The oldest messages are evicted if the messages use more than this percentage of the tokens for messages (L27).
-    /// Default 80.
+    /// The oldest messages are evicted if the messages use more than this percentage of the tokens that are available
+    /// for messages (L27). Default 80.
     pub evict_at: u32,
-    /// After an eviction, the remaining messages use about this percentage of the tokens for messages. Default 50.
+    /// After an eviction, the remaining messages use about this percentage of the tokens that are available for
+    /// messages. Default 50.
     pub evict_to: u32,
     /// Maximum number of successive delegations, starting at the agent with which the user works (L16). Default 4.
     pub max_depth: u32,
@@ -36,14 +38,15 @@ pub struct LoopConfig {
     /// waits indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_within_ms: Option<u64>,
-    /// The user for whom the turn works: the user of the request or, if it has none, the agent's configured user (D4).
+    /// The user for whom the turn works: the user of the request or, if the request names no user, the agent's
+    /// configured user (D4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The output if no model answers (M3). None: the turn ends with `model_failed`.
+    /// The output if no model answers (M3). None: the turn ends with the error `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
     /// The events that announce the turn's progress to services (I6). Default: no events.
-    #[serde(skip_serializing_if = "AnnouncedEvents::is_nothing")]
+    #[serde(skip_serializing_if = "AnnouncedEvents::announces_nothing")]
     pub announced: AnnouncedEvents,
     /// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
     #[serde(skip_serializing_if = "UnitWeights::is_default")]
@@ -54,11 +57,11 @@ pub struct LoopConfig {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnitWeights {
-    /// Units for one token of the prompt. Default 1.
+    /// Execution units for one token of the prompt. Default 1.
     pub prompt_token: Weight,
-    /// Units for one token of the reply. Default 1.
+    /// Execution units for one token of the reply. Default 1.
     pub completion_token: Weight,
-    /// Units for one model call, in addition to its tokens. Default 0.
+    /// Execution units for one model call, in addition to the units for its tokens. Default 0.
     pub model_call: Weight,
 }
 
@@ -107,8 +110,8 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Adds the tokens of `calls` model calls.
-    pub(super) fn and(self, weights: &UnitWeights, usage: Usage, calls: u64) -> Self {
+    /// Returns these units plus the units of `calls` model calls and of the tokens that they used.
+    pub(super) fn plus(self, weights: &UnitWeights, usage: Usage, calls: u64) -> Self {
         let counted = [
             (weights.prompt_token, usage.prompt_tokens),
             (weights.completion_token, usage.completion_tokens),
@@ -139,7 +142,7 @@ pub struct AnnouncedEvents {
 }
 
 impl AnnouncedEvents {
-    fn is_nothing(&self) -> bool {
+    fn announces_nothing(&self) -> bool {
         *self == Self::default()
     }
 }
@@ -197,19 +200,19 @@ mod tests {
         Usage::new(prompt_tokens, completion_tokens)
     }
 
-    /// L5: fractions of units are added exactly, in any number of pieces, and the total is rounded up.
+    /// L5: fractions of units are added exactly, one by one or all at the same time, and the total is rounded up.
     #[test]
     fn l5_fractions_of_units_are_not_lost() {
         let weight = |units| Weight::of(units).expect("in range");
         let weights =
             UnitWeights { prompt_token: weight(0.001), completion_token: weight(0.1), model_call: weight(2.5) };
-        let (mut one_by_one, at_once) = (Units::default(), Units::default().and(&weights, usage(3_000, 70), 10));
+        let (mut one_by_one, at_once) = (Units::default(), Units::default().plus(&weights, usage(3_000, 70), 10));
         for _ in 0..10 {
-            one_by_one = one_by_one.and(&weights, usage(300, 7), 1);
+            one_by_one = one_by_one.plus(&weights, usage(300, 7), 1);
         }
         assert_eq!(one_by_one, at_once);
         assert_eq!(at_once.rounded_up(), 35);
-        assert_eq!(at_once.and(&weights, usage(1, 0), 0).rounded_up(), 36);
+        assert_eq!(at_once.plus(&weights, usage(1, 0), 0).rounded_up(), 36);
         assert_eq!(Units::default().rounded_up(), 0);
     }
 
@@ -227,8 +230,8 @@ mod tests {
     fn l5_sums_saturate() {
         let max = Weight::of(f64::from(Weight::MAX)).expect("in range");
         let weights = UnitWeights { prompt_token: max, completion_token: max, model_call: max };
-        let units = Units::default().and(&weights, usage(u64::MAX, u64::MAX), u64::MAX);
-        assert_eq!(units.and(&weights, usage(1, 1), 1).rounded_up(), u64::MAX);
+        let units = Units::default().plus(&weights, usage(u64::MAX, u64::MAX), u64::MAX);
+        assert_eq!(units.plus(&weights, usage(1, 1), 1).rounded_up(), u64::MAX);
     }
 
     /// L5: a state from an older host has no weights, so its units are the tokens.
@@ -236,7 +239,7 @@ mod tests {
     fn l5_limits_of_an_older_host_count_tokens() {
         let limits: LoopConfig = serde_json::from_str("{\"max_interactions\": 3}").expect("older limits");
         assert_eq!(limits.execution_units, UnitWeights::default());
-        assert_eq!(Units::default().and(&limits.execution_units, usage(100, 10), 1).rounded_up(), 110);
+        assert_eq!(Units::default().plus(&limits.execution_units, usage(100, 10), 1).rounded_up(), 110);
         assert!(!serde_json::to_string(&LoopConfig::default()).expect("JSON").contains("execution_units"));
     }
 }

@@ -59,8 +59,8 @@ impl Run {
         run
     }
 
-    /// Returns the limits of a turn to which the open turn delegates work: the limits in `own`, except that `max_depth`
-    /// is never greater than in the open turn.
+    /// Returns the limits of a turn to which the open turn delegates work. These are the limits in `own`, but
+    /// `max_depth` is at most the `max_depth` of the open turn.
     pub fn delegate_limits(&self, own: LoopConfig) -> LoopConfig {
         let max_depth = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
         LoopConfig { max_depth: own.max_depth.min(max_depth), ..own }

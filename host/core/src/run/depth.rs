@@ -18,8 +18,8 @@ pub(super) fn flattened(json: Value) -> Value {
     if is_too_deep(&json) { Value::String(json.to_string()) } else { json }
 }
 
-/// Replaces JSON in an input by its text if the JSON is nested too deeply. This does not change the user message that
-/// is made from the input.
+/// Replaces JSON in an input by its text if the JSON is nested too deeply. The replacement does not change the user
+/// message that is made from the input.
 pub(super) fn shallow_input(input: TurnInput) -> TurnInput {
     match input {
         TurnInput::Json(json) if is_too_deep(&json) => TurnInput::Text(json.to_string()),

@@ -24,7 +24,7 @@ pub enum TurnEnd {
 /// The output of a turn (L13).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// The accepted output as JSON. A text is a JSON string.
+    /// The accepted output as JSON. An output that is text is a JSON string.
     pub data: serde_json::Value,
     /// Why the turn ended.
     pub finish: EndReason,
@@ -61,7 +61,7 @@ pub struct TurnCost {
 }
 
 impl OutputData {
-    /// Converts the output to JSON. A text becomes a JSON string.
+    /// Converts the output to JSON. An output that is text becomes a JSON string.
     pub fn into_value(self) -> serde_json::Value {
         match self {
             OutputData::Text(text) => serde_json::Value::String(text),
@@ -107,17 +107,17 @@ pub enum TurnError {
         /// Number of consecutive replies without a tool call.
         replies: u32,
     },
-    /// Too many consecutive replies ended with the same error (L19).
+    /// In too many consecutive replies, calls failed with the same error (L19).
     #[error(
         "same_error: calls in {replies} replies in a row failed with the same error, most recently `{tool}`: {message}; \
         fix the cause, or explain in the agent's instructions how to call the tool"
     )]
     SameError {
-        /// Number of consecutive replies with the error.
+        /// Number of consecutive replies whose calls failed with the error.
         replies: u32,
         /// Name of the tool that failed last.
         tool: String,
-        /// The beginning of the error.
+        /// The beginning of the message of the error.
         message: String,
     },
     /// The model returned only empty replies, even when it was asked for a summary (L23).

@@ -51,8 +51,8 @@ struct Load {
 }
 
 impl PromptBudget {
-    /// Maximum number of tokens of the session summary: an eighth of the tokens for messages, at least 64 and at most
-    /// 1,000.
+    /// Maximum number of tokens of the session summary: an eighth of the tokens that are available for messages, at
+    /// least 64 and at most 1,000.
     fn summary_limit(&self) -> u32 {
         (self.remaining(0) / 8).clamp(64, 1_000)
     }
@@ -77,8 +77,8 @@ impl Run {
         PromptBudget { system: budget.system.saturating_add(summary), ..budget }
     }
 
-    /// Returns the session summary if the prompt contains it. The prompt does not contain it if the context builder
-    /// left out the history, or has its own section with the same name.
+    /// Returns the session summary if the prompt contains it. The prompt does not contain the summary if the context
+    /// builder left out the history, or if the builder returned a section with the name of the summary's section.
     fn shown_summary(&self) -> Option<&HistorySummary> {
         let turn = self.turn.as_ref()?;
         let summary = self.summary.as_ref()?;
@@ -134,7 +134,7 @@ impl Run {
     /// Selects the messages to evict. None: the threshold is not exceeded, or an eviction would not help.
     ///
     /// The oldest groups are evicted until a target below the threshold is reached. Evictions are therefore rare, and
-    /// the beginning of the prompt stays the same for a while.
+    /// the beginning of the prompt stays the same between two evictions.
     fn messages_to_evict(&self) -> Option<Vec<MessageId>> {
         let turn = self.turn.as_ref()?;
         let load = self.load(turn)?;
@@ -215,9 +215,10 @@ impl Run {
 
 /// Returns the maximum number of tokens that the messages may have after an eviction.
 ///
-/// Normally, this target is the configured percentage of the tokens for messages. If the messages that must stay use
-/// almost as many tokens as the target, or more, the target is higher: the tokens of these messages, plus a quarter of
-/// the tokens that are left between them and the threshold. The target always leaves enough tokens for a step.
+/// Normally, this target is the configured percentage of the tokens that are available for messages. If the messages
+/// that must stay use almost as many tokens as the target, or more, the target is higher: the tokens of these messages,
+/// plus a quarter of the tokens that are left between them and the threshold. The target always leaves enough tokens
+/// for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);

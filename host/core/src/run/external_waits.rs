@@ -45,9 +45,9 @@ impl Batch {
         Ok(())
     }
 
-    /// Returns the calls that need approval. The field `details` of each item is None, because the details are in the
-    /// stored call records.
-    fn asking(&self) -> Vec<ApprovalItem> {
+    /// Returns the calls of the batch that wait for an approval. The field `details` of each item is None, because the
+    /// details are in the stored call records.
+    fn approval_items(&self) -> Vec<ApprovalItem> {
         let item = |call: &BatchCall| match &call.state {
             CallProgress::AwaitingApproval { identity } => Some(ApprovalItem {
                 call: call.id.clone(),
@@ -62,8 +62,8 @@ impl Batch {
 }
 
 impl Run {
-    /// Returns the calls of the open turn that wait for an external decision or response, in call order. There may be
-    /// such calls while other calls are running.
+    /// Returns the calls of the open turn that wait for an external decision or response, in call order. Waiting calls
+    /// may exist while other calls are running.
     pub fn waits(&self) -> Vec<Wait> {
         match &self.turn {
             Some(Turn { phase: Phase::Working(batch), .. }) => batch.suspension().waits,
@@ -75,7 +75,7 @@ impl Run {
     /// the details are in the stored call records.
     pub fn asking(&self) -> Vec<ApprovalItem> {
         match &self.turn {
-            Some(Turn { phase: Phase::Working(batch), .. }) if batch.approval_requested => batch.asking(),
+            Some(Turn { phase: Phase::Working(batch), .. }) if batch.approval_requested => batch.approval_items(),
             _ => Vec::new(),
         }
     }
@@ -159,7 +159,7 @@ impl Run {
 
     /// Applies a user's answers to an approval request (L17). Granted calls run with the arguments that the user edited
     /// or, if the user edited none, with the model's arguments. Denied calls get an error result. If a tool has changed
-    /// since the request, the user is asked again.
+    /// since the approval request, the user is asked again.
     pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
         let mut denied = Vec::new();
         for ApprovalAnswer { call, verdict } in answers {
@@ -269,8 +269,8 @@ impl Run {
         }
     }
 
-    /// Announces the suspension of a blocked batch, once per suspension. Before that, one request asks for the approval
-    /// of all calls that need it. Does nothing if no batch is open.
+    /// Announces the suspension of a blocked batch, once per suspension. Before the announcement, one request asks for
+    /// the approval of all calls that need it. Does nothing if no batch is open.
     pub(super) fn announce_suspension(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
@@ -280,7 +280,7 @@ impl Run {
         }
         batch.suspended = true;
         let suspension = batch.suspension();
-        let calls = batch.asking();
+        let calls = batch.approval_items();
         if !calls.is_empty() && !std::mem::replace(&mut batch.approval_requested, true) {
             self.emit(change, EventKind::ApprovalRequested { calls });
         }

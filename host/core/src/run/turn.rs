@@ -204,7 +204,7 @@ impl Turn {
     pub(super) fn spend(&mut self, usage: Usage, calls: u64) {
         self.usage += usage;
         let units = Units { whole: self.execution_units, millionths: self.unit_millionths };
-        let units = units.and(&self.config.execution_units, usage, calls);
+        let units = units.plus(&self.config.execution_units, usage, calls);
         (self.execution_units, self.unit_millionths) = (units.whole, units.millionths);
     }
 

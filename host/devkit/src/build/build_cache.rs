@@ -14,10 +14,11 @@ use tokio::process::Command;
 /// Name of the file that stores the digest of a component's inputs and the digest of the component. The file is in
 /// the component's folder.
 const FILE: &str = "made-of";
-/// Maximum total size of a project's sources, in bytes, for which a build can be skipped. Larger projects are
-/// always built again.
+/// Maximum total size of a project's sources, in bytes, for which a build can be skipped. A project with larger
+/// sources is built every time, even if no source has changed.
 const MAX_BYTES: u64 = 32 << 20;
-/// Files and folders whose modification time changes when a package is installed for the project.
+/// Paths, relative to the folder of a project or to the parent folder, whose modification time changes when a package
+/// is installed for the project.
 const INSTALLED: [&str; 2] = [".venv/lib", "node_modules/.package-lock.json"];
 
 /// Runs a command that builds `component` from the project and `wit`, unless the existing component was built from

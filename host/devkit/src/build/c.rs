@@ -16,7 +16,7 @@ use wit_component::ComponentEncoder;
 /// The Python package with the tested version of Zig.
 const PACKAGE: &str = "ziglang==0.17.1";
 
-/// Builds the component of the project and returns its path.
+/// Builds the component of the project and returns the path of the component.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     project: &Project,

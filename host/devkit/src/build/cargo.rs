@@ -1,4 +1,5 @@
-//! Builds Rust projects with cargo: finds the projects that share a workspace, and compiles them in one call.
+//! Builds Rust projects with cargo: finds the projects that are members of the same workspace, and compiles the
+//! projects of each workspace with one call of cargo.
 
 use super::shared_target::{self, Claim};
 use super::{BuildError, BuildProgress, Project, TARGET, Toolchain, process};
@@ -7,23 +8,23 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The name of cargo in messages.
+/// Name of cargo, as messages to the user show it.
 pub(super) const CARGO: &str = "cargo";
 
-/// Maximum number of packages that are searched for local dependencies.
+/// Maximum number of local packages whose dependencies are searched for further local packages.
 const MAX_PACKAGES: usize = 200;
 
 /// A cargo workspace and the projects to build in it.
 pub(super) struct Workspace {
     pub(super) root: PathBuf,
-    /// Cargo's target directory.
+    /// The workspace's target directory, to which cargo writes its output.
     pub(super) target: PathBuf,
     pub(super) members: Vec<Member>,
 }
 
-/// A project as a member of a cargo workspace.
+/// A project to build, which is a member of a cargo workspace.
 pub(super) struct Member {
-    /// Index into the list of projects.
+    /// Index of this project in the list of all projects to build.
     pub(super) project: usize,
     pub(super) package: String,
     /// Path of the project's `Cargo.toml`.
@@ -31,9 +32,11 @@ pub(super) struct Member {
     id: String,
 }
 
-/// Compiled components. No other build overwrites the component files while this value exists.
+/// The components that cargo compiled from the projects of one workspace. No other build overwrites the component
+/// files while this value exists.
 pub(super) struct Compiled {
-    /// The index of each project and the path of its component.
+    /// For each compiled project: the project's index in the list of all projects to build, and the
+    /// path of its component.
     pub(super) files: Vec<(usize, PathBuf)>,
     _claim: Option<Claim>,
 }
@@ -57,7 +60,8 @@ struct Package {
 
 #[derive(Clone, Deserialize)]
 struct Dependency {
-    /// Folder of the package that is depended on. None: the package is not on the local disk.
+    /// Folder of the package that a dependency refers to by path. None: the dependency does not have a path, so the
+    /// package comes from a registry or from git.
     path: Option<PathBuf>,
 }
 
@@ -95,7 +99,7 @@ pub(super) async fn workspaces(toolchain: &Toolchain, projects: &[Project]) -> R
             }
         }
         let (Some(package), Some((root, target))) = (known.get(&manifest), roots.get(&manifest)) else {
-            return Err(BuildError::Metadata { manifest, messages: "the file has no [package]".to_owned() });
+            return Err(BuildError::Metadata { manifest, messages: "the file contains no [package]".to_owned() });
         };
         if !package.targets.iter().any(is_component_library) {
             return Err(BuildError::NoLibrary { manifest });
@@ -141,9 +145,9 @@ pub(super) async fn compile(
 const PLUGIN_PROFILE: &[&str] =
     &["inherits=\"release\"", "opt-level=\"s\"", "lto=true", "codegen-units=1", "panic=\"abort\"", "strip=true"];
 
-/// Finds the sources that the projects depend on and that are outside their folders: the folders of other local
-/// packages, and the manifests of the projects' workspaces. Projects that cargo cannot read are skipped, because the
-/// build reports them.
+/// Finds the sources that the projects depend on and that are outside the folders of the projects: the folders of
+/// other local packages, and the manifests of the projects' workspaces. Projects that cargo cannot read are skipped,
+/// because the build reports them.
 pub(super) async fn local_dependencies(toolchain: &Toolchain, projects: &[Project]) -> BTreeSet<PathBuf> {
     let mut known: BTreeMap<PathBuf, Package> = BTreeMap::new();
     let (mut found, mut seen) = (BTreeSet::new(), BTreeSet::new());

@@ -12,7 +12,7 @@ const DEFAULT_WORLD: &str = "tool-plugin";
 pub(super) struct World {
     /// The folder that the WIT was read from, for tools that read the folder themselves.
     pub(super) wit: PathBuf,
-    /// Name of the world.
+    /// Name of the world that the project implements.
     pub(super) name: String,
     pub(super) resolve: Resolve,
     pub(super) id: WorldId,

@@ -12,7 +12,7 @@ const TOOL: &str = "jco";
 /// Command that installs the tested version of jco.
 const INSTALL: &str = "npm install --save-dev @bytecodealliance/jco@1.35.0";
 
-/// Builds the component of the project and returns its path.
+/// Builds the component of the project and returns the path of the component.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     project: &Project,

@@ -6,10 +6,10 @@ use std::process::{ExitStatus, Stdio};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::Command;
 
-/// Maximum size of a program's messages in an error, in bytes.
-const KEPT_MESSAGES: usize = 64 * 1024;
-/// Maximum size of a line that is shown, in bytes.
-const SHOWN_LINE: usize = 4 * 1024;
+/// Maximum total size, in bytes, of a program's messages that are kept for an error.
+const MAX_MESSAGES: usize = 64 * 1024;
+/// Maximum size, in bytes, of an output line in a progress event. Longer lines are cut.
+const MAX_LINE: usize = 4 * 1024;
 
 /// Runs a program until it exits, and calls `on_line` for each line of its standard output. Reports each line
 /// of standard error to `progress` when it arrives. Dropping the future kills the program and all processes
@@ -40,8 +40,8 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // Do not kill the processes that the program started, because one of them may have to keep running, such as a
-    // compiler cache server.
+    // The program has exited. Do not kill the processes that it started, because one of these processes may have to
+    // keep running, such as the server of a compiler cache.
     group.0 = None;
     Ok((status, messages))
 }
@@ -100,10 +100,11 @@ async fn each_line(stream: Option<impl AsyncRead + Unpin>, mut on_line: impl FnM
 }
 
 fn shortened(line: &str) -> &str {
-    &line[..line.floor_char_boundary(SHOWN_LINE)]
+    &line[..line.floor_char_boundary(MAX_LINE)]
 }
 
-/// Messages of a toolchain without cargo's status lines. If the messages are too long, only the last messages are kept.
+/// The messages that a program of a toolchain printed, except cargo's status lines. If the messages exceed
+/// [`MAX_MESSAGES`], only the last messages are kept.
 #[derive(Default)]
 pub(super) struct Messages {
     pub(super) text: String,
@@ -116,15 +117,15 @@ impl Messages {
         }
         self.text.push_str(line);
         self.text.push('\n');
-        if self.text.len() > KEPT_MESSAGES {
-            let cut = self.text.ceil_char_boundary(self.text.len() - KEPT_MESSAGES / 2);
+        if self.text.len() > MAX_MESSAGES {
+            let cut = self.text.ceil_char_boundary(self.text.len() - MAX_MESSAGES / 2);
             self.text.drain(..cut);
         }
     }
 }
 
-/// Whether a line is a status line of cargo, which right-aligns the first word in twelve columns: `   Compiling name
-/// v1`.
+/// Whether a line is a status line of cargo. In a status line, the first word is right-aligned in twelve columns, as
+/// in `   Compiling name v1`.
 fn is_status(line: &str) -> bool {
     let Some((word, after_word)) = line.split_at_checked(12) else {
         return false;
@@ -159,7 +160,7 @@ mod tests {
         for number in 0..20_000 {
             messages.keep(&format!("error: nümber {number}"));
         }
-        assert!(messages.text.len() <= KEPT_MESSAGES);
+        assert!(messages.text.len() <= MAX_MESSAGES);
         assert!(messages.text.ends_with("error: nümber 19999\n"));
     }
 }

@@ -12,7 +12,7 @@ const TOOL: &str = "componentize-py";
 /// The Python package with the tested version of componentize-py.
 const PACKAGE: &str = "componentize-py==0.25.1";
 
-/// Builds the component of the project and returns its path.
+/// Builds the component of the project and returns the path of the component.
 pub(super) async fn compile(
     toolchain: &Toolchain,
     project: &Project,
@@ -42,8 +42,8 @@ pub(super) async fn compile(
     Ok(component)
 }
 
-/// Returns the arguments of `pip install`: the project's `requirements.txt` if it lists the package, otherwise the
-/// package itself.
+/// Returns the arguments with which `pip install` installs `package`: `-r requirements.txt` if the project's
+/// `requirements.txt` lists `package`, otherwise `package`.
 pub(super) fn packages(project: &Project, package: &str) -> String {
     let name = "requirements.txt";
     let text = std::fs::read_to_string(project.directory().join(name)).unwrap_or_default();

@@ -1,10 +1,10 @@
 //! Handles a target directory that several workspaces share, through `CARGO_TARGET_DIR` or cargo's configuration.
 //!
-//! In such a directory, cargo stores the output of root packages that have the same name at the same path. If the
-//! sources of such a package are older than the output that another workspace has left at this path, cargo reuses this
-//! output instead of compiling the package. Therefore only one build at a time uses the directory, and a file records
-//! the workspace that last built each package name. Before a build, the output that other workspaces left for the same
-//! package names is removed.
+//! In a shared target directory, cargo stores the output of all root packages with the same name at the same path. If
+//! the sources of a package are older than the output that another workspace has left at the path of the package,
+//! cargo reuses this output instead of compiling the package. Therefore, only one build at a time uses a shared
+//! target directory, and a file records which workspace last built each package name. Before a build, the output that
+//! other workspaces left for the same package names is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};

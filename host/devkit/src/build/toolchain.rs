@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
 
-/// Paths of the programs that build plugins. The caller finds these programs in its environment.
+/// Paths of the programs that build plugins. The caller searches its environment for these programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toolchain {
     /// Path of cargo. None if cargo was not found.
     pub cargo: Option<PathBuf>,
     /// Path of rustup, which can add a missing target. None if rustup was not found.
     pub rustup: Option<PathBuf>,
-    /// Where to find the tools for Python, JavaScript and C.
+    /// The folders and variables in which a build searches for the tools for Python, JavaScript and C.
     pub tools: Tools,
 }
 
@@ -61,15 +61,15 @@ impl Toolchain {
         self.cargo.as_deref().ok_or(BuildError::NoCargo)
     }
 
-    /// Returns the rustc in cargo's folder, or the rustc on the PATH if there is none in cargo's folder.
+    /// Returns the rustc in cargo's folder, or the rustc on the PATH if cargo's folder contains no rustc.
     fn rustc(&self) -> Result<PathBuf, BuildError> {
         let name = format!("rustc{}", std::env::consts::EXE_SUFFIX);
         let sibling = self.cargo_program()?.with_file_name(&name);
         Ok(if sibling.is_file() { sibling } else { PathBuf::from(name) })
     }
 
-    /// Adds the target with rustup if the toolchain for `directory` does not have it. Reports the command before it
-    /// runs.
+    /// Adds the Rust target for plugins with rustup, if the toolchain that is used in `directory` does not have this
+    /// target. Reports the rustup command before running it.
     pub(super) async fn ensure_target(&self, directory: &Path, progress: &BuildProgress<'_>) -> Result<(), BuildError> {
         if self.has_target(directory).await? {
             return Ok(());

@@ -9,21 +9,23 @@ use std::path::{Path, PathBuf};
 /// and on the `PATH`. `WASI_SDK_PATH` is the folder of a wasi-sdk.
 pub const VARIABLES: [&str; 4] = ["COMPONENTIZE_PY", "JCO", "ZIG", "WASI_SDK_PATH"];
 
-/// The folders and variables of the caller's environment that programs are searched in.
+/// The folders and environment variables, taken from the caller's environment, in which a build searches for programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tools {
-    /// Folders that are searched for programs, as in `PATH`.
+    /// The folders that are searched for programs, in the format of the variable `PATH`.
     pub path: OsString,
     /// Values of the [`VARIABLES`] that are set. The keys are the names of the variables.
     pub named: BTreeMap<&'static str, PathBuf>,
 }
 
-/// Folders in a project that can contain tools that are installed for the project.
+/// Folders in which package managers install programs for a single project. The paths are relative to
+/// the project's folder.
 const IN_PROJECT: [&str; 3] = [".venv/bin", ".venv/Scripts", "node_modules/.bin"];
 
 impl Tools {
-    /// Returns the value of `variable` if it is set, otherwise the first of `programs` found in the project, its parent
-    /// folder or `PATH`. The parent folder is searched because projects in one folder may share their tools.
+    /// Returns the value of `variable` if it is set, otherwise the path of the first program in `programs` that is
+    /// found in the project, in the parent folder of the project or in `PATH`. The parent folder is searched because
+    /// projects in one folder may share their tools.
     pub(super) fn find(&self, variable: &str, programs: &[&str], project: &Path) -> Option<PathBuf> {
         if let Some(named) = self.named.get(variable) {
             return Some(named.clone());

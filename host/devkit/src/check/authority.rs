@@ -4,53 +4,69 @@ use super::{Finding, Level, PluginFacts};
 use agent_core::schema::Schema;
 use agent_plugins::{Asks, Authority, Manifest};
 
-/// A request of the manifest and the import that it needs. Toolchains add the imports for files and for the environment
-/// to every component, so these two imports do not show that the plugin uses files or the environment.
-struct Ask {
+/// A permission that a manifest can request, and the interface that the component must import to use the permission.
+/// Toolchains add the imports for files and for the environment to every component, so these two imports do not show
+/// that the plugin uses files or the environment.
+struct PermissionRequest {
     key: &'static str,
-    is_asked: fn(&Manifest) -> bool,
+    is_requested: fn(&Manifest) -> bool,
     import: &'static str,
     /// The line to add to the manifest if the component has the import but the manifest does not contain the request.
-    /// None: the import needs no request.
+    /// None: the component may have the import without a request in the manifest.
     line: Option<&'static str>,
 }
 
-const ASKS: [Ask; 8] = [
-    Ask { key: "files", is_asked: |manifest| manifest.asks.files.is_some(), import: "wasi:filesystem/", line: None },
-    Ask { key: "env", is_asked: |manifest| !manifest.asks.env.is_empty(), import: "wasi:cli/environment", line: None },
-    Ask {
+const PERMISSION_REQUESTS: [PermissionRequest; 8] = [
+    PermissionRequest {
+        key: "files",
+        is_requested: |manifest| manifest.asks.files.is_some(),
+        import: "wasi:filesystem/",
+        line: None,
+    },
+    PermissionRequest {
+        key: "env",
+        is_requested: |manifest| !manifest.asks.env.is_empty(),
+        import: "wasi:cli/environment",
+        line: None,
+    },
+    PermissionRequest {
         key: "config",
-        is_asked: |manifest| !manifest.asks.config.is_empty(),
+        is_requested: |manifest| !manifest.asks.config.is_empty(),
         import: "wasi:config/",
         line: Some("config = [\"…\"]"),
     },
-    Ask {
+    PermissionRequest {
         key: "http",
-        is_asked: |manifest| !manifest.asks.http.is_empty(),
+        is_requested: |manifest| !manifest.asks.http.is_empty(),
         import: "wasi:http/outgoing-handler",
         line: Some("http = [\"GET https://…\"]"),
     },
     // The host inserts secrets into HTTP requests, so a request for secrets needs the import for HTTP.
-    Ask {
+    PermissionRequest {
         key: "secrets",
-        is_asked: |manifest| !manifest.asks.secrets.is_empty(),
+        is_requested: |manifest| !manifest.asks.secrets.is_empty(),
         import: "wasi:http/outgoing-handler",
         line: None,
     },
-    Ask {
+    PermissionRequest {
         key: "key_value",
-        is_asked: |manifest| manifest.asks.key_value,
+        is_requested: |manifest| manifest.asks.key_value,
         import: "wasi:keyvalue/",
         line: Some("key_value = true"),
     },
-    Ask {
+    PermissionRequest {
         key: "model_tokens",
-        is_asked: |manifest| manifest.asks.model_tokens.is_some(),
+        is_requested: |manifest| manifest.asks.model_tokens.is_some(),
         import: "agent-host:model/",
         line: Some("model_tokens = 20000"),
     },
-    // Tools that only create media also have this import, and need no grant.
-    Ask { key: "media", is_asked: |manifest| manifest.asks.media, import: "agent-host:plugin/media-store", line: None },
+    // This import does not need a request, because tools that only create media have this import and need no grant.
+    PermissionRequest {
+        key: "media",
+        is_requested: |manifest| manifest.asks.media,
+        import: "agent-host:plugin/media-store",
+        line: None,
+    },
 ];
 
 pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
@@ -59,8 +75,8 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             Level::Warning,
             "manifest",
             "",
-            "the component has no manifest: its name is the name of its file, and it gets all access that the agent \
-             grants. `agent-host plugin build` embeds plugin.toml as its manifest",
+            "the component has no manifest, so the plugin has the name of the file and gets all access that the agent \
+             grants. `agent-host plugin build` embeds plugin.toml as the manifest",
         ));
         return;
     };
@@ -70,35 +86,35 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             findings.push(Finding::new(Level::Hint, "manifest", key, message));
         }
     }
-    check_asks(facts, manifest, findings);
+    check_requests(facts, manifest, findings);
     check_canary(facts, manifest, findings);
 }
 
-fn check_asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
+fn check_requests(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let is_inert = !facts.kinds.is_empty()
         && facts.tools.is_empty()
         && facts.kinds.iter().all(|kind| kind.authority() == Authority::Inert);
     if is_inert {
-        if ASKS.iter().any(|ask| (ask.is_asked)(manifest)) {
+        if PERMISSION_REQUESTS.iter().any(|request| (request.is_requested)(manifest)) {
             let message = "output validators and media policies are never granted anything, so these requests have no effect: remove [asks]";
             findings.push(Finding::new(Level::Warning, "asks-in-vain", "asks", message));
         }
         return;
     }
-    for Ask { key, is_asked, import, line } in &ASKS {
+    for PermissionRequest { key, is_requested, import, line } in &PERMISSION_REQUESTS {
         let subject = format!("asks.{key}");
-        match (is_asked(manifest), facts.imports(import), line) {
+        match (is_requested(manifest), facts.imports(import), line) {
             (false, true, Some(line)) => {
                 let message = format!(
-                    "the component imports `{import}…`, but plugin.toml does not ask for access, so every use will be \
-                     denied: add `{line}` under [asks] in plugin.toml"
+                    "the component imports `{import}…`, but plugin.toml does not ask for access, so the host will deny \
+                     every use of this interface: add `{line}` under [asks] in plugin.toml"
                 );
                 findings.push(Finding::new(Level::Error, "asks-too-little", subject, message));
             }
             (true, false, _) => {
                 let message = format!(
-                    "plugin.toml contains this request, but the component does not import `{import}…`, so users are \
-                     asked for a permission that the plugin does not use: remove the request from plugin.toml"
+                    "plugin.toml requests `{key}`, but the component does not import `{import}…`, so users are asked \
+                     for a permission that the plugin does not use: remove the request from plugin.toml"
                 );
                 findings.push(Finding::new(Level::Warning, "asks-in-vain", subject, message));
             }
@@ -109,16 +125,18 @@ fn check_asks(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Findi
 
 fn check_canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let Some(canary) = &manifest.canary else {
-        // A canary is granted nothing, so a plugin that needs grants may have no call that succeeds.
+        // The canary call runs without grants. If a plugin needs grants, possibly none of its calls succeeds as a
+        // canary, so a missing canary is not reported.
         if manifest.asks == Asks::default() && facts.tools.iter().any(|tool| tool.traits.read_only) {
-            let message = "plugin.toml has no [canary], a call that must succeed before a changed version is used";
+            let message = "plugin.toml has no [canary]: a call that must succeed before a changed plugin is used";
             findings.push(Finding::new(Level::Hint, "canary", "canary", message));
         }
         return;
     };
     let Some(tool) = facts.tools.iter().find(|tool| tool.name == canary.tool) else {
         let message = format!(
-            "the canary calls `{}`, but the plugin has no such tool, so changed versions of the plugin would never be used",
+            "the canary calls `{}`, but the plugin has no tool with this name, so changed versions of the plugin would \
+             never be used",
             canary.tool
         );
         findings.push(Finding::new(Level::Error, "canary", "canary.tool", message));

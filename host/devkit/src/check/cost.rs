@@ -6,12 +6,13 @@ use agent_plugins::{CallLimits, HostLimits};
 use std::time::Duration;
 
 const MIB: u64 = 1 << 20;
-/// The check reports a hint if a component has at least this size, in bytes, because its first load takes seconds.
+/// The check reports a hint if a component has at least this size, in bytes, because the first load of such a
+/// component takes seconds.
 const LARGE_COMPONENT: u64 = 16 * MIB;
 /// The check reports a hint if the compilation of a component takes at least this long.
 const LONG_COMPILATION: Duration = Duration::from_secs(10);
-/// The check reports a hint if the tool definitions of a plugin have more than this total size, in bytes. Every prompt
-/// contains the definitions, and a token has about four bytes.
+/// The check reports a hint if the tool definitions of a plugin have more than this total size, in bytes. Every
+/// prompt contains the tool definitions, and a token has about four bytes.
 const HINT_DEFINITION_BYTES: usize = 8 * 1024;
 /// The check reports a warning if the tool definitions of a plugin have more than this total size, in bytes.
 const WARNING_DEFINITION_BYTES: usize = 32 * 1024;

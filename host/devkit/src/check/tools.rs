@@ -8,15 +8,16 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Minimum length of a description, in bytes. Shorter descriptions rarely explain what a tool does and when to use it.
-const SHORT_DESCRIPTION: usize = 20;
-/// Maximum length of a tool's name that model providers accept, in bytes. The host shortens longer names.
+const MIN_DESCRIPTION_BYTES: usize = 20;
+/// Maximum length of a tool's name that model providers accept, in bytes. The host shortens a longer name before it
+/// sends the name to a provider.
 const MAX_PROVIDER_NAME: usize = 64;
-/// Two descriptions are almost the same if at least this share of the words that occur in either of them
-/// occurs in both.
-const SAME_WORDS: f32 = 0.8;
+/// Minimum share of common words for which two descriptions are almost the same: the number of words that occur in
+/// both descriptions, divided by the number of words that occur in at least one of them.
+const MIN_COMMON_SHARE: f32 = 0.8;
 /// Maximum number of arguments without a description that are reported separately for each tool.
 const MAX_REPORTED: usize = 8;
-/// Maximum depth of a schema that is searched for arguments without a description.
+/// Maximum depth to which a schema is searched for arguments without a description.
 const MAX_DEPTH: usize = 12;
 
 pub(super) fn check(tools: &[ToolDefinition], findings: &mut Vec<Finding>) {
@@ -58,9 +59,9 @@ fn check_description(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'stati
         find(
             Level::Error,
             "description",
-            "the tool has no description, and a model chooses tools by their descriptions".to_owned(),
+            "the tool has no description, but models choose tools by their descriptions".to_owned(),
         );
-    } else if description.len() < SHORT_DESCRIPTION || repeats_name {
+    } else if description.len() < MIN_DESCRIPTION_BYTES || repeats_name {
         let message =
             "the description is too short: say what the tool does, when to use it and what it returns".to_owned();
         find(Level::Warning, "description", message);
@@ -80,8 +81,8 @@ fn check_traits(tool: &ToolDefinition, find: &mut impl FnMut(Level, &'static str
         || traits.needs_approval)
     {
         let message =
-            "the tool declares no side effects, so a call is never repeated after a crash: if the tool is read-only, \
-             idempotent or destructive, declare this"
+            "the tool does not declare its side effects, so a call is never repeated after a crash: if the tool is \
+             read-only, idempotent or destructive, declare this"
                 .to_owned();
         find(Level::Hint, "traits", message);
     }
@@ -93,7 +94,7 @@ fn similarity(first: &ToolDefinition, second: &ToolDefinition) -> Option<String>
     let (first_words, second_words) = (words(first), words(second));
     let common = first_words.intersection(&second_words).count();
     let total = first_words.union(&second_words).count();
-    if total > 0 && common as f32 >= SAME_WORDS * total as f32 {
+    if total > 0 && common as f32 >= MIN_COMMON_SHARE * total as f32 {
         return Some(format!(
             "the description is almost the same as that of `{}`, so a model cannot choose between the two tools",
             first.name
@@ -101,13 +102,13 @@ fn similarity(first: &ToolDefinition, second: &ToolDefinition) -> Option<String>
     }
     let normalized = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     let (first_name, second_name) = (normalized(&first.name), normalized(&second.name));
-    (first_name == second_name || differ_by_one(&first_name, &second_name))
+    (first_name == second_name || differ_by_one_letter(&first_name, &second_name))
         .then(|| format!("the name is almost the same as `{}`, so a model will confuse the two tools", first.name))
 }
 
 /// Whether one name has exactly one letter more than the other. Names with a replaced letter are not similar, because
 /// the letter is often a number or an axis, as in `move_x` and `move_y`.
-fn differ_by_one(left: &str, right: &str) -> bool {
+fn differ_by_one_letter(left: &str, right: &str) -> bool {
     let (short, long) = if left.len() < right.len() { (left, right) } else { (right, left) };
     let common = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
     long.len() == short.len() + 1 && short.len() >= 4 && short[common..] == long[common + 1..]

@@ -3,8 +3,9 @@
 use super::{ProjectFile, below, file};
 use toml::{Table, Value};
 
-/// Name of the template for the README in the SDK's folder. The file is among the templates of Rust projects.
-pub(crate) const SDK_ABOUT: &str = "agent-host.md";
+/// Name of the template for the README in the SDK's folder. The template file is in the folder with the templates
+/// for Rust projects.
+pub(crate) const SDK_README_TEMPLATE: &str = "agent-host.md";
 
 /// The reason why a manifest that is embedded in this binary cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -13,9 +14,9 @@ pub(crate) struct EmbedError {
     reason: String,
 }
 
-/// Returns the files of the SDK and the contract, each with its path in the SDK's folder of a project.
+/// Returns the files of the SDK and the contract, each with its path relative to the SDK's folder in a project.
 pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
-    let about = file(&format!("host/devkit/templates/rust/all/{SDK_ABOUT}"));
+    let about = file(&format!("host/devkit/templates/rust/all/{SDK_README_TEMPLATE}"));
     let mut files = vec![("README.md".to_owned(), about.to_owned())];
     for manifest in ["sdk/Cargo.toml", "sdk/bindings/Cargo.toml"] {
         files.push((manifest.to_owned(), without_workspace(file(manifest))?));

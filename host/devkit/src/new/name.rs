@@ -109,7 +109,7 @@ fn broken_rule(name: &str, language: Language) -> Option<&'static str> {
     if name == "host" {
         return Some("`host` is the name of the host itself in grants and questions");
     }
-    (language == Language::Rust && RESERVED_IN_RUST.contains(&name)).then_some("the name is reserved for crates")
+    (language == Language::Rust && RESERVED_IN_RUST.contains(&name)).then_some("the name is reserved in Rust projects")
 }
 
 fn suggested_name(name: &str) -> String {

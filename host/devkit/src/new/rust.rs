@@ -3,7 +3,7 @@
 
 use super::workspace::{CargoMembership, WorkspaceSdk};
 use super::{NewError, NewProject, ProjectKind, SAMPLE_NAME, Sdk};
-use crate::embedded::{self, ProjectFile, SDK_ABOUT, sdk_files};
+use crate::embedded::{self, ProjectFile, SDK_README_TEMPLATE, sdk_files};
 use crate::file_list::{FileList, LIST, SDK_FOLDER};
 use std::path::Path;
 use toml::{Table, Value};
@@ -12,10 +12,10 @@ use toml::{Table, Value};
 const TOOL_DEPENDENCIES: [(&str, &str); 2] =
     [("schemars", "\"1\""), ("serde", "{ version = \"1\", features = [\"derive\"] }")];
 
-/// Adds `Cargo.toml` and, if the project gets the embedded SDK, the SDK and a `Cargo.lock`.
+/// Adds `Cargo.toml`. If the project uses the embedded SDK, this function also adds the SDK and a `Cargo.lock`.
 pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<(), NewError> {
-    // Skip this template, because `sdk_files` adds it as the README in the SDK's folder.
-    files.retain(|(name, _)| name != SDK_ABOUT);
+    // Skip the template `agent-host.md`, because `sdk_files` adds this template as the README in the SDK's folder.
+    files.retain(|(name, _)| name != SDK_README_TEMPLATE);
     let membership = CargoMembership::of(&project.directory, &project.name)?;
     let sdk = match (&project.sdk, &membership) {
         (Sdk::At(path), _) => format!("{{ path = {} }}", Value::String(sdk_path(path)?)),
@@ -35,7 +35,7 @@ pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<
     Ok(())
 }
 
-/// Returns the absolute path of the SDK. `path` is the folder of the SDK, or a checkout that contains it.
+/// Returns the absolute path of the SDK. `path` is the folder of the SDK, or a checkout that contains this folder.
 fn sdk_path(path: &Path) -> Result<String, NewError> {
     let is_sdk = |folder: &Path| {
         let text = std::fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
@@ -70,14 +70,14 @@ fn dependencies(kind: ProjectKind) -> &'static [(&'static str, &'static str)] {
 
 /// The template of the lock file. A new project gets a complete lock file, so cargo does not have to change it.
 const LOCK: &str = "host/devkit/templates/rust/Cargo.lock";
-/// The separator between the entries of a lock file.
-const PACKAGE: &str = "\n[[package]]\n";
+/// The text before each entry of a lock file.
+const ENTRY_START: &str = "\n[[package]]\n";
 
 /// Returns the lock file of the project. The lock file contains the versions of the dependencies with which the SDK is
 /// built in this checkout.
 fn lock(project: &NewProject) -> String {
     let text = embedded::file(LOCK);
-    let mut packages: Vec<String> = text.split(PACKAGE).map(str::to_owned).collect();
+    let mut packages: Vec<String> = text.split(ENTRY_START).map(str::to_owned).collect();
     let head = packages.remove(0);
     let sample = format!("name = \"{SAMPLE_NAME}\"\n");
     packages.retain(|package| !package.starts_with(&sample));
@@ -86,7 +86,7 @@ fn lock(project: &NewProject) -> String {
     // then by version.
     packages.sort();
     let packages: Vec<&str> = packages.iter().map(|package| package.trim_end()).collect();
-    let separator = format!("\n{PACKAGE}");
+    let separator = format!("\n{ENTRY_START}");
     format!("{}{separator}{}\n", head.trim_end(), packages.join(&separator))
 }
 

@@ -18,7 +18,7 @@ use toml::Spanned;
 /// The answers for one turn that have not been used yet.
 pub(crate) struct Answers<'t> {
     scenario: &'t Scenario,
-    /// The turn's key in the file.
+    /// Key of the turn in the scenario file, such as `turns[0]`.
     turn: &'t str,
     approvals: Unused<'t, ApprovalAnswer>,
     questions: Unused<'t, QuestionAnswer>,
@@ -26,10 +26,10 @@ pub(crate) struct Answers<'t> {
     failures: Vec<Failure>,
 }
 
-/// Data of the service requests. The keys are the ids of the calls.
+/// The data that tools sent to services in their requests. The keys are the ids of the calls that sent the requests.
 pub(crate) type Requests = BTreeMap<String, Value>;
 
-/// Unused answers, each with its index in the list of the file.
+/// Answers that were not used yet, each with its index in the list of answers in the scenario file.
 type Unused<'t, T> = Vec<(usize, &'t Spanned<T>)>;
 
 impl<'t> Answers<'t> {
@@ -44,7 +44,7 @@ impl<'t> Answers<'t> {
         }
     }
 
-    /// Passes to the session the scenario's answers for which the turn waits. Returns whether the session
+    /// Passes the answers for which the turn waits from the scenario to the session. Returns whether the session
     /// accepted an answer.
     pub(crate) async fn pass_answers(
         &mut self,
@@ -148,7 +148,8 @@ impl<'t> Answers<'t> {
             Failure::at(place, "the turn to ask for this answer", "the turn did not ask for this answer".to_owned())
         };
         let approvals = approvals.into_iter().map(|(index, answer)| ("approvals", index, answer.span()));
-        // If the question did not match, the failure was already reported.
+        // An unused answer to a question is reported only if no failure was found, because an answer also remains
+        // unused if its `question` did not match.
         let questions = questions.into_iter().filter(|_| failures.is_empty());
         let questions = questions.map(|(index, answer)| ("questions", index, answer.span()));
         let services = services.into_iter().map(|(index, answer)| ("services", index, answer.span()));
@@ -157,7 +158,7 @@ impl<'t> Answers<'t> {
     }
 }
 
-/// Returns the call whose approval failed with this error.
+/// Returns the id of the call whose approval failed with this error.
 fn call_of(error: &ApprovalError) -> &CallId {
     match error {
         ApprovalError::Arguments { call, .. }

@@ -21,7 +21,7 @@ pub(super) async fn input(session: &Session, turn: &Turn, folder: &Path) -> Resu
         let bytes = read_regular_file(&folder.join(path), MAX_BYTES)
             .map_err(|error| attachment_error(&format!("{error}; add the file with `files`")))?;
         let mime_type = media_type_from_bytes(&bytes)
-            .ok_or_else(|| attachment_error("it is not a PNG, JPEG, GIF, WebP or PDF file"))?;
+            .ok_or_else(|| attachment_error("the file is not a PNG, JPEG, GIF, WebP or PDF file"))?;
         let name = Path::new(path).file_name().map(|name| name.to_string_lossy().into_owned());
         let media_item = NewMediaItem { bytes, mime_type: mime_type.to_owned(), name };
         parts

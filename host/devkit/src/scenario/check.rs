@@ -6,7 +6,7 @@ use super::pattern::{Pattern, quoted};
 use super::place::Place;
 use super::report::Failure;
 use super::script::{Ending, ExpectedCall, Fails, Turn};
-use super::transcript::called;
+use super::transcript::call_line;
 use crate::diff::diff;
 use agent_core::approval::rule_source;
 use agent_core::change::CallRecord;
@@ -21,23 +21,23 @@ use std::ops::Range;
 /// A turn that was played.
 pub(crate) struct PlayedTurn<'t> {
     pub(crate) turn: &'t Turn,
-    /// Key of the turn in the file, such as `turns[0]`.
+    /// Key of the turn in the scenario file, such as `turns[0]`.
     pub(crate) key: String,
-    /// Byte range of the turn in the file.
+    /// Byte range of the turn in the scenario file.
     pub(crate) span: Range<usize>,
     pub(crate) result: TurnResult,
-    /// Calls of the turn, in order.
+    /// Calls that the turn made, in the order in which the turn made them.
     pub(crate) calls: Vec<CallRecord>,
-    /// Number of replies that the turn used.
+    /// Number of scripted replies that the turn used.
     pub(crate) replies: usize,
     pub(crate) request_problems: Vec<RequestProblem>,
     /// Ids of the calls to tools that do not exist.
     pub(crate) unknown: BTreeSet<CallId>,
     /// Names of the agent's MCP servers, which are not started.
     pub(crate) servers: Vec<String>,
-    /// The expectations that are checked.
+    /// The expectations of the turn that are checked.
     pub(crate) scope: Scope,
-    /// Failures about answers of the scenario that were rejected or not requested.
+    /// Failures about answers in the scenario that the session rejected, or that the turn did not request.
     pub(crate) answers: Vec<Failure>,
 }
 
@@ -76,8 +76,8 @@ impl Checker<'_> {
         self.scenario.place(span.clone(), format!("{}{key}", self.played.key))
     }
 
-    /// Returns failures for requests to the model that do not match `expect` of their reply, and for replies that
-    /// were not used.
+    /// Returns failures for requests to the model that do not match the `expect` key of the scripted reply, and for
+    /// replies that were not used.
     fn model_failures(&self) -> Vec<Failure> {
         let replies = &self.played.turn.replies;
         let mut failures = Vec::new();
@@ -90,7 +90,7 @@ impl Checker<'_> {
                 None => {
                     let place = self.place(&self.played.span, ".replies");
                     Failure::at(place, &format!("at most {} requests to the model", replies.len()), problem.clone())
-                        .advising("add the missing reply, or find out why the model is asked again")
+                        .advising("add the missing reply, or find out why the turn sends more requests than expected")
                 }
             });
         }
@@ -157,7 +157,7 @@ impl Checker<'_> {
         }
         let Some(result) = &call.result else {
             let (call, reason) =
-                (called(&call.name, arguments), with_details(&self.played.result, "the call did not end"));
+                (call_line(&call.name, arguments), with_details(&self.played.result, "the call did not end"));
             failures.push(Failure::at(
                 self.place(&span, &key("result")),
                 "a result",
@@ -199,7 +199,7 @@ impl Checker<'_> {
             None => "check the tool's name with `agent-host plugin inspect FILE`".to_owned(),
         };
         let expected = format!("an existing tool `{name}`");
-        let advice = format!("{why}; if this is intended, expect the call with `fails = \"no_such_tool\"`");
+        let advice = format!("{why}; if the call is meant to fail, expect it with `fails = \"no_such_tool\"`");
         Failure::at(place, &expected, "there is no such tool".to_owned()).advising(advice)
     }
 

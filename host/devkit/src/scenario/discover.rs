@@ -16,7 +16,7 @@ const MAX_DEPTH: usize = 16;
 pub struct DiscoveredScenario {
     /// Name of the scenario: its path relative to the searched folder, without the suffix.
     pub name: String,
-    /// Path of the file.
+    /// Path of the scenario file.
     pub path: PathBuf,
 }
 
@@ -30,8 +30,8 @@ pub struct UnreadableFolder {
     pub source: std::io::Error,
 }
 
-/// Finds the scenarios in a folder and its subfolders, sorted by name. If `path` is a file, returns this file. Skips
-/// folders of build tools and folders whose names start with a dot. Does not follow links.
+/// Finds the scenarios in a folder and its subfolders, sorted by name. If `path` is a file, returns only this file.
+/// Skips folders of build tools and folders whose names start with a dot. Does not follow links.
 pub fn discover(path: &Path) -> Result<Vec<DiscoveredScenario>, UnreadableFolder> {
     if path.is_file() {
         return Ok(scenario_at(path, path.parent().unwrap_or(Path::new(""))).into_iter().collect());
@@ -72,7 +72,7 @@ fn scenario_at(path: &Path, root: &Path) -> Option<DiscoveredScenario> {
 mod tests {
     use super::*;
 
-    /// S4: the error names the subfolder that cannot be read instead of the searched folder.
+    /// S4: if a subfolder cannot be read, the error names this subfolder and not the searched folder.
     #[test]
     fn s4_error_names_unreadable_folder() {
         let folder = tempfile::tempdir().expect("a temporary folder");

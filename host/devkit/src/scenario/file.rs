@@ -16,11 +16,11 @@ const MAX_SIZE: u64 = 4 * 1024 * 1024;
 /// A parsed scenario file.
 #[derive(Clone, Debug)]
 pub struct Scenario {
-    /// Path of the file.
+    /// Path of the scenario file.
     pub path: PathBuf,
     /// Name of the scenario, such as `FOLDER/NAME`. The name is unique among the discovered scenarios.
     pub name: String,
-    /// Text of the file.
+    /// Text of the scenario file.
     pub text: String,
     pub(crate) script: Script,
 }
@@ -42,15 +42,15 @@ pub enum ScenarioError {
     /// The file cannot be read.
     #[error("the scenario {} cannot be read: {problem}", path.display())]
     Unreadable {
-        /// Path of the file.
+        /// Path of the file that cannot be read.
         path: PathBuf,
-        /// Description of the problem.
+        /// Reason why the file cannot be read.
         problem: String,
     },
     /// The content of the file is invalid.
     #[error("{}", problems.join("\n"))]
     Invalid {
-        /// All problems, each with file, line and key.
+        /// All problems of the file, each with file, line and key.
         problems: Vec<String>,
     },
 }
@@ -64,7 +64,7 @@ impl Scenario {
         let file = agent_plugins::open_regular_file(path).map_err(unreadable)?;
         file.take(MAX_SIZE + 1).read_to_string(&mut text).map_err(unreadable)?;
         if text.len() as u64 > MAX_SIZE {
-            return Err(unreadable(std::io::Error::other(format!("it is larger than {MAX_SIZE} bytes"))));
+            return Err(unreadable(std::io::Error::other(format!("the file is larger than {MAX_SIZE} bytes"))));
         }
         Self::parse(path, name, text)
     }
@@ -126,8 +126,8 @@ impl Scenario {
 
 fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
     let parse_error = |key: &str, error: &toml::de::Error| {
-        // The parser adds to the key the name of its wrapper for values that have a position. Remove the name
-        // of the wrapper.
+        // For values that have a position, the parser adds the name of a wrapper type to the key. Remove the name
+        // of the wrapper type.
         let key = key.replace(".$__serde_spanned_private_value", "");
         let key = key.trim_matches('.');
         let message = error.message().lines().collect::<Vec<_>>().join(" ");
@@ -261,7 +261,7 @@ impl Problems<'_> {
                 let from = self.scenario.folder().join(from);
                 let problem = match std::fs::metadata(&from) {
                     Ok(metadata) if metadata.is_file() || metadata.is_dir() => return,
-                    Ok(_) => "it is neither a file nor a folder".to_owned(),
+                    Ok(_) => "the path is neither a file nor a folder".to_owned(),
                     Err(error) => error.to_string(),
                 };
                 self.add(content.span(), &format!("{key}: `{}` cannot be copied: {problem}", from.display()));
@@ -345,7 +345,7 @@ mod tests {
         assert!(error("[[turns]\n").starts_with("a.scenario.toml:1:"), "{}", error("[[turns]\n"));
     }
 
-    /// One error reports all problems that serde does not detect, each with its line.
+    /// A single error reports all problems that serde does not detect, each with its line.
     #[test]
     fn reports_all_semantic_problems() {
         let text = "files = { \"../x\" = \"a\", \"b\" = { base64 = \"%\" } }\n\

@@ -1,5 +1,5 @@
-//! Creates the files in a scenario's folder before the scenario is played, and compares them with the expectations
-//! afterwards.
+//! Creates the files in a scenario's folder before the scenario is played. After the scenario was played, compares
+//! the files in the folder with the expectations of the scenario.
 
 use super::file::Scenario;
 use super::report::Failure;
@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Maximum depth of a copied folder.
+/// Maximum depth of the subfolders in a copied folder.
 const MAX_DEPTH: usize = 16;
 /// Maximum total size of the files that are copied into a scenario's folder, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
@@ -44,7 +44,7 @@ fn write(to: &Path, bytes: &[u8]) -> io::Result<()> {
     std::fs::write(to, bytes)
 }
 
-/// The number of bytes and files that may still be copied.
+/// The number of bytes and the number of files that may still be copied into the scenario's folder.
 struct CopyBudget {
     bytes: u64,
     files: usize,
@@ -65,8 +65,8 @@ impl CopyBudget {
     }
 }
 
-/// Reads a regular file. Fails if the file is larger than `limit` bytes. Other files are rejected, because reading a
-/// pipe or a device might never end.
+/// Reads a regular file. Fails if the file is larger than `limit` bytes. Also fails if the file is a pipe or a
+/// device, because reading such a file might never end.
 pub(super) fn read(from: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if !std::fs::metadata(from)?.is_file() {
         return Err(io::Error::other(format!("`{}` is not a regular file", from.display())));
@@ -75,7 +75,7 @@ pub(super) fn read(from: &Path, limit: u64) -> io::Result<Vec<u8>> {
     agent_plugins::open_regular_file(from)?.take(limit + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         let (path, limit) = (from.display(), MAX_BYTES >> 20);
-        return Err(io::Error::other(format!("`{path}` exceeds the limit of {limit} MiB for all files together")));
+        return Err(io::Error::other(format!("`{path}` exceeds the limit of {limit} MiB for the total size of files")));
     }
     Ok(bytes)
 }
@@ -96,7 +96,7 @@ fn copy(from: &Path, to: &Path, depth: usize, budget: &mut CopyBudget) -> io::Re
     Ok(())
 }
 
-/// Compares the files in the folder with the expectations in `files_after` and `files_gone`.
+/// Compares the files in the scenario's folder with the expectations in `files_after` and `files_gone`.
 pub(crate) fn differences(scenario: &Scenario, folder: &Path) -> Vec<Failure> {
     let mut failures = Vec::new();
     for (path, pattern) in &scenario.script.files_after {

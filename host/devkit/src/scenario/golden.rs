@@ -1,4 +1,5 @@
-//! Golden transcripts: files next to the scenarios that contain the expected conversation.
+//! Golden transcripts. A golden transcript is a file next to a scenario, and contains the conversation that the
+//! scenario is expected to produce.
 
 use super::file::Scenario;
 use super::report::Failure;
@@ -8,18 +9,18 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Permissions of a new transcript file, before the umask is applied.
-const NEW_FILE: u32 = 0o666;
+const NEW_FILE_MODE: u32 = 0o666;
 /// Maximum size of a transcript, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// The action for a golden transcript that differs from the new transcript.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GoldenMode {
-    /// A failure is reported.
+    /// The difference is reported as a failure.
     Compare,
-    /// The new transcript is written to the file.
+    /// The new transcript is written to the golden transcript's file.
     Update,
-    /// The file is not changed, because the scenario failed.
+    /// The golden transcript's file is not changed, because the scenario failed.
     Keep,
 }
 
@@ -28,20 +29,21 @@ pub enum GoldenMode {
 pub enum GoldenResult {
     /// The scenario has no golden transcript.
     None,
-    /// The transcript matches the file.
+    /// The new transcript is equal to the golden transcript.
     Same,
-    /// The transcript differs from the file, or the file does not exist.
+    /// The new transcript differs from the golden transcript, or the scenario's golden transcript does not exist yet.
     Differs,
-    /// The transcript differs, but the file was not changed because the scenario failed.
+    /// The new transcript differs from the golden transcript, but the golden transcript was not changed because
+    /// the scenario failed.
     Kept {
-        /// Path of the file.
+        /// Path of the golden transcript.
         path: PathBuf,
     },
-    /// The new transcript was written to the file.
+    /// The new transcript was written to the file of the golden transcript.
     Written {
-        /// Path of the file.
+        /// Path of the golden transcript.
         path: PathBuf,
-        /// The changes in the file as a unified diff.
+        /// A unified diff from the file's previous content to the new transcript.
         diff: String,
     },
 }
@@ -59,13 +61,13 @@ impl GoldenResult {
     }
 }
 
-/// Returns the path of the transcript file, which is next to the scenario.
+/// Returns the path of the scenario's golden transcript, which is next to the scenario file.
 fn golden_path(scenario: &Scenario) -> PathBuf {
     let name = scenario.path.file_name().unwrap_or_default().to_string_lossy();
     scenario.path.with_file_name(format!("{}.golden", name.strip_suffix(super::SUFFIX).unwrap_or(&name)))
 }
 
-/// Compares the transcript with the file, or updates the file, depending on `mode`.
+/// Compares the new transcript with the golden transcript, or updates the golden transcript, depending on `mode`.
 pub(crate) fn compare_or_update(
     scenario: &Scenario,
     transcript: &str,
@@ -99,14 +101,14 @@ pub(crate) fn compare_or_update(
         (GoldenMode::Compare, Some(_)) => {
             let (golden, failure) =
                 failed(scenario, &format!("the transcript in {}", path.display()), "a different transcript".to_owned());
-            let advice = "if the new transcript is correct, `--update` writes it";
+            let advice = "if the new transcript is correct, write it to the file with `--update`";
             (golden, failure.map(|failure| Failure { diff: Some(changes), ..failure.advising(advice) }))
         }
     }
 }
 
-/// Writes the file completely or not at all. Keeps the permissions of an existing file. Does not follow a link, because
-/// its target may be an unrelated file.
+/// Writes the file completely or not at all. Keeps the permissions of an existing file. Fails if the path is a link,
+/// because the target of the link may be an unrelated file.
 fn write(path: &Path, transcript: &str) -> io::Result<()> {
     let existing = match std::fs::symlink_metadata(path) {
         Ok(existing) if existing.is_file() => Some(existing.permissions()),
@@ -122,7 +124,7 @@ fn write(path: &Path, transcript: &str) -> io::Result<()> {
         return Err(io::Error::other(format!("{} is read-only", path.display())));
     }
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".golden.").permissions(std::fs::Permissions::from_mode(NEW_FILE));
+    builder.prefix(".golden.").permissions(std::fs::Permissions::from_mode(NEW_FILE_MODE));
     let mut temporary = builder.tempfile_in(path.parent().unwrap_or(Path::new("")))?;
     temporary.write_all(transcript.as_bytes())?;
     if let Some(permissions) = existing {

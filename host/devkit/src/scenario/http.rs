@@ -27,10 +27,10 @@ pub(crate) struct RecordedHttp {
 struct RequestLog {
     /// For each recorded request, the number of plugin requests that it has answered.
     uses: Vec<usize>,
-    /// All requests of plugins in order, each with the index of the recorded request that it matches. None: no recorded
-    /// request matched.
+    /// All requests of plugins in order, each with the index of the recorded request that it matches. None: the
+    /// request matches no recorded request.
     requests: Vec<(HttpPortRequest, Option<usize>)>,
-    /// Number of requests that were already added to the transcript.
+    /// Number of entries in `requests` that were already added to the transcript.
     reported: usize,
 }
 
@@ -108,8 +108,8 @@ impl RecordedHttp {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the index of the first recorded request that matches the plugin's request and may still be used.
-    /// Counts this use.
+    /// Returns the index of the first recorded request that matches the plugin's request and has not yet been used
+    /// the maximum number of times. Logs the plugin's request and counts the use of the recorded request.
     fn take(&self, question: HttpPortRequest) -> Option<usize> {
         let mut log = self.lock();
         let is_usable = |index: &usize| {

@@ -13,7 +13,8 @@ use toml::Spanned;
 /// A model provider that returns the replies of the scenario.
 pub(crate) struct ScenarioModel {
     turns: Vec<ScriptedModel>,
-    /// The model that answers requests outside of turns: summaries, and requests of plugins.
+    /// The model that answers all requests except the requests for the next reply of a turn: requests for summaries,
+    /// and requests of plugins.
     side: ScriptedModel,
     progress: Mutex<TurnProgress>,
     side_uses: Mutex<SideUses>,
@@ -30,27 +31,27 @@ struct TurnProgress {
     problems: Vec<RequestProblem>,
 }
 
-/// Number of used replies to requests outside of turns, and the problems of these requests.
+/// The replies that were used to answer requests outside of turns, and the problems of these requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SideUses {
     pub(crate) summaries: ReplyUse,
     pub(crate) answers: ReplyUse,
 }
 
-/// Number of used replies of one list, and the problems of the requests that used these replies.
+/// Number of replies that were used from one list of replies, and the problems of the requests that used these replies.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReplyUse {
-    /// Number of replies that were used.
+    /// Number of replies in the list that were used.
     pub(crate) used: usize,
     pub(crate) problems: Vec<RequestProblem>,
 }
 
-/// A request that did not match `expect` of its reply, or for which the list contains no reply.
+/// A request that did not match the `expect` key of its reply, or for which the list contains no reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RequestProblem {
     /// Index of the reply in its list, counted from 0.
     pub(crate) reply: usize,
-    /// Description of the problem.
+    /// Description of the problem with the request.
     pub(crate) problem: String,
 }
 
@@ -158,7 +159,8 @@ impl Provider for ScenarioModel {
     }
 }
 
-/// Adds a problem, unless the list already contains a problem of the same reply. A retried request uses the same reply.
+/// Adds a problem, unless the list already contains a problem with the same reply: if a request is retried, each
+/// attempt uses the same reply.
 fn add_problem(problems: &mut Vec<RequestProblem>, problem: RequestProblem) {
     if problems.iter().all(|known| known.reply != problem.reply) {
         problems.push(problem);

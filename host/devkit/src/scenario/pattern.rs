@@ -16,27 +16,27 @@ const MAX_EXCERPT: usize = 600;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Pattern(Parts);
 
-/// The parts of a pattern. Every part that is set must match.
+/// The parts of a pattern. A text matches the pattern if it matches every part that is set.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Parts {
-    /// The whole text. Line breaks at the end are ignored.
+    /// The text to which the actual text must be equal. Line breaks at the end of the texts are ignored.
     text: Option<String>,
     /// Strings that the text must contain.
     contains: Texts,
     /// Strings that the text must not contain.
     lacks: Texts,
-    /// Regular expressions. Each regular expression must match a part of the text.
+    /// Regular expressions, each of which must match a part of the text.
     matches: Texts,
-    /// The whole JSON value.
+    /// The JSON value to which the actual value must be equal.
     json: Option<Value>,
-    /// A part of the JSON value. The objects of the actual value may have more keys, and its lists may have more items
-    /// at the end.
+    /// The JSON value that the actual value must include. The objects of the actual value may have additional keys,
+    /// and the lists of the actual value may have additional items at the end.
     includes: Option<Value>,
-    /// Exact values. The keys are JSON pointers to the values.
+    /// Values that parts of the JSON value must be equal to. The keys are JSON pointers to these parts.
     at: BTreeMap<String, Value>,
-    /// Regular expressions for values. The keys are JSON pointers to the values. The regular expressions are applied to
-    /// strings, and to the JSON text of other values.
+    /// Regular expressions that parts of the JSON value must match. The keys are JSON pointers to these parts. A
+    /// regular expression is applied to the content of a string, and to the JSON text of any other value.
     at_matches: BTreeMap<String, String>,
 }
 
@@ -100,8 +100,8 @@ impl Pattern {
         Self(Parts { json: Some(value), ..Parts::default() })
     }
 
-    /// Returns the reason why the pattern is invalid. The reason is the end of a sentence that starts with the
-    /// pattern's key. Returns None if the pattern is valid.
+    /// Returns the reason why the pattern is invalid, or None if the pattern is valid. The reason is the end of a
+    /// sentence that starts with the pattern's key.
     pub(crate) fn problem(&self) -> Option<String> {
         if self.0 == Parts::default() {
             return Some("is empty: set `text`, `contains`, `lacks`, `matches`, `json`, `includes` or `at`".into());
@@ -116,8 +116,9 @@ impl Pattern {
         wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// Returns the parts that do not match a text. Parts about JSON are compared with `structured` if it is set. If
-    /// `structured` is not set, parts about JSON are compared with the JSON value that the text contains.
+    /// Returns a mismatch for each part of the pattern that does not match the text. Parts about JSON are compared
+    /// with `structured` if it is set. If `structured` is not set, parts about JSON are compared with the JSON value
+    /// that the text contains.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();
@@ -148,7 +149,7 @@ impl Pattern {
 }
 
 impl Parts {
-    /// Returns the problem of a part that would match every text or no text.
+    /// Returns a problem if a part of the pattern would match every text or no text.
     fn useless_part(&self) -> Option<String> {
         let lists = [("contains", &self.contains), ("lacks", &self.lacks), ("matches", &self.matches)];
         for (key, texts) in lists {
@@ -247,7 +248,7 @@ fn missing<'v>(wanted: &'v Value, json: &'v Value, pointer: &str) -> Option<(Str
 }
 
 fn is_match(pattern: &str, text: &str) -> bool {
-    // Invalid patterns were rejected when the file was read.
+    // An invalid pattern never gets here, because it was rejected when the file was read.
     Regex::new(pattern).is_ok_and(|pattern| pattern.is_match(text))
 }
 

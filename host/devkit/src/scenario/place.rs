@@ -10,9 +10,9 @@ const MAX_COLUMNS: usize = 160;
 /// The location of a key in a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Path of the file.
+    /// Path of the scenario file.
     pub file: PathBuf,
-    /// Number of the line. The first line has the number 1.
+    /// Number of the line, counted from 1.
     pub line: usize,
     /// The key on the line, such as `turns[0].output`. Empty if the location is the whole file.
     pub key: String,

@@ -29,18 +29,18 @@ use tokio_util::sync::CancellationToken;
 /// Creates the agent of a scenario. The caller implements this trait, because the caller reads agent.toml.
 #[async_trait]
 pub trait AgentFactory: Send + Sync {
-    /// Creates the agent. The error is the reason why the agent cannot be created.
+    /// Creates the agent. The text of an error is the reason why the agent cannot be created.
     async fn agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, String>;
 }
 
 /// An agent that was created for a scenario.
 pub struct ScenarioAgent {
-    /// The agent, without MCP servers.
+    /// The agent, which runs without its MCP servers.
     pub agent: Arc<Agent>,
     /// Names of the MCP servers in the agent's configuration. A scenario does not start these MCP servers.
     pub servers: Vec<String>,
-    /// Descriptions of the MCP servers of the agents to which the agent delegates work. A scenario does not start
-    /// these MCP servers.
+    /// Descriptions of the MCP servers that are configured for the agents to which this agent delegates work. A
+    /// scenario does not start these MCP servers.
     pub delegate_servers: Vec<String>,
 }
 
@@ -72,7 +72,7 @@ pub struct AgentSetup {
 pub struct Player {
     /// The sandbox that runs the plugins.
     pub sandbox: Sandbox,
-    /// Creates the agents.
+    /// Creates the agents of the scenarios.
     pub agents: Arc<dyn AgentFactory>,
     /// The action for a golden transcript that differs from the new transcript.
     pub golden: GoldenMode,
@@ -166,7 +166,7 @@ fn turn_of_call(call: &toml::Spanned<script::DirectCall>) -> Turn {
         ..ExpectedCall::default()
     };
     Turn {
-        say: transcript::called(&call.name, &call.arguments.clone().into()),
+        say: transcript::call_line(&call.name, &call.arguments.clone().into()),
         media: Vec::new(),
         replies: vec![
             reply(json!({"calls": [{"name": call.name, "arguments": call.arguments}]})),
@@ -341,7 +341,7 @@ impl ScenarioRun<'_> {
             let Some(end) = page.last() else { return Ok(requests) };
             last = end.number;
             for stored in page {
-                // The id of an outbox effect is the id of its call.
+                // In the outbox, an effect has the id of the call that requested it.
                 if let OutboxEffect::Event(event) = stored.item.effect {
                     requests.insert(stored.item.id, event.into_inner().data.unwrap_or_default());
                 }
@@ -386,7 +386,7 @@ impl ScenarioRun<'_> {
             let body =
                 if body.is_empty() { String::new() } else { format!(" with the body {}", pattern::quoted(&body)) };
             let found = format!("`{}` sent {request}{body}, which was denied", question.plugin);
-            let advice = format!("record it:\n[[http]]\nrequest = {request:?}\nbody = \"…\"");
+            let advice = format!("record the request:\n[[http]]\nrequest = {request:?}\nbody = \"…\"");
             Failure::at(self.scenario.top(), "only requests that are recorded under `http`", found).advising(advice)
         });
         unrecorded.chain(self.recorded.count_failures(self.scenario)).collect()

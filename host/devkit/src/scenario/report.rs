@@ -17,7 +17,8 @@ pub struct Failure {
     pub expected: String,
     /// Description of the actual value.
     pub found: String,
-    /// A unified diff of the expected and the actual value, if the values are long texts or JSON.
+    /// A unified diff from the expected value to the actual value. None if the expectation is not about a whole
+    /// text or a whole value.
     pub diff: Option<String>,
     /// Advice on how to fix the problem, if it is not obvious.
     pub advice: Option<String>,
@@ -51,7 +52,7 @@ pub enum Verdict {
     Passed,
     /// At least one expectation is not met.
     Failed(Vec<Failure>),
-    /// The scenario could not be played. Contains the reason.
+    /// The scenario could not be played, for the given reason.
     NotPlayed(String),
 }
 

@@ -14,13 +14,13 @@ use toml::Spanned;
 /// Default time limit of a scenario, in milliseconds.
 const DEFAULT_TIME_LIMIT_MS: u64 = 60_000;
 
-/// A whole scenario file.
+/// The content of a scenario file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// Description of the scenario for readers.
+    /// Description of the scenario for readers of the file.
     pub(crate) description: Option<String>,
-    /// The plugins of the scenario. Each is a name, or a path relative to the scenario file.
+    /// The plugins that the scenario uses. Each item is a plugin's name, or a path relative to the scenario file.
     #[serde(default)]
     pub(crate) plugins: Vec<Spanned<String>>,
     /// Configuration of the agent: a table with keys of agent.toml, or the path of an agent.toml.
@@ -28,10 +28,10 @@ pub(crate) struct Script {
     /// Files to create in the scenario's folder. The keys are the paths of the files.
     #[serde(default)]
     pub(crate) files: BTreeMap<String, Spanned<FileContent>>,
-    /// Environment variables for grants and secrets. The keys are the names of the variables.
+    /// Values of environment variables that grants and secrets refer to. The keys are the names of the variables.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// The user who talks to the agent.
+    /// Name of the user who talks to the agent.
     #[serde(default = "default_user")]
     pub(crate) user: String,
     /// Context window of the scripted model, in tokens.
@@ -39,19 +39,19 @@ pub(crate) struct Script {
     /// Maximum time of the whole scenario, in milliseconds.
     #[serde(default = "default_time_limit")]
     pub(crate) time_limit_ms: u64,
-    /// Whether the scenario has a golden transcript.
+    /// Whether the transcript of the scenario is compared with a golden transcript.
     #[serde(default)]
     pub(crate) golden: bool,
     /// Recorded HTTP requests and their responses.
     #[serde(default)]
     pub(crate) http: Vec<Spanned<Exchange>>,
-    /// Tools to call without a model.
+    /// Calls of tools that the scenario makes without a model.
     #[serde(default)]
     pub(crate) calls: Vec<Spanned<DirectCall>>,
     /// The turns of the conversation.
     #[serde(default)]
     pub(crate) turns: Vec<Spanned<Turn>>,
-    /// The model's summaries of messages that are evicted from the prompt.
+    /// The model's replies to requests for a summary of messages that are evicted from the prompt.
     #[serde(default)]
     pub(crate) summaries: Vec<Spanned<ScriptedReply>>,
     /// The model's replies to requests of plugins.
@@ -145,9 +145,9 @@ impl<'de> Deserialize<'de> for FileContent {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Turn {
-    /// The user's message.
+    /// Text of the user's message, which starts the turn.
     pub(crate) say: String,
-    /// The model's replies, in order.
+    /// The model's replies in this turn, in the order in which they are used.
     #[serde(default)]
     pub(crate) replies: Vec<Spanned<ScriptedReply>>,
     /// Files of the scenario's folder that are attached to the message.
@@ -155,20 +155,20 @@ pub(crate) struct Turn {
     pub(crate) media: Vec<Spanned<String>>,
     /// All expected calls of the turn, in the expected order. None: any calls are accepted.
     pub(crate) calls: Option<Vec<Spanned<ExpectedCall>>>,
-    /// Answers to approval requests.
+    /// The user's answers to the approval requests of the turn.
     #[serde(default)]
     pub(crate) approvals: Vec<Spanned<ApprovalAnswer>>,
     /// The user's answers to the model's questions.
     #[serde(default)]
     pub(crate) questions: Vec<Spanned<QuestionAnswer>>,
-    /// Answers of services.
+    /// Answers of services to the requests of the turn's calls.
     #[serde(default)]
     pub(crate) services: Vec<Spanned<ServiceAnswer>>,
     /// The expected output of the turn.
     pub(crate) output: Option<Spanned<Pattern>>,
     /// The expected ending of the turn. None: the turn must end without an error.
     pub(crate) ends: Option<Spanned<Ending>>,
-    /// The error that the turn must end with.
+    /// The message of the error with which the turn must end.
     pub(crate) error: Option<Spanned<Pattern>>,
 }
 
@@ -242,7 +242,7 @@ pub(crate) enum Fails {
     No,
     /// The call must fail with an error of a tool that exists.
     Yes,
-    /// The tool must not exist.
+    /// The call must fail because the tool does not exist.
     NoSuchTool,
 }
 
@@ -284,12 +284,13 @@ pub(crate) struct DirectCall {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ApprovalAnswer {
-    /// Name of the tool.
+    /// Name of the tool whose call needs the approval.
     pub(crate) name: String,
     pub(crate) verdict: Verdict,
-    /// Reason for the denial. The model is shown this reason.
+    /// Reason for the denial, which the model receives.
     pub(crate) reason: Option<String>,
-    /// Arguments to use instead of the model's arguments.
+    /// Arguments with which the call runs instead of the model's arguments. None: the call runs with the
+    /// model's arguments.
     pub(crate) arguments: Option<Value>,
 }
 
@@ -319,7 +320,7 @@ pub(crate) struct ServiceAnswer {
     #[serde(rename = "type")]
     pub(crate) event_type: String,
     pub(crate) data: Option<Value>,
-    /// The expected data of the request.
+    /// The expected data of the tool's request.
     pub(crate) request: Option<Spanned<Pattern>>,
 }
 
@@ -341,7 +342,7 @@ pub(crate) struct Exchange {
     pub(crate) body: Option<String>,
     pub(crate) json: Option<Value>,
     pub(crate) base64: Option<String>,
-    /// Path of a file with the body, relative to the scenario file.
+    /// Path of a file that contains the body of the response, relative to the scenario file.
     pub(crate) file: Option<String>,
     /// A network error that the plugin gets instead of a response.
     pub(crate) error: Option<Fault>,

@@ -38,7 +38,8 @@ impl Normalizer {
 pub(crate) struct TurnExtras<'t> {
     /// HTTP requests of plugins, one line for each request.
     pub(crate) requests: &'t [String],
-    /// Data of service requests. The keys are the ids of the calls.
+    /// The data that tools sent to services in their requests. The keys are the ids of the calls that
+    /// sent the requests.
     pub(crate) services: &'t Requests,
     /// The output of the turn. None: the turn has no output, or the output is not part of the transcript.
     pub(crate) output: Option<&'t str>,
@@ -71,12 +72,12 @@ pub(crate) fn turn(input: &str, events: &[Event], extras: &TurnExtras<'_>) -> St
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// The model's last reply.
+    /// Text of the last reply of the model. None: the turn contains no reply.
     last_reply: Option<String>,
 }
 
 impl Lines {
-    /// Adds a text with its label. If the text has several lines, they are indented below the label.
+    /// Adds a text after its label. The lines of a text with several lines are indented below the label.
     fn add(&mut self, label: &str, text: &str) {
         let (label, text) = (escaped(label), escaped(text));
         let text = text.trim_end_matches('\n');
@@ -125,7 +126,7 @@ impl Lines {
                 }
                 self.last_reply = Some(text.clone());
             }
-            EventKind::ToolCall { name, arguments, .. } => self.add("call", &called(name, arguments)),
+            EventKind::ToolCall { name, arguments, .. } => self.add("call", &call_line(name, arguments)),
             EventKind::ToolNotFound { name, .. } => self.add("no such tool", name),
             EventKind::ToolDeferred { name, .. } => self.add("deferred", name),
             EventKind::ToolDisabled { name, .. } => self.add("turned off", name),
@@ -196,7 +197,7 @@ fn is_invisible(character: char) -> bool {
 }
 
 /// Formats a call for the transcript.
-pub(crate) fn called(name: &str, arguments: &Value) -> String {
+pub(crate) fn call_line(name: &str, arguments: &Value) -> String {
     format!("{name} {arguments}")
 }
 

@@ -4,14 +4,14 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The name of the only table in a scenario that is not searched for such values. The code that reads the agent's
-/// configuration checks the values of this table.
+/// The name of the only table in a scenario that is not searched for values that JSON cannot express. The code that
+/// reads the agent's configuration checks the values of this table.
 const AGENT: &str = "agent";
 
 /// Returns all values of a scenario file that JSON cannot express, each with its byte range, key and description.
 pub(super) fn without_json(text: &str) -> Vec<(Range<usize>, String, String)> {
     let mut found = Vec::new();
-    // Invalid TOML is ignored here, because the parser reports it.
+    // Invalid TOML is ignored here, because the code that parses the scenario file reports the error.
     if let Ok(root) = DeTable::parse(text) {
         for (key, value) in root.get_ref().iter().filter(|(key, _)| key.get_ref() != AGENT) {
             search(value, key.get_ref().to_string(), &mut found);

@@ -1,12 +1,12 @@
-//! Tests of servers that hang, crash, send invalid data or send data endlessly (row 21). An error names the server, all
-//! its processes end, and other servers keep working.
+//! Tests of servers that hang, crash, send invalid data or send data endlessly (row 21). For each of these faults, an
+//! error names the server, all processes of the server end, and other servers keep working.
 
 use crate::support::{Fixture, call, error_message, failed_message, names, problems, text, unavailable_message};
 use agent_mcp::{KeepConnected, MCP_LIMITS, McpServers};
 use std::time::Duration;
 
-/// Runs the faulty server together with a working server. Checks that the working server can be called and returns the
-/// problems of the faulty server.
+/// Runs the faulty server together with a working server. Checks that a tool of the working server can be called, and
+/// returns the problems of the faulty server.
 async fn run_with_good_server(bad: &mut Fixture) -> String {
     bad.config.name = "bad".to_owned();
     let good = Fixture::new("good");
@@ -29,7 +29,7 @@ async fn i5_a_missing_program_is_reported_with_advice() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_the_output_of_a_server_that_exits_at_once_is_quoted() {
+async fn i5_the_output_of_a_server_that_exits_immediately_is_quoted() {
     let message = run_with_good_server(&mut Fixture::new("exits")).await;
     assert!(message.contains("cannot find \\u{1b}[31mits database"), "{message:?}");
 }
@@ -58,7 +58,7 @@ async fn i5_an_invalid_tool_list_is_reported() {
     assert!(message.contains("cannot be listed") && message.contains("does not follow the protocol"), "{message}");
 }
 
-/// Tool lists with too many pages, tools or bytes, and lists whose pages repeat, are truncated.
+/// A tool list is truncated if it has too many pages, tools or bytes, or if its last page refers to itself.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_an_endless_catalogue_is_truncated() {
     for (mode, tools, expected) in [
@@ -77,7 +77,7 @@ async fn i5_an_endless_catalogue_is_truncated() {
     }
 }
 
-/// Every configuration key for a limit on the tool list takes effect.
+/// Each configuration key that limits a tool list has the documented effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_every_configured_catalogue_limit_takes_effect() {
     let mut tested = std::collections::BTreeSet::new();
@@ -137,8 +137,8 @@ async fn i5_a_hanging_call_times_out_and_is_cancelled() {
     acquired.release().await;
 }
 
-/// If a server no longer responds, the host ends it. Further calls fail immediately instead of waiting for the server,
-/// until it is restarted.
+/// If a server no longer responds, the host ends it. Until the server is restarted, further calls to the server
+/// fail immediately.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
     let mut fixture = Fixture::new("good");
@@ -166,7 +166,7 @@ async fn i5_an_unresponsive_server_is_stopped_and_restarted_after_backoff() {
 }
 
 /// If a server exits during a call, the call is not repeated, and the next call restarts the server. If the server
-/// exits repeatedly, the waits before a restart become longer.
+/// exits repeatedly, the host waits longer before each restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated() {
     let mut fixture = Fixture::new("good");
@@ -194,8 +194,8 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     let message = backing_off.expect("a server that exits repeatedly is not restarted immediately");
     assert!(message.contains("it exited"), "{message}");
     assert!(fixture.log.started().len() <= 6, "{:?}", fixture.log.started());
-    // A turn that starts while the host waits before the next attempt immediately gets the same error, and it gets none
-    // of the server's tools.
+    // A turn that starts while the host waits before the next attempt to connect immediately gets the same error as a
+    // call, and none of the server's tools.
     let next = servers.acquire().await;
     assert!(names(&next).is_empty() && problems(&next).contains("retried in"), "{}", problems(&next));
     drop((acquired, next));
@@ -203,7 +203,7 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     fixture.log.all_gone().await;
 }
 
-/// The backoff continues from turn to turn, even though each turn opens a separate connection.
+/// The backoff counts failures across turns, even though each turn opens a separate connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_backoff_of_a_server_that_never_starts_continues_in_later_turns() {
     let fixture = Fixture::new("exits");
@@ -228,8 +228,8 @@ async fn i5_reading_stops_if_a_server_floods_requests() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
-    // The server can write only as many requests as fit into the two pipes and the client's buffer. Without
-    // backpressure, the client would have read a hundred times as many requests.
+    // The server can write only as many requests as fit into its two pipes and the client's buffer. If the client did
+    // not stop reading, it would have read a hundred times as many requests.
     let sent_thousands = fixture.log.count("a thousand questions");
     assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;
@@ -262,7 +262,7 @@ async fn i5_a_deeply_nested_response_makes_only_the_current_call_fail() {
     fixture.log.all_gone().await;
 }
 
-/// D3: if the connection is lost during a call, the error allows a retry only if the tool is read-only.
+/// D3: if the connection is lost during a call, the error allows the call to be repeated only if the tool is read-only.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_only_lost_calls_of_read_only_tools_are_retryable() {
     let mut fixture = Fixture::new("mortal");

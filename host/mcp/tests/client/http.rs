@@ -1,4 +1,4 @@
-//! Tests of servers over streamable HTTP (I5). Most tests use the SDK's own server on loopback.
+//! Tests of servers that the host reaches over streamable HTTP (I5). Most tests use the SDK's own server on loopback.
 
 use crate::fixture::until;
 use crate::support::{call, error_message, names, problems, text};
@@ -20,12 +20,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Counts the requests that the server received.
+/// Numbers of requests that the test server received, by kind.
 #[derive(Default)]
 struct RequestCounts {
-    lists: AtomicUsize,
-    cancelled: AtomicUsize,
-    deletes: AtomicUsize,
+    list_requests: AtomicUsize,
+    cancelled_calls: AtomicUsize,
+    session_deletions: AtomicUsize,
 }
 
 /// An MCP server with the tools `greet` and `hang`.
@@ -42,7 +42,7 @@ impl ServerHandler for TestServer {
         _: Option<PaginatedRequestParams>,
         _: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        self.0.lists.fetch_add(1, Ordering::SeqCst);
+        self.0.list_requests.fetch_add(1, Ordering::SeqCst);
         let schema = json!({"type": "object"}).as_object().unwrap().clone();
         let tools = ["greet", "hang"].map(|name| Tool::new(name, "does it", schema.clone()));
         Ok(ListToolsResult::with_all_items(tools.to_vec()))
@@ -55,7 +55,7 @@ impl ServerHandler for TestServer {
     ) -> Result<CallToolResponse, ErrorData> {
         if request.name == "hang" {
             context.ct.cancelled().await;
-            self.0.cancelled.fetch_add(1, Ordering::SeqCst);
+            self.0.cancelled_calls.fetch_add(1, Ordering::SeqCst);
         }
         let peer: Peer<RoleServer> = context.peer;
         let version = peer.peer_info().map_or("none".to_owned(), |info| info.protocol_version.to_string());
@@ -63,7 +63,8 @@ impl ServerHandler for TestServer {
     }
 }
 
-/// Starts the test server on loopback and returns its URL. Requests without the key are refused.
+/// Starts the test server on loopback and returns the URL of the server. The server refuses requests that do not
+/// contain the key.
 async fn serve(counts: Arc<RequestCounts>) -> String {
     let delete_counts = counts.clone();
     let service = StreamableHttpService::new(
@@ -78,7 +79,7 @@ async fn serve(counts: Arc<RequestCounts>) -> String {
                 return Err((StatusCode::UNAUTHORIZED, [("www-authenticate", "Bearer")]));
             }
             if request.method() == axum::http::Method::DELETE {
-                delete_counts.deletes.fetch_add(1, Ordering::SeqCst);
+                delete_counts.session_deletions.fetch_add(1, Ordering::SeqCst);
             }
             Ok(next.run(request).await)
         }
@@ -106,9 +107,9 @@ async fn i5_an_http_server_receives_the_configured_headers() {
     let arguments = json!({});
     let hanging = servers.call("desk", "hang", &arguments);
     assert!(tokio::time::timeout(Duration::from_millis(300), hanging).await.is_err());
-    until("the server receives the cancellation", || counts.cancelled.load(Ordering::SeqCst) == 1).await;
+    until("the server receives the cancellation", || counts.cancelled_calls.load(Ordering::SeqCst) == 1).await;
     acquired.release().await;
-    assert_eq!(counts.lists.load(Ordering::SeqCst), 1);
+    assert_eq!(counts.list_requests.load(Ordering::SeqCst), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -172,7 +173,7 @@ async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
         if request["params"]["name"] == "no-text" {
             event[20] = 0xff;
         }
-        // Like many real servers, this server leaves the stream open.
+        // Like many real servers, this test server leaves the event stream open after its response.
         let events = futures::stream::once(async move { Ok::<_, std::io::Error>(event) });
         let events = futures::StreamExt::chain(events, futures::stream::pending());
         (StatusCode::OK, [("content-type", "text/event-stream")], axum::body::Body::from_stream(events))
@@ -182,7 +183,7 @@ async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
     let router = Router::new().route("/mcp", axum::routing::post(respond));
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = config(&format!("http://{address}/mcp"), "key");
-    // The test would take too long if a call waited for its time limit.
+    // Use a long time limit, so that it is noticed if a call waits for this limit instead of failing immediately.
     config.limits.call_time = Duration::from_secs(600);
     let servers = McpServers::new([config]).unwrap();
     let acquired = servers.acquire().await;
@@ -200,8 +201,7 @@ async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
     acquired.release().await;
 }
 
-/// The client reads an endless body only up to the size limit, and it waits for a silent server only until the time
-/// limit.
+/// The client stops reading an endless body at the size limit, and stops waiting for a silent server at the time limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_endless_and_silent_http_responses_are_abandoned() {
     let endless = || async {

@@ -45,7 +45,7 @@ fn text(result: &McpToolResult) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// Calls tools of the reference server and checks all kinds of content in their results.
+/// Calls tools of the reference server and checks each kind of content that the results of these tools contain.
 async fn check_reference_server(servers: &McpServers) {
     let acquired = servers.acquire().await;
     assert_eq!(problems(&acquired), "");

@@ -1,4 +1,5 @@
-//! Tests of servers that run as child processes (I5): their tools, their results, and the end of all their processes.
+//! Tests of servers that run as child processes (I5): their tools, the results of calls, and whether all their
+//! processes end.
 
 use crate::fixture::until;
 use crate::support::{Fixture, call, call_with, failed_message, names, text};
@@ -7,7 +8,8 @@ use agent_mcp::{KeepConnected, McpContent, McpServers, ToolSelection};
 use serde_json::json;
 use std::time::Duration;
 
-/// I5, L7, P2: the names of tools begin with the name of their server, and all kinds of results are converted.
+/// I5, L7, P2: the name of each tool begins with the name of its server, and all kinds of content in results
+/// are converted.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_child_process_provides_its_tools() {
     let fixture = Fixture::new("good");
@@ -46,7 +48,7 @@ async fn i5_a_child_process_provides_its_tools() {
 }
 
 /// I5: some servers hang, exit or send an invalid response if the first message is one that they do not support. The
-/// client can connect to such servers, because all of them support its first message.
+/// client can connect to such servers, because all of them support the message that the client sends first.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     for mode in ["deaf-to-new", "dies-of-new", "odd-to-new"] {
@@ -60,8 +62,8 @@ async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
     }
 }
 
-/// I5: the newest protocol version has a different handshake. If a server only supports this version, the client tries
-/// the newer handshake in a second attempt.
+/// I5: the newest protocol version has a different handshake from older versions. If a server supports only the newest
+/// version, the client connects with the newer handshake in a second attempt.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_attempt() {
     let fixture = Fixture::new("newest");
@@ -76,7 +78,7 @@ async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_atte
 
 /// L29: a host that must stop quickly does not wait until a server's configured close time has passed.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_a_stopping_host_ends_servers_at_once() {
+async fn l29_a_stopping_host_ends_servers_quickly() {
     let mut fixture = Fixture::new("stubborn");
     fixture.config.limits.close_time = Duration::from_secs(3600);
     let servers = fixture.servers();
@@ -110,7 +112,7 @@ async fn i5_a_server_is_closed_when_the_last_turn_releases_it() {
     fixture.log.all_gone().await;
 }
 
-/// I5: a server that stays connected is used by the next turn too, and it ends with the host.
+/// I5: a server that stays connected serves several turns and runs until the host shuts it down.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_that_stays_connected_runs_until_shutdown() {
     let mut fixture = Fixture::new("good");
@@ -129,7 +131,7 @@ async fn i5_a_server_that_stays_connected_runs_until_shutdown() {
     fixture.log.all_gone().await;
 }
 
-/// I5: dropping the runtime ends all processes of a server.
+/// I5: dropping the Tokio runtime ends all processes of a server.
 #[test]
 fn i5_dropping_the_runtime_ends_the_processes() {
     let fixture = Fixture::new("stubborn");
@@ -142,8 +144,8 @@ fn i5_dropping_the_runtime_ends_the_processes() {
     drop(acquired);
 }
 
-/// I5: a server and its wrapper script both ignore the end of their input and the signal to exit. The server and the
-/// script are killed together with all processes that they started.
+/// I5: a server and the script that started it both ignore the end of their input and the signal to exit. The server
+/// and the script are killed together with all processes that they started.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_whole_process_groups_are_killed() {
     let mut fixture = Fixture::new("stubborn");
@@ -176,7 +178,8 @@ async fn i5_a_dropped_call_is_cancelled_at_the_server() {
     acquired.release().await;
 }
 
-/// I5, P10: a turn keeps the catalogue with which it started. The next turn gets the changed catalogue.
+/// I5, P10: if a server changes its tools during a turn, this turn keeps the catalogue with which it started, and the
+/// next turn gets the changed catalogue.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
     let mut fixture = Fixture::new("good");

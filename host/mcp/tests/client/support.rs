@@ -1,5 +1,5 @@
-//! Helpers for the tests: a test server that records its actions in a file, and functions that check results and
-//! errors.
+//! Helpers for the tests: a test server that records its actions in a file, and functions that check results
+//! and errors.
 
 use crate::fixture::{ServerLog, mcp_server};
 use agent_core::tool::ToolError;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// Time limit that keeps a failing test from hanging.
 const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Configuration of a test server, with the record of the server's actions.
+/// Configuration of a test server, and the log file in which the server records its actions.
 pub(crate) struct Fixture {
     pub(crate) config: ServerConfig,
     pub(crate) log: ServerLog,
@@ -19,7 +19,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Creates a test server. `mode` selects its behaviour.
+    /// Creates the configuration of a test server. `mode` selects how the server behaves.
     pub(crate) fn new(mode: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let log = ServerLog { path: directory.path().join("log") };

@@ -1,4 +1,5 @@
-//! The HTTP client of one provider. The client is created once, with the provider's address, headers and secrets.
+//! The connection to one provider: an HTTP client that is created once, and the address, headers and secrets of
+//! the provider.
 
 use super::dialect::{Dialect, is_loopback};
 use super::model_list;
@@ -14,7 +15,7 @@ use url::Url;
 /// Headers that the HTTP client sets itself. The configuration must not set them.
 const RESERVED_HEADERS: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
 
-/// The HTTP client and the data that are needed to send requests to any model of one provider.
+/// The HTTP client and the data that are needed to send a request to any model of a given provider.
 pub(crate) struct Connection {
     pub(super) config: ProviderConfig,
     pub(super) dialect: Dialect,
@@ -25,7 +26,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Checks the configuration without contacting the provider.
+    /// Checks the configuration and creates the HTTP client, without contacting the provider.
     pub(crate) fn new(config: ProviderConfig) -> Result<Self, ModelError> {
         let misconfigured = |problem| ModelError::InvalidConfig { provider: config.name.clone(), problem };
         let base_url = parse_base_url(&config.base_url).map_err(misconfigured)?;
@@ -41,14 +42,14 @@ impl Connection {
         &self.config.name
     }
 
-    /// Returns whether the base URL is the provider's official address. If it is not, a different server is configured
-    /// under the provider's name, and its prices may differ.
+    /// Returns whether the base URL is the provider's official address. If the base URL is a different address, another
+    /// server is configured under the provider's name, and the prices of this server may differ.
     pub(super) fn is_official_address(&self) -> bool {
         let known = known_provider(&self.config.name).and_then(|known| Url::parse(known.base_url).ok());
         known.is_some_and(|known| known.origin() == self.base_url.origin())
     }
 
-    /// Returns the configuration of a model.
+    /// Returns the configured window and price of a model.
     pub(super) fn model(&self, name: &str) -> ModelConfig {
         self.config.models.get(name).copied().unwrap_or_default()
     }
@@ -63,22 +64,22 @@ impl Connection {
         join_path(&self.base_url, path)
     }
 
-    /// Returns the endpoint of chat completions, for messages.
+    /// Returns the endpoint of the Chat Completions API, which error messages show.
     pub(super) fn endpoint(&self, model: &str) -> Endpoint {
         self.endpoint_at(model, "chat/completions")
     }
 
-    /// Returns the endpoint of the API at `path`, such as `embeddings`, for messages.
+    /// Returns the endpoint of the API at `path`, such as `embeddings`, which error messages show.
     pub(super) fn endpoint_at(&self, model: &str, path: &str) -> Endpoint {
         let url = display_url(&self.url(path));
         Endpoint { model: format!("{}/{model}", self.config.name), url: Some(url) }
     }
 }
 
-/// Returns the URL for messages, without credentials, query and fragment.
+/// Returns the URL in the form that messages show, without credentials, query and fragment.
 pub(super) fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // The setters fail only for URLs without a host.
+    // Setting the user name or password fails only if the URL has no host, and then it contains neither.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
@@ -93,8 +94,8 @@ pub(crate) fn join_path(base_url: &Url, path: &str) -> Url {
     url
 }
 
-/// Creates a client for the server at `base_url`. The client does not follow redirects, and it connects to a server on
-/// this machine without a proxy. `connect` is the maximum time to establish a connection.
+/// Creates an HTTP client for the server at `base_url`. The client does not follow redirects, and it connects to a
+/// server on this machine without a proxy. `connect` is the maximum time to establish a connection.
 pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, String> {
     // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -107,8 +108,8 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
         builder = builder.no_proxy();
     }
     if base_url.scheme() == "http" {
-        // HTTP without TLS needs no certificates. Loading the system's certificates could fail, because containers
-        // often contain no certificates.
+        // Do not load the system's certificates for HTTP without TLS: they are not needed, and loading them could fail,
+        // because containers often contain none.
         builder = builder.tls_certs_only([]);
     }
     builder.build().map_err(|error| {
@@ -117,7 +118,7 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
     })
 }
 
-/// Parses the base URL. If the URL ends with `/chat/completions`, this part is removed.
+/// Parses the configured base URL. If the URL ends with `/chat/completions`, this ending is removed.
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let example = "write it like `https://api.openai.com/v1`";
     let text = text.trim();

@@ -5,14 +5,16 @@ use agent_core::message::CallId;
 use agent_core::model::ModelRequest;
 use url::{Host, Url};
 
-/// The dialect of one server. The dialect depends on the host name of the base URL. For a server on this machine, the
-/// configured name of the provider also counts, because the host name does not identify such a server.
+/// The dialect of one server, which the host name of the base URL determines. The configured name of the provider also
+/// counts if it is the name of a program that users run themselves, such as Ollama, because the host name does not
+/// identify such a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// OpenAI, also on Azure. The field that limits the reply is `max_completion_tokens`, which reasoning models
-    /// require.
+    /// OpenAI, including OpenAI on Azure. The field that limits the tokens of the reply is `max_completion_tokens`,
+    /// which reasoning models require.
     OpenAi,
-    /// OpenRouter, which accepts the same media as OpenAI. The field that limits the reply is `max_tokens`.
+    /// OpenRouter, which accepts the same media as OpenAI. The field that limits the tokens of the reply
+    /// is `max_tokens`.
     OpenRouter,
     /// Groq, which does not accept an output schema together with tools.
     Groq,
@@ -24,11 +26,12 @@ pub(crate) enum Dialect {
     /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Such servers enforce an output schema
     /// with a grammar that does not allow tool calls.
     SelfHosted,
-    /// Any other server. Requests use only features that most servers support.
+    /// Any server that no other variant describes. Requests to it use only features that most servers support.
     Common,
 }
 
-/// The way in which a request contains the output schema (L12). The host also checks the output itself.
+/// The place in a request that contains the output schema (L12). The host checks the output against the schema even if
+/// the server does so as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchemaField {
     /// The schema is in a `response_format` of type `json_schema`.
@@ -42,18 +45,18 @@ pub(crate) enum SchemaField {
 /// Media that a server accepts in addition to images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherMedia {
-    /// Audio as `input_audio`, and PDF as `file`.
+    /// Audio in a part of type `input_audio`, and PDF files in a part of type `file`.
     AudioAndPdf,
-    /// Audio as `input_audio`.
+    /// Audio in a part of type `input_audio`, but no PDF files.
     Audio,
-    /// No media other than images.
+    /// No media in addition to images.
     ImagesOnly,
 }
 
-/// Characters of the call ids that the host generates. Mistral accepts no other characters in call ids.
+/// Characters of the call ids that the host generates: the only characters that Mistral accepts in call ids.
 const ID_CHARACTERS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Length of the call ids that the host generates. Mistral accepts call ids of no other length.
+/// Length of the call ids that the host generates: the only length that Mistral accepts.
 const SHORT_ID_LENGTH: usize = 9;
 
 /// Maximum length of a call id that OpenAI accepts.
@@ -88,8 +91,8 @@ impl Dialect {
         if self == Self::OpenAi { "max_completion_tokens" } else { "max_tokens" }
     }
 
-    /// Returns whether a request must ask for token usage with `stream_options`. Mistral always sends token usage and
-    /// rejects this field.
+    /// Returns whether a request must ask for token usage with the field `stream_options`. Requests to Mistral must
+    /// not, because Mistral always sends token usage and rejects this field.
     pub(crate) fn asks_for_usage(self) -> bool {
         self != Self::Mistral
     }
@@ -100,7 +103,7 @@ impl Dialect {
         self == Self::Mistral
     }
 
-    /// Returns the way in which this request contains the output schema.
+    /// Returns the place at which this request contains the output schema.
     pub(crate) fn schema_field(self, request: &ModelRequest) -> SchemaField {
         match self {
             Self::DeepSeek => SchemaField::JsonObject,
@@ -118,8 +121,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the id by which a request refers to the call `id`. This is `id` itself if the server accepts it, and
-    /// otherwise a short id that is derived from `id`. The result depends only on the dialect and on `id`.
+    /// Returns the id by which a request refers to the call `id`. If the server accepts `id`, this is `id` unchanged.
+    /// Otherwise, it is a short id that is derived from `id`. The result depends only on the dialect and on `id`.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
         let is_allowed =
@@ -130,7 +133,7 @@ impl Dialect {
     }
 }
 
-/// Returns whether the host of the URL is this machine.
+/// Returns whether the host in the URL is this machine.
 pub(super) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),

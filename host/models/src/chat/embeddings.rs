@@ -15,7 +15,8 @@ use std::time::Instant;
 const MAX_BATCH_TEXTS: usize = 64;
 /// Maximum size of a response in bytes.
 const MAX_RESPONSE_BYTES: usize = 32 * 1024 * 1024;
-/// Maximum size of one text in bytes. Embedding models have small windows, and servers reject longer texts.
+/// Maximum size of one text in bytes. Longer texts are truncated, because embedding models have small windows and
+/// servers reject texts that do not fit.
 const MAX_TEXT_BYTES: usize = 8 * 1024;
 
 /// A model that represents the meaning of texts as vectors.
@@ -37,22 +38,22 @@ struct Embedding {
 }
 
 impl Embedder {
-    /// Creates the model without contacting the provider.
+    /// Creates the model with the default retry policy, without contacting the provider.
     pub(crate) fn new(connection: Arc<Connection>, name: &str) -> Self {
         Self { connection, name: name.to_owned(), retry: RetryPolicy::default() }
     }
 
-    /// Replaces the policy that decides when failed requests are retried (M3).
+    /// Replaces the default policy that decides whether and when a failed request is retried (M3).
     pub fn with_retry(self, retry: RetryPolicy) -> Self {
         Self { retry, ..self }
     }
 
-    /// Returns the host name of the server.
+    /// Returns the host name in the base URL of the server, if there is one.
     pub fn host(&self) -> Option<String> {
         self.connection.base_url.host_str().map(str::to_owned)
     }
 
-    /// Returns the secrets that are sent to the server.
+    /// Returns a redaction that removes the secrets that are sent to the server.
     pub fn secrets(&self) -> &Redaction {
         &self.connection.redaction
     }
@@ -62,11 +63,12 @@ impl Embedder {
         format!("{}/{}", self.connection.provider(), self.name)
     }
 
-    /// Returns one vector for each text, in order. All vectors have the same length. Texts are truncated to 8 KiB.
+    /// Returns one vector for each text, in the order of the texts. All vectors have the same length. Texts of more
+    /// than 8 KiB are truncated.
     ///
     /// # Errors
     ///
-    /// Returns an error if a request still fails after the retries or a response is invalid.
+    /// Returns an error if a request fails and is not retried any more, or if a response is invalid.
     pub async fn embed(&self, texts: &[String]) -> Result<Vec<Vec<f32>>, ModelError> {
         let mut vectors: Vec<Vec<f32>> = Vec::with_capacity(texts.len());
         for batch in texts.chunks(MAX_BATCH_TEXTS) {
@@ -75,7 +77,7 @@ impl Embedder {
         let length = vectors.first().map_or(0, Vec::len);
         match vectors.iter().all(|vector| vector.len() == length && length > 0) {
             true => Ok(vectors),
-            false => Err(self.invalid("the embeddings are empty or have different lengths".to_owned())),
+            false => Err(self.invalid("some embeddings are empty or differ in length".to_owned())),
         }
     }
 

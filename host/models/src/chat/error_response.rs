@@ -1,4 +1,5 @@
-//! Reads an error response of a provider: its message, request id and retry delay. Adds advice for the user.
+//! Reads the message, the request id and the retry delay from an error response of a provider, and adds advice for
+//! the user.
 
 use super::connection::Connection;
 use super::exchange::{Exchange, content_type};
@@ -17,17 +18,18 @@ const MAX_BODY_BYTES: usize = 64 * 1024;
 /// provider's message.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Maximum length of a provider's message in characters.
+/// Maximum number of characters that are quoted from a provider's error message.
 const MAX_MESSAGE_CHARACTERS: usize = 1000;
 
-/// Maximum time to request the list of models. Advice about an unknown model suggests similar names from this list.
+/// Maximum time to request the server's list of models, from which the advice about an unknown model suggests
+/// similar names.
 const LIST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Headers in which servers send a request id.
+/// Response headers in which servers send the id that they gave to a request.
 const REQUEST_ID_HEADERS: &[&str] =
     &["x-request-id", "request-id", "x-groq-request-id", "apim-request-id", "mistral-correlation-id", "cf-ray"];
 
-/// Reads an error response and converts it to an error with advice.
+/// Reads an error response and converts the response to an error that contains advice for the user.
 pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelError {
     let (status, headers, declared) = (response.status(), response.headers().clone(), content_type(&response));
     let body = read_body(exchange, response).await;
@@ -76,7 +78,7 @@ pub(super) fn with_advice(connection: &Connection, provider_error: ProviderError
     ProviderError { advice: advice.or(provider_error.advice), ..provider_error }
 }
 
-/// Prepares a provider's message for quoting: redacts secrets and limits the length.
+/// Returns a provider's message in a form that can be quoted: without secrets and truncated to the maximum length.
 pub(super) fn quote(exchange: &Exchange<'_>, message: &str) -> String {
     let is_allowed = |character: &char| !character.is_control() || matches!(character, '\n' | '\t');
     let message = exchange.connection.redaction.text(message.trim().chars().filter(is_allowed).collect());
@@ -87,8 +89,8 @@ pub(super) fn quote(exchange: &Exchange<'_>, message: &str) -> String {
     }
 }
 
-/// Reads the body up to the size and time limits. If the connection fails, the bytes that have already arrived
-/// are returned.
+/// Reads the body until a limit on its size or on the time is reached. If the connection fails earlier, returns the
+/// bytes that have already arrived.
 async fn read_body(exchange: &Exchange<'_>, mut response: Response) -> Vec<u8> {
     let mut body = Vec::new();
     let read = async {
@@ -104,7 +106,8 @@ async fn read_body(exchange: &Exchange<'_>, mut response: Response) -> Vec<u8> {
     body
 }
 
-/// Finds the error code and the message in the body of an error response. Servers use many different shapes.
+/// Finds the error code and the message in the body of an error response. The function knows the structures of many
+/// servers, which differ.
 fn find_error(body: &Value) -> Option<(Option<String>, String)> {
     let text = |value: &Value| match value {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),
@@ -136,7 +139,7 @@ fn find_error(body: &Value) -> Option<(Option<String>, String)> {
     }
 }
 
-/// Returns the text of a body that is not a JSON error. The tags of an HTML page are removed.
+/// Returns the text of a body that is not a JSON error. If the body is an HTML page, its tags are removed.
 fn text_of_body(body: &[u8]) -> String {
     let body = String::from_utf8_lossy(body);
     match body.trim() {
@@ -163,12 +166,12 @@ fn without_tags(page: &str) -> String {
     words.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Maximum wait that is read from a header, in seconds. Larger values are reduced to this maximum, because a `Duration`
-/// might not be able to represent them and no caller waits that long.
+/// Upper bound of the wait that is read from a header, in seconds. Larger values are reduced to this bound, because a
+/// `Duration` might not be able to represent them and no caller waits that long.
 const MAX_REQUESTED_SECONDS: f64 = 1e9;
 
-/// Reads the requested wait from the headers. `retry-after-ms`, which some providers send, contains milliseconds.
-/// `retry-after` contains seconds or a date.
+/// Returns the time that the server asks the host to wait before a retry, if a header contains this time.
+/// `retry-after-ms`, which some providers send, contains milliseconds. `retry-after` contains seconds or a date.
 fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let is_number = |text: &&str| text.starts_with(|first: char| first.is_ascii_digit() || first == '.');
     let number = |text: &str| Some(text.trim()).filter(is_number)?.parse::<f64>().ok();
@@ -184,7 +187,8 @@ fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     Some(date.duration_since(now).unwrap_or_default())
 }
 
-/// Returns advice about an unknown model, with the most similar names from the server's list of models.
+/// Returns advice for the user about a model that the server does not know. The advice suggests similar names from the
+/// server's list of models.
 async fn model_advice(exchange: &Exchange<'_>) -> String {
     let Exchange { connection, model, .. } = exchange;
     let list = connection.models(LIST_TIMEOUT).await;
@@ -206,7 +210,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// M5: messages are found in all known shapes of error bodies.
+    /// M5: the message is found in all known structures of error responses.
     #[test]
     fn m5_messages_of_all_shapes_are_found() {
         let cases = [
@@ -231,7 +235,7 @@ mod tests {
         }
     }
 
-    /// M3: all forms of `Retry-After` are read.
+    /// M3: the wait is read from all forms of the `Retry-After` header.
     #[test]
     fn m3_all_forms_of_retry_after_are_read() {
         let now = httpdate::parse_http_date("Fri, 20 Nov 2026 12:00:00 GMT").unwrap();

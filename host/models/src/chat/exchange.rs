@@ -1,5 +1,5 @@
-//! One request to a model and its response. This module contains the code that is used both to read replies and to read
-//! error responses.
+//! One request to a model and the response to it. This module contains the code that is needed both for reading replies
+//! and for reading error responses.
 
 use super::connection::Connection;
 use super::transport_error;
@@ -12,22 +12,22 @@ use std::future::Future;
 /// Maximum number of characters of a response that a message quotes.
 const MAX_EXCERPT_CHARACTERS: usize = 200;
 
-/// One request to one model and its response.
+/// One request to a model and the response to it.
 pub(super) struct Exchange<'e> {
     pub(super) connection: &'e Connection,
-    /// Name of the model without the name of the provider.
+    /// Name of the model without the provider's name as prefix.
     pub(super) model: &'e str,
     pub(super) endpoint: Endpoint,
 }
 
 impl Exchange<'_> {
-    /// Returns the next chunk of the body, or `None` at the end of the body.
+    /// Returns the next chunk of the response body, or `None` at the end of the body.
     pub(super) async fn next_chunk(&self, response: &mut Response) -> Result<Option<bytes::Bytes>, ModelError> {
         let chunk = self.within_stall_timeout(WaitingFor::NextChunk, response.chunk()).await?;
         chunk.map_err(|error| transport_error::reply_error(self.endpoint.clone(), &error))
     }
 
-    /// Waits for `future`. Returns an error if this takes longer than the provider's stall timeout.
+    /// Waits for `future`. Returns an error if the future needs more time than the provider's stall timeout.
     pub(super) async fn within_stall_timeout<Output>(
         &self,
         waiting_for: WaitingFor,
@@ -40,7 +40,7 @@ impl Exchange<'_> {
 
     /// Returns the beginning of `bytes` on one line, without secrets and control characters.
     pub(super) fn excerpt(&self, bytes: &[u8]) -> String {
-        // Redact before truncating, because redaction does not find a key of which truncation has removed a part.
+        // Redact before truncating, because redaction cannot find a key after truncation has removed a part of the key.
         let text = self.connection.redaction.text(String::from_utf8_lossy(bytes).into_owned());
         let words = text.split(|character: char| character.is_whitespace() || character.is_control());
         let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
@@ -66,7 +66,7 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns the declared content type without parameters, in lower case.
+/// Returns the content type that the response declares, in lower case and without parameters.
 pub(super) fn content_type(response: &Response) -> String {
     let value =
         response.headers().get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()).into_owned());

@@ -7,20 +7,20 @@ use serde_json::{Value, json};
 /// Image types that every vision model accepts.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-/// Form in which a media item is sent.
+/// Form in which a media item is sent to the provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MediaKind {
-    /// An image, as a data URL.
+    /// An image, which is sent as a data URL.
     Image,
-    /// Audio, as base64 data and the name of the audio format, which is `wav` or `mp3`.
+    /// Audio, which is sent as base64 data with the name of the audio format, `wav` or `mp3`.
     Audio(&'static str),
-    /// A PDF file, as a data URL.
+    /// A PDF file, which is sent as a data URL.
     Pdf,
 }
 
 impl MediaKind {
-    /// Returns the form in which an item of this media type is sent, or `None` if the server does not accept the item,
-    /// so that only a description of it can be sent.
+    /// Returns the form in which a media item of this type is sent. Returns `None` if the server does not accept this
+    /// type, so that only a description of the item can be sent.
     pub(super) fn of(mime_type: &str, dialect: Dialect) -> Option<Self> {
         let other = dialect.other_media();
         let audio = other != OtherMedia::ImagesOnly;
@@ -51,7 +51,7 @@ impl MediaKind {
     }
 }
 
-/// Returns a description with enough detail for the model to request the media item from a tool.
+/// Returns a description of the media item with enough detail for the model to request the item from a tool.
 pub(super) fn description(media: &Media) -> String {
     let mut words = vec![media.mime_type.clone()];
     words.extend(media.name.as_ref().map(|name| format!("`{name}`")));
@@ -60,7 +60,8 @@ pub(super) fn description(media: &Media) -> String {
     words.join(", ")
 }
 
-/// Returns a short description for error messages and for references to an item that is sent in the same request.
+/// Returns a short description of the media item, for error messages and for texts that refer to an item in the
+/// same request.
 pub(super) fn short_description(media: &Media) -> String {
     let name = media.name.as_ref().map(|name| format!("`{name}`, ")).unwrap_or_default();
     format!("{}, {name}{}", media.mime_type, media.digest.short())

@@ -15,30 +15,41 @@ use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// Text of the assistant message between a tool message and a user message, for servers that require such a message.
+/// Text of the assistant message that is inserted between a tool message and a user message, because some servers
+/// require an assistant message there.
 const SEPARATOR: &str = "I have the results.";
 
-/// Encodes the messages of one request, one after the other.
+/// Encodes the messages of one request one at a time and writes them to the request body.
 pub(super) struct Messages<'r> {
     request: &'r ModelRequest,
     dialect: Dialect,
     source: &'r dyn MediaSource,
     body: Body,
-    /// Names under which the tools are offered to the provider. The key is the name that the tool's author chose.
-    names: HashMap<&'r str, &'r str>,
-    /// Media of the tool results that were written last. They are sent in a separate user message, because no server
-    /// accepts media in a tool message.
+    /// Names under which the tools are offered to the provider, keyed by the name that the tool's author chose.
+    provider_names: HashMap<&'r str, &'r str>,
+    /// Media of the tool results that were written since the last message of another role. These media are sent in a
+    /// separate user message, because no server accepts media in a tool message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
-    /// Ids that the provider gave to the calls of the last assistant message, if the provider requires them.
-    ids: HashMap<&'r CallId, &'r str>,
+    /// Ids that the provider gave to the calls of the last assistant message. The map is empty if the provider does not
+    /// require its ids.
+    provider_ids: HashMap<&'r CallId, &'r str>,
     /// Role of the last message that was written.
     last_role: Option<Role>,
 }
 
 impl<'r> Messages<'r> {
     pub(super) fn new(request: &'r ModelRequest, dialect: Dialect, source: &'r dyn MediaSource, body: Body) -> Self {
-        let names = request.tools.iter().map(|tool| (tool.author_name.as_str(), tool.name.as_str())).collect();
-        Self { request, dialect, source, body, names, result_media: Vec::new(), ids: HashMap::new(), last_role: None }
+        let provider_names = request.tools.iter().map(|tool| (tool.author_name.as_str(), tool.name.as_str())).collect();
+        Self {
+            request,
+            dialect,
+            source,
+            body,
+            provider_names,
+            result_media: Vec::new(),
+            provider_ids: HashMap::new(),
+            last_role: None,
+        }
     }
 
     /// Writes the system message, unless it is empty.
@@ -49,7 +60,7 @@ impl<'r> Messages<'r> {
         self.push(Role::System, json!({ "role": "system", "content": text }))
     }
 
-    /// Writes the next message of the conversation.
+    /// Writes the next message of the conversation to the request body.
     pub(super) async fn write(&mut self, message: &'r Message) -> Result<(), ModelError> {
         if message.role != Role::Tool {
             self.write_result_media().await?;
@@ -71,7 +82,7 @@ impl<'r> Messages<'r> {
         }
     }
 
-    /// Returns the complete request.
+    /// Writes the media that are still missing and returns the complete request body.
     pub(super) async fn finish(mut self) -> Result<Vec<u8>, ModelError> {
         self.write_result_media().await?;
         Ok(self.body.finish())
@@ -84,8 +95,8 @@ impl<'r> Messages<'r> {
         self.push(Role::User, json!({ "role": "user", "content": content }))
     }
 
-    /// Returns the content of a user message: a string, which every server accepts, or a list of texts and media if
-    /// there are media to send.
+    /// Returns the content of a user message. If the message has media that can be sent, the content is a list of texts
+    /// and media. Otherwise it is a string, which every server accepts.
     async fn content(&mut self, parts: &[Part]) -> Result<Value, ModelError> {
         let sendable = |part: &Part| matches!(part, Part::Media(media) if self.kind(media).is_some());
         if !parts.iter().any(sendable) {
@@ -104,9 +115,9 @@ impl<'r> Messages<'r> {
     fn assistant(&mut self, parts: &'r [Part]) -> Value {
         let replay = ReplayFields::from_parts(parts, &self.request.model.provider);
         let calls: Vec<&ToolCall> = parts.iter().filter_map(tool_call).collect();
-        self.ids.clear();
+        self.provider_ids.clear();
         if let Some(ids) = replay.ids(calls.len()) {
-            self.ids.extend(calls.iter().map(|call| &call.id).zip(ids));
+            self.provider_ids.extend(calls.iter().map(|call| &call.id).zip(ids));
         }
         let text = text(parts);
         let calls: Vec<Value> = calls.into_iter().map(|call| self.call(call)).collect();
@@ -123,7 +134,8 @@ impl<'r> Messages<'r> {
 
     fn call(&self, call: &ToolCall) -> Value {
         let ToolCall { id, name, arguments } = call;
-        // Servers reject arguments that are not an object, even if the model itself wrote them.
+        // Wrap arguments that are not a JSON object into an object, because servers reject such arguments even if the
+        // model wrote them.
         let arguments = match arguments {
             Value::Object(_) => arguments.to_string(),
             Value::Null => "{}".to_owned(),
@@ -135,16 +147,16 @@ impl<'r> Messages<'r> {
     }
 
     fn id(&self, id: &CallId) -> String {
-        self.ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
+        self.provider_ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
     }
 
-    /// Returns a name that the provider accepts for the tool (L14). This also works if the tool is not offered in this
-    /// request, or if it does not exist because the model invented its name.
+    /// Returns a name for the tool that the provider accepts (L14), even if the tool is not offered in this request or
+    /// does not exist because the model invented its name.
     fn name<'n>(&self, author: &'n str) -> Cow<'n, str>
     where
         'r: 'n,
     {
-        match self.names.get(author) {
+        match self.provider_names.get(author) {
             Some(name) => Cow::Borrowed(name),
             None => match ToolNames::new([author]).provider_name(author) {
                 Some(name) if name != author => Cow::Owned(name.to_owned()),
@@ -172,8 +184,8 @@ impl<'r> Messages<'r> {
         self.push(Role::Tool, json!({ "role": "tool", "tool_call_id": id, "content": content }))
     }
 
-    /// Writes one user message with the media of all preceding results. The text before each item names the call from
-    /// which the item comes.
+    /// Writes one user message with the media of the preceding tool results. The text before each media item names the
+    /// call that returned the item.
     async fn write_result_media(&mut self) -> Result<(), ModelError> {
         let media = std::mem::take(&mut self.result_media);
         if media.is_empty() {
@@ -205,7 +217,7 @@ impl<'r> Messages<'r> {
         let read_error = |problem| ModelError::UnreadableMedia { model: model(), item: name(), problem };
         let read = self.source.read(media).await.map_err(read_error)?;
         self.body.reserve(base64_length(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
-        // Use the media type of the returned bytes, because downscaling may have changed the type.
+        // Use the media type that the source returns with the bytes, because downscaling may have changed the type.
         Ok(match MediaKind::of(&read.mime_type, self.dialect) {
             Some(kind) => kind.part(media, &read.mime_type, &STANDARD.encode(&read.bytes)),
             None => as_text_content(media::placeholder(media)),
@@ -223,7 +235,7 @@ fn tool_call(part: &Part) -> Option<&ToolCall> {
     if let Part::ToolCall(call) = part { Some(call) } else { None }
 }
 
-/// Joins all parts that can be expressed as text. Each part becomes a paragraph.
+/// Joins all parts of a message that can be expressed as text. Each of these parts becomes a paragraph.
 pub(super) fn text(parts: &[Part]) -> String {
     let texts: Vec<Cow<'_, str>> = parts.iter().filter_map(part_text).filter(|text| !text.is_empty()).collect();
     texts.join("\n\n")

@@ -1,4 +1,4 @@
-//! Requests a server's list of models and suggests names that are similar to an unknown name.
+//! Requests a server's list of models, and finds the names in this list that are similar to an unknown name.
 
 use reqwest::Client;
 use reqwest::header::HeaderMap;
@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 use url::Url;
 
-/// Maximum size of the response in bytes.
+/// Maximum size of the response that contains the list, in bytes.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
 /// Maximum number of names that are read from the list.
@@ -16,10 +16,10 @@ const MAX_NAMES: usize = 2_000;
 /// Maximum length of a model name in bytes.
 const MAX_NAME_BYTES: usize = 200;
 
-/// Maximum number of suggested names.
+/// Maximum number of similar names that are suggested for an unknown name.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Minimum similarity between an unknown name and a suggested name, as a result of [`similarity`].
+/// Minimum [`similarity`] between an unknown name and a name that is suggested for it.
 const MIN_SIMILARITY: f32 = 0.3;
 
 #[derive(Deserialize)]
@@ -62,13 +62,13 @@ pub(crate) async fn fetch(client: &Client, url: Url, headers: HeaderMap, timeout
     tokio::time::timeout(timeout, request).await.ok().flatten()
 }
 
-/// Returns whether the text can be the name of a model. Names are printed, written into files and sent back, so
-/// characters that could break a line, hide text or reorder it are not allowed.
+/// Returns whether the text is accepted as the name of a model. Names are printed, written into files and sent back to
+/// the server, so they must not contain characters that break a line, hide text or change the order of text.
 fn is_name(id: &str) -> bool {
     (1..=MAX_NAME_BYTES).contains(&id.len()) && id.bytes().all(|byte| matches!(byte, b' '..=b'~')) && id.trim() == id
 }
 
-/// Returns the most similar names, the best match first.
+/// Returns at most [`MAX_SUGGESTIONS`] names that are similar to `wanted`, the most similar name first.
 pub(super) fn nearest(wanted: &str, names: &[String]) -> Vec<String> {
     let wanted = pairs(wanted);
     let mut scored: Vec<(f32, &String)> = names.iter().map(|name| (similarity(&wanted, &pairs(name)), name)).collect();
@@ -77,7 +77,7 @@ pub(super) fn nearest(wanted: &str, names: &[String]) -> Vec<String> {
     scored.into_iter().take(MAX_SUGGESTIONS).map(|(_, name)| name.chars().take(100).collect()).collect()
 }
 
-/// Counts how often each pair of adjacent characters occurs.
+/// Counts how often each pair of adjacent characters occurs in the name, without regard to case.
 fn pairs(name: &str) -> HashMap<(char, char), usize> {
     let characters: Vec<char> = name.chars().take(200).flat_map(char::to_lowercase).collect();
     let mut pairs = HashMap::new();
@@ -87,8 +87,8 @@ fn pairs(name: &str) -> HashMap<(char, char), usize> {
     pairs
 }
 
-/// Returns Dice's coefficient of two names, given their pairs of characters: 1 if all pairs are equal, 0 if no pair
-/// occurs in both names.
+/// Returns Dice's coefficient of two names, each of which is given as its counted pairs of characters. The result is 1
+/// if both names have the same pairs, and 0 if no pair occurs in both names.
 fn similarity(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usize>) -> f32 {
     let common: usize = left.iter().map(|(pair, count)| right.get(pair).copied().unwrap_or_default().min(*count)).sum();
     let total: usize = left.values().sum::<usize>() + right.values().sum::<usize>();

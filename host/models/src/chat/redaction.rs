@@ -1,12 +1,13 @@
-//! Removes a provider's secrets from messages, records and replies (row 16). A server may send back the secrets that
-//! it received.
+//! Removes a provider's secrets from messages, records and replies (row 16), because a server may send back the secrets
+//! that it received.
 
 use crate::configuration::ProviderConfig;
 use agent_core::model::{Delta, Reply};
 use agent_core::redaction::{Edges, Redaction, RedactionStream, Replacement};
 use url::Url;
 
-/// Returns a redaction of the key, the values of all configured headers, and the credentials in the base URL.
+/// Returns a redaction that removes the provider's key, the values of all configured headers, and the credentials in
+/// the base URL.
 pub(crate) fn redaction_for(config: &ProviderConfig, base_url: &Url) -> Redaction {
     let values = config.key.iter().chain(config.headers.iter().map(|(_, value)| value)).map(|value| value.reveal());
     let query = base_url.query_pairs().filter(|(name, _)| name != "api-version");
@@ -14,7 +15,7 @@ pub(crate) fn redaction_for(config: &ProviderConfig, base_url: &Url) -> Redactio
     Redaction::new(values.chain(base_url.password()).chain(query.iter().map(String::as_str)))
 }
 
-/// Redacts a complete reply.
+/// Removes the secrets from the text, the tool calls and the replay data of a complete reply.
 pub(super) fn redact_reply(redaction: &Redaction, mut reply: Reply) -> Reply {
     if redaction.is_empty() {
         return reply;
@@ -29,8 +30,8 @@ pub(super) fn redact_reply(redaction: &Redaction, mut reply: Reply) -> Reply {
     reply
 }
 
-/// Redacts the deltas of a reply as they arrive. Text that may be the beginning of a secret is held back until more
-/// text arrives.
+/// Removes the secrets from the deltas of a reply while the deltas arrive. Text that may be the beginning of a secret
+/// is held back until more text arrives.
 pub(super) struct RedactedDeltas<'r> {
     redaction: &'r Redaction,
     stream: RedactionStream,
@@ -42,7 +43,7 @@ impl<'r> RedactedDeltas<'r> {
         Self { redaction, stream: new_stream(redaction), kind: Delta::Text }
     }
 
-    /// Redacts the given deltas and returns those that can be sent now.
+    /// Removes the secrets from the given deltas. Returns the text and marks that can be sent before more text arrives.
     pub(super) fn redact(&mut self, pieces: &mut Vec<Delta>) -> Vec<Delta> {
         let pieces = std::mem::take(pieces);
         if self.redaction.is_empty() {
@@ -66,7 +67,7 @@ impl<'r> RedactedDeltas<'r> {
         ready
     }
 
-    /// Ends the reply and returns the text that was held back.
+    /// Returns the text that was still held back at the end of the reply.
     pub(super) fn finish(mut self) -> Vec<Delta> {
         let mut ready = Vec::new();
         self.flush(&mut ready);

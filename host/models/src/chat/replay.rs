@@ -1,10 +1,10 @@
-//! Adds replay data to assistant messages. Replay data is the part of a reply that the next request must send back to
-//! the provider. The module `decode::chat_completions` defines its format.
+//! Adds replay data to assistant messages. Replay data is the part of an earlier reply that later requests must send
+//! back to the provider. The module `decode::chat_completions` defines the format of replay data.
 
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};
 
-/// The replay data of one stored reply.
+/// The replay data of one stored reply, split into the fields of the message and the fields of its calls.
 #[derive(Default)]
 pub(super) struct ReplayFields<'r> {
     message: Option<&'r Map<String, Value>>,
@@ -27,7 +27,8 @@ impl<'r> ReplayFields<'r> {
         }
     }
 
-    /// Adds the replay data to the message and its calls. Fields of the message that already exist are not replaced.
+    /// Adds the replay data to the encoded message and to its calls. Fields that the message already has are
+    /// not replaced.
     pub(super) fn add_to(&self, message: &mut Map<String, Value>) {
         let is_absent = |message: &Map<String, Value>, name: &String| !message.contains_key(name);
         for (name, value) in self.message.into_iter().flatten() {
@@ -44,8 +45,8 @@ impl<'r> ReplayFields<'r> {
         }
     }
 
-    /// Returns the ids that the provider gave to the calls, if they must be sent back because the provider's reasoning
-    /// refers to at least one of them. Returns `None` if the reasoning refers to none of the ids, or if the
+    /// Returns the ids that the provider gave to the calls, if the ids must be sent back because the provider's
+    /// reasoning refers to at least one of them. Returns `None` if the reasoning refers to none of the ids, or if the
     /// `call_count` calls do not each have a distinct id.
     pub(super) fn ids(&self, call_count: usize) -> Option<Vec<&'r str>> {
         let details = self.message?.get("reasoning_details")?.as_array()?;

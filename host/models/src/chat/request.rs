@@ -1,4 +1,5 @@
-//! Encodes one request as Chat Completions JSON. The same request always produces the same bytes.
+//! Encodes one request to a model as the JSON body of the Chat Completions API. The same request always produces the
+//! same bytes.
 
 use super::dialect::{Dialect, SchemaField};
 use super::messages::Messages;
@@ -9,11 +10,11 @@ use agent_core::message::Role;
 use agent_core::model::{ModelRequest, OfferedTool};
 use serde_json::{Map, Value, json};
 
-/// Name of the output schema. The API requires a name, but neither the host nor the servers use it.
+/// Name of the output schema in requests. The API requires a name, but neither the host nor the servers use this name.
 const SCHEMA_NAME: &str = "output";
 
-/// Encodes a request. Media items are read one at a time, so that only one of them is in memory in addition to
-/// the request.
+/// Encodes a request to a model. Media items are read one at a time, so that at most one media item is in memory in
+/// addition to the encoded request.
 pub(super) async fn encode(
     request: &ModelRequest,
     dialect: Dialect,
@@ -60,8 +61,9 @@ fn function(tool: &OfferedTool) -> Value {
     json!({ "type": "function", "function": { "name": name, "description": description, "parameters": input_schema } })
 }
 
-/// Returns the text of the system message. The system message contains the sections of the request, the leading system
-/// messages of the conversation, and the output schema if the server does not accept it in a field.
+/// Returns the text of the system message with which the request begins. The system message contains the sections of
+/// the request, the leading system messages of the conversation, and the output schema if the server does not accept it
+/// in a field.
 fn system_text(request: &ModelRequest, dialect: Dialect) -> String {
     let mut sections = request.system.clone();
     sections.extend(

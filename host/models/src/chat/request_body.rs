@@ -1,12 +1,12 @@
-//! The JSON bytes of one request. The number of bytes is limited. Messages are written one at a time, so that at most
-//! one media item is in memory twice.
+//! The JSON body of one request, which must not exceed a maximum size. Messages are written one at a time, so that at
+//! most one media item is in memory twice.
 
 use serde_json::Value;
 
-/// Maximum size of a request in bytes.
+/// Maximum size of a request body in bytes.
 pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum number of parts that an error names.
+/// Maximum number of large parts of a body that an error names.
 const MAX_NAMED_PARTS: usize = 3;
 
 /// A request body that is being written.
@@ -18,11 +18,11 @@ pub(super) struct Body {
     largest: Vec<(usize, String)>,
     /// Maximum size in bytes.
     limit: usize,
-    /// Whether the next message is the first one.
+    /// Whether no message has been written yet, so that no comma is needed before the next message.
     is_first: bool,
 }
 
-/// The body would exceed the size limit.
+/// Error for a request body that would exceed its size limit.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BodyTooLarge {
     /// Maximum size in bytes.
@@ -32,8 +32,8 @@ pub(super) struct BodyTooLarge {
 }
 
 impl Body {
-    /// Starts a JSON object with the given fields. The field `messages` follows them as the last field, so that each
-    /// request of a growing conversation begins with the same bytes as the request before it.
+    /// Starts a JSON object with the given fields. The field `messages` is written after the given fields, so that each
+    /// request of a growing conversation begins with the same bytes as the previous request.
     pub(super) fn new(fields: &serde_json::Map<String, Value>, limit: usize) -> Result<Self, BodyTooLarge> {
         let mut bytes = to_json(fields);
         let length = bytes.len();
@@ -45,7 +45,7 @@ impl Body {
         if body.remaining() == 0 { Err(body.too_large()) } else { Ok(body) }
     }
 
-    /// Appends one message. `name` describes the message in errors.
+    /// Appends one message to the body. Errors describe the message with the result of `name`.
     pub(super) fn push_message(&mut self, message: &Value, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         let bytes = to_json(message);
         let reserved = std::mem::take(&mut self.reserved);
@@ -60,8 +60,8 @@ impl Body {
         Ok(())
     }
 
-    /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers check this before
-    /// they read a media item.
+    /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers call this method
+    /// before they read a media item, so that no item is read in vain.
     pub(super) fn check_remaining(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         if length <= self.remaining() {
             return Ok(());
@@ -78,14 +78,14 @@ impl Body {
         if fits { Ok(()) } else { Err(self.too_large()) }
     }
 
-    /// Returns the complete request.
+    /// Ends the JSON object and returns the complete body.
     pub(super) fn finish(mut self) -> Vec<u8> {
         self.bytes.extend_from_slice(b"]}");
         self.bytes
     }
 
-    /// Returns the number of bytes that further messages may have. The comma before a message and the end of the object
-    /// are already subtracted.
+    /// Returns the number of bytes that can still be used for messages. The comma before a message and the end of the
+    /// object are already subtracted.
     fn remaining(&self) -> usize {
         let used = self.bytes.len().saturating_add(self.reserved).saturating_add(if self.is_first { 2 } else { 3 });
         self.limit.saturating_sub(used)

@@ -1,4 +1,4 @@
-//! Sends a request and reads its response. Every wait has a timeout.
+//! Sends a request and reads the response to it. A timeout limits each wait for the server.
 
 use super::connection::{Connection, display_url};
 use super::error_response;
@@ -11,14 +11,18 @@ use crate::protocol::Protocol;
 use agent_core::model::Delta;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, LOCATION};
+use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 use url::Url;
 
 /// The byte-order mark of UTF-8, with which some servers begin a response.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
+/// Maximum time to wait for more data of a reply that is complete, such as its usage.
+const END_TIMEOUT: Duration = Duration::from_secs(5);
+
 impl Exchange<'_> {
-    /// Sends the request and reads the complete reply.
+    /// Sends a request with the given body to the model, forwards the deltas, and returns the complete reply.
     pub(super) async fn reply(&self, body: Vec<u8>, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
         let limit = self.connection.config.timeouts.total;
         let timed_out = |_| ModelError::TimedOut { endpoint: self.endpoint.clone(), limit };
@@ -30,8 +34,8 @@ impl Exchange<'_> {
         self.read(response, deltas).await
     }
 
-    /// Sends a request and returns the complete body of the response. A body of more than `max_bytes` bytes is an
-    /// error.
+    /// Sends a request and returns the complete body of the response. Returns an error if this body has more than
+    /// `max_bytes` bytes.
     pub(super) async fn whole_body(&self, path: &str, body: Vec<u8>, max_bytes: usize) -> Result<Vec<u8>, ModelError> {
         let request = async {
             let mut response = self.send(path, body).await?;
@@ -49,7 +53,8 @@ impl Exchange<'_> {
         tokio::time::timeout(limit, request).await.map_err(timed_out)?
     }
 
-    /// Sends a request and returns the response. A response with a status other than success is an error.
+    /// Sends a request and returns the response as soon as its headers arrive. Returns an error if the status of the
+    /// response is not a success.
     async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response, ModelError> {
         let Connection { client, headers, .. } = self.connection;
         let request = client.post(self.connection.url(path)).headers(headers.clone()).body(body);
@@ -66,16 +71,16 @@ impl Exchange<'_> {
         Ok(response)
     }
 
-    /// Decodes the body and forwards the deltas as they arrive. The content of the body determines how the body is
-    /// decoded. The content type that the headers declare is only a hint.
+    /// Decodes the body of the response and forwards the deltas as they arrive. The content of the body determines how
+    /// the body is decoded, because the content type that the headers declare is often wrong.
     async fn read(&self, mut response: Response, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
         let declared = content_type(&response);
         let first = loop {
             let Some(bytes) = self.next_chunk(&mut response).await? else {
                 return Err(self.connection_lost("the response has no content"));
             };
-            // Skip blank lines, which some servers send while they prepare the reply, and the byte-order mark with
-            // which some begin.
+            // Skip the blank lines that some servers send while they prepare the reply, and the byte-order mark at the
+            // beginning of some replies.
             let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace() && !BYTE_ORDER_MARK.contains(byte));
             if let Some(start) = start {
                 break bytes.slice(start..);
@@ -94,13 +99,27 @@ impl Exchange<'_> {
             if decoder.is_done() {
                 break;
             }
-            let Some(bytes) = self.next_chunk(&mut response).await? else { break };
+            let Some(bytes) = self.chunk_of_reply(&mut response, decoder.is_complete()).await? else { break };
             decoder.push(&bytes, &mut decoded).map_err(stream_error)?;
         }
         let reply = decoder.finish(&mut decoded).map_err(stream_error)?;
         send_deltas(redacted.redact(&mut decoded), deltas).await;
         send_deltas(redacted.finish(), deltas).await;
         Ok(reply)
+    }
+
+    /// Returns the next chunk of a reply, or `None` at the end. If the reply is complete, a connection that stays open or
+    /// breaks ends the reply without an error, because only optional data such as the usage can be missing.
+    async fn chunk_of_reply(
+        &self,
+        response: &mut Response,
+        is_complete: bool,
+    ) -> Result<Option<bytes::Bytes>, ModelError> {
+        if !is_complete {
+            return self.next_chunk(response).await;
+        }
+        let chunk = tokio::time::timeout(END_TIMEOUT, self.next_chunk(response)).await;
+        Ok(chunk.ok().and_then(Result::ok).flatten())
     }
 
     fn check_encoding(&self, response: &Response) -> Result<(), ModelError> {
@@ -141,21 +160,21 @@ impl Exchange<'_> {
     }
 }
 
-/// Returns whether the body cannot be a model's reply, based on its first byte. The declared content type is considered
-/// only if the first byte is ambiguous, because the declared type is often wrong.
+/// Returns whether the first byte of a response body shows that the body cannot be a model's reply. The declared
+/// content type is considered only if the first byte is ambiguous, because the declared type is often wrong.
 fn cannot_be_reply(first: u8, declared: &str) -> bool {
     match first {
         b'{' | b'[' => false,
         b'<' => true,
         _ if declared == "text/html" => true,
-        // First bytes of the fields `data`, `event`, `id`, `retry` and `error`, and of comments.
+        // An event stream begins with one of the fields `data`, `event`, `id`, `retry` and `error`, or with a comment.
         b'd' | b'e' | b'i' | b'r' | b':' => false,
         _ => declared != "text/event-stream",
     }
 }
 
-/// Sends deltas. If the receiver is slow, this function waits. If the receiver was dropped, the deltas are discarded
-/// without an error.
+/// Sends the deltas to the receiver. If the receiver is slow, this function waits. If the receiver was dropped, the
+/// deltas are discarded without an error.
 async fn send_deltas(pieces: Vec<Delta>, deltas: &Sender<Delta>) {
     for delta in pieces {
         let _ = deltas.send(delta).await;

@@ -22,7 +22,8 @@ fn roles(body: &Value) -> Vec<&str> {
     body["messages"].as_array().unwrap().iter().map(|message| message["role"].as_str().unwrap()).collect()
 }
 
-/// Builds a request with a user message, a call, its result, and another user message, as after a cancelled turn.
+/// Builds a request for a conversation that continues after a cancelled turn: a user message, a call, the result of the
+/// call, and a second user message.
 fn interrupted() -> ModelRequest {
     let done = result("call_1_1_1", "a.b", vec![Content::Text("ok".into())], false);
     let messages = vec![
@@ -34,8 +35,8 @@ fn interrupted() -> ModelRequest {
     plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
 }
 
-/// Mistral rejects unknown fields. Mistral requires call ids of nine characters, and an assistant message between a
-/// tool message and a user message.
+/// Requests to Mistral contain no fields that Mistral does not know, because it rejects such fields. In addition,
+/// Mistral requires call ids of nine characters, and an assistant message between a tool message and a user message.
 #[tokio::test]
 async fn m1_mistral_requests_follow_its_rules() {
     let body = sent(&interrupted(), Dialect::Mistral).await;
@@ -88,8 +89,8 @@ async fn l12_every_request_contains_the_output_schema() {
     assert_eq!(sent(&interrupted(), Dialect::Common).await.get("response_format"), None);
 }
 
-/// Leading system messages are joined with the sections, and later system messages stay in place. No system message is
-/// sent if its text would be empty.
+/// The system messages at the beginning of the conversation are joined with the sections of the request, and later
+/// system messages stay in place. If the joined text is empty, the request contains no system message.
 #[tokio::test]
 async fn l22_leading_system_messages_are_joined() {
     let system = |text: &str| Message::text(Role::System, text);
@@ -153,8 +154,8 @@ async fn m1_replay_data_is_sent_only_to_its_provider() {
     assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
 }
 
-/// Calls and results are sent with the provider's ids if the provider's reasoning refers to these ids, and otherwise
-/// with the host's ids.
+/// If the provider's reasoning refers to the provider's ids of calls, calls and results are sent with these ids.
+/// Otherwise, they are sent with the host's ids.
 #[tokio::test]
 async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     let data = |first_call_id: &str, reasoning_id: &str| {
@@ -179,11 +180,11 @@ async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     }
 }
 
-/// A media source that returns three bytes with the given media type.
-struct Scaled(&'static str);
+/// A media source that returns the same three bytes for every media item, with the given media type.
+struct FixedMedia(&'static str);
 
 #[async_trait]
-impl MediaSource for Scaled {
+impl MediaSource for FixedMedia {
     async fn read(&self, _: &Media) -> Result<MediaBytes, String> {
         Ok(MediaBytes { mime_type: self.0.into(), bytes: b"abc".to_vec().into() })
     }
@@ -194,19 +195,19 @@ fn media(mime_type: &str, size: u64) -> Media {
     Media { digest: Digest::from_sha256([7; 32]), mime_type: mime_type.into(), size, dimensions: None, name }
 }
 
-/// P4: downscaled media are sent with their new type.
+/// P4: a downscaled image is sent with the media type that it has after downscaling.
 #[tokio::test]
 async fn p4_downscaled_media_are_sent_with_their_new_type() {
-    // The image exceeds the size limit as it is stored, but not after downscaling.
+    // The stored image exceeds the size limit of a request, but the downscaled image does not.
     let image = media("image/png", 1 << 40);
     let parts = vec![Part::Media(image.clone())];
     let to = Dimensions { width: 1, height: 1 };
     let request = plain_request(vec![Message { role: Role::User, parts, seen_count: 0 }], vec![]);
     let request = ModelRequest { downscaled: vec![Downscaled { media: image, to }], ..request };
-    let body = sent_with(&request, Dialect::Common, &Scaled("image/jpeg")).await;
+    let body = sent_with(&request, Dialect::Common, &FixedMedia("image/jpeg")).await;
     let content = &body["messages"][1]["content"];
     assert_eq!(content[0], json!({"type": "image_url", "image_url": {"url": "data:image/jpeg;base64,YWJj"}}));
-    let body = sent_with(&request, Dialect::Common, &Scaled("image/bmp")).await;
+    let body = sent_with(&request, Dialect::Common, &FixedMedia("image/bmp")).await;
     assert!(body["messages"][1]["content"][0]["text"].as_str().unwrap().ends_with("cannot view it]"));
 }
 
@@ -216,10 +217,10 @@ async fn p4_downscaled_media_are_sent_with_their_new_type() {
 async fn p4_audio_and_documents_are_sent_or_described() {
     let parts = vec![Part::Media(media("audio/x-wav", 3)), Part::Media(media("application/pdf", 3))];
     let request = plain_request(vec![Message { role: Role::User, parts, seen_count: 0 }], vec![]);
-    let body = sent_with(&request, Dialect::OpenAi, &Scaled("audio/x-wav")).await;
+    let body = sent_with(&request, Dialect::OpenAi, &FixedMedia("audio/x-wav")).await;
     let content = &body["messages"][1]["content"];
     assert_eq!(content[0], json!({"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}));
-    let body = sent_with(&request, Dialect::OpenAi, &Scaled("application/pdf")).await;
+    let body = sent_with(&request, Dialect::OpenAi, &FixedMedia("application/pdf")).await;
     let file = json!({"filename": "Report 1", "file_data": "data:application/pdf;base64,YWJj"});
     assert_eq!(body["messages"][1]["content"][1], json!({"type": "file", "file": file}));
     let body = sent(&request, Dialect::Groq).await;

@@ -1,10 +1,10 @@
-//! Converts errors of the HTTP client, the network and TLS to model errors.
+//! Converts errors of the HTTP client, including network and TLS errors, to model errors.
 
 use crate::error::{Endpoint, ModelError, Unreachable};
 use std::error::Error;
 use std::io;
 
-/// Converts the error of a request that received no response.
+/// Converts the error for a request that received no response.
 pub(super) fn request_error(endpoint: &Endpoint, error: &reqwest::Error) -> ModelError {
     let endpoint = endpoint.clone();
     match unreachable_cause(error) {
@@ -13,12 +13,13 @@ pub(super) fn request_error(endpoint: &Endpoint, error: &reqwest::Error) -> Mode
     }
 }
 
-/// Converts the error of a response that ended early.
+/// Converts the error for a response that ended early.
 pub(super) fn reply_error(endpoint: Endpoint, error: &reqwest::Error) -> ModelError {
     ModelError::ConnectionLost { endpoint, message: root_cause(error) }
 }
 
-/// Returns the message of the innermost error, which describes the cause and contains no URL.
+/// Returns the message of the innermost error in the chain of sources. This message describes the cause and contains
+/// no URL.
 pub(super) fn root_cause(error: &dyn Error) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {
@@ -28,8 +29,8 @@ pub(super) fn root_cause(error: &dyn Error) -> String {
 }
 
 fn unreachable_cause(error: &reqwest::Error) -> Option<Unreachable> {
-    // A connection that is reset during the TLS handshake is a network error and contains no `rustls::Error`. A
-    // rejected certificate is an error of TLS.
+    // A rejected certificate produces a `rustls::Error`. A connection that is reset during the TLS handshake is a
+    // network error and contains no `rustls::Error`.
     if find::<rustls::Error>(error).is_some() {
         return Some(Unreachable::Tls);
     }
@@ -46,7 +47,8 @@ fn unreachable_cause(error: &reqwest::Error) -> Option<Unreachable> {
     })
 }
 
-/// Finds the innermost error of the given type. I/O errors do not expose their inner error as the source.
+/// Finds the innermost error of the given type in a chain of errors. For I/O errors, the function uses `get_ref`,
+/// because their `source` skips the inner error.
 fn find<'e, Wanted: Error + 'static>(error: &'e (dyn Error + 'static)) -> Option<&'e Wanted> {
     let mut found = None;
     let mut next = Some(error);

@@ -1,17 +1,19 @@
-//! Recognises errors that a provider sends instead of a reply. Servers use many different JSON shapes for errors.
+//! Recognises errors that a provider sends instead of a reply. Different servers use different JSON structures
+//! for errors.
 
 use super::{StreamError, excerpt};
 use agent_core::visible::visible_line;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Maximum length of a provider's message in characters.
+/// Maximum number of characters that are kept of a provider's error message.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
 
-/// Maximum number of nested errors that are searched for a message, code or status.
+/// Maximum number of errors, each nested in the previous one, that are searched for a message, code or status.
 const MAX_DEPTH: usize = 4;
 
-/// Returns an error if the `error` field of a chunk describes an error.
+/// Returns the error that the `error` field of a chunk describes. If the field is missing, null, false or empty,
+/// returns `Ok`.
 pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
     let Some(error) = error else { return Ok(()) };
     match serde_json::from_str(error.get()) {
@@ -23,7 +25,7 @@ pub(super) fn from_field(error: Option<&RawValue>) -> Result<(), StreamError> {
     }
 }
 
-/// Returns the error that is described by `text`, which is the data of an `error` event or a whole error document.
+/// Returns the error that `text` describes. `text` is the data of an `error` event or a whole error document.
 pub(super) fn from_text(text: &str) -> StreamError {
     match serde_json::from_str(text) {
         Ok(error) => from_value(&error),
@@ -31,8 +33,7 @@ pub(super) fn from_text(text: &str) -> StreamError {
     }
 }
 
-/// Returns the error that is described by a document that contains no reply, or `None` if the document describes
-/// no error.
+/// Returns the error that a document without a reply describes, or `None` if the document describes no error.
 pub(super) fn from_document(text: &str) -> Option<StreamError> {
     let document: Value = serde_json::from_str(text).ok()?;
     message(&document, 0).is_some().then(|| from_value(&document))
@@ -54,7 +55,7 @@ fn from_value(error: &Value) -> StreamError {
     StreamError::Provider { status: status(error, 0), code: code(error, 0), message: truncate(&message) }
 }
 
-/// Finds the provider's error message.
+/// Finds the provider's error message in the JSON of an error.
 fn message(error: &Value, depth: usize) -> Option<String> {
     if depth > MAX_DEPTH {
         return None;
@@ -73,7 +74,7 @@ fn message(error: &Value, depth: usize) -> Option<String> {
     }
 }
 
-/// Finds the HTTP status of an error, which may be a number or a string.
+/// Finds the HTTP status in the JSON of an error. The status may be a number or a string.
 fn status(error: &Value, depth: usize) -> Option<u16> {
     let number = |value: &Value| match value {
         Value::Number(number) => number.as_u64(),
@@ -83,12 +84,13 @@ fn status(error: &Value, depth: usize) -> Option<u16> {
     let is_status = |status: &u16| (400..600).contains(status);
     let keys = ["code", "status", "status_code", "http_status"];
     let found = keys.iter().find_map(|key| u16::try_from(number(error.get(*key)?)?).ok().filter(is_status));
-    found.or_else(|| status(inner(error, depth)?, depth + 1))
+    found.or_else(|| status(nested_error(error, depth)?, depth + 1))
 }
 
-/// Finds the provider's error code. Numbers are ignored, because they are HTTP statuses.
+/// Finds the provider's error code in the JSON of an error. Codes that are numbers are ignored, because such numbers
+/// are HTTP statuses.
 fn code(error: &Value, depth: usize) -> Option<String> {
-    if let Some(inner) = inner(error, depth) {
+    if let Some(inner) = nested_error(error, depth) {
         return code(inner, depth + 1);
     }
     let is_name = |name: &&str| !name.is_empty() && *name != "error" && name.parse::<u16>().is_err();
@@ -97,7 +99,7 @@ fn code(error: &Value, depth: usize) -> Option<String> {
 }
 
 /// Returns the error that is nested in `error`, if there is one.
-fn inner(error: &Value, depth: usize) -> Option<&Value> {
+fn nested_error(error: &Value, depth: usize) -> Option<&Value> {
     let inner = match error {
         Value::Array(errors) => errors.first(),
         error => error.get("error").filter(|error| error.is_object()),
@@ -114,7 +116,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// M5: the provider's message, code and status are found in all known shapes of errors.
+    /// M5: the provider's message, code and status are found in all known JSON structures of errors.
     #[test]
     fn m5_errors_of_all_shapes_are_recognised() {
         let cases = [

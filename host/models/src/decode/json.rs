@@ -31,8 +31,8 @@ pub(super) fn with_object(
     expected: &str,
     mut handle: impl FnMut(&str) -> Result<(), Failure>,
 ) -> Result<(), StreamError> {
-    // Check for an object, because Serde would also accept an array and use its items as the values of the fields,
-    // in order.
+    // Check that the JSON is an object, because Serde would accept an array as well and use its items as the values of
+    // the fields, in order.
     if json.trim_ascii_start().starts_with('{') {
         match handle(json) {
             Ok(()) => return Ok(()),
@@ -48,9 +48,9 @@ pub(super) fn with_object(
     }
 }
 
-/// Repairs JSON that the typed parser rejects. If a key occurs more than once in an object, its last value is used,
-/// as in most JSON libraries. If the JSON is an array, its first item is used, because one provider sends its errors
-/// as arrays.
+/// Repairs JSON that the typed parser rejects. If a key occurs more than once in an object, the last value of this key
+/// is used, as in most JSON libraries. If the JSON is an array, the first item of this array is used, because one
+/// provider sends its errors as arrays.
 fn repair(json: &str) -> Result<String, StreamError> {
     let value: Value = match serde_json::from_str(json) {
         Ok(value) => value,
@@ -71,8 +71,9 @@ fn repair(json: &str) -> Result<String, StreamError> {
     }
 }
 
-/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the two
-/// halves of a surrogate pair (RFC 8259, section 8.2). Returns `None` if the JSON contains no unpaired escapes.
+/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the
+/// two halves of a surrogate pair (RFC 8259, section 8.2). Returns `None` if the JSON contains no unpaired
+/// surrogate escapes.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len());
     let (mut rest, mut has_replaced) = (json, false);
@@ -86,7 +87,8 @@ fn replace_lone_surrogates(json: &str) -> Option<String> {
                 rest = &escape[6..];
                 continue;
             }
-            // Copy the escaped character together with its backslash, because it may itself be a backslash.
+            // Copy the escaped character together with the backslash before it, because the escaped character may be a
+            // backslash too.
             (None, _) => escape.char_indices().nth(2).map_or(escape.len(), |(position, _)| position),
         };
         repaired.push_str(&escape[..length]);
@@ -126,7 +128,7 @@ mod tests {
         Ok(text)
     }
 
-    /// Row 26: an unpaired surrogate is replaced, and the rest of the reply stays valid.
+    /// Row 26: an unpaired surrogate escape is replaced, and the other text of the reply does not change.
     #[test]
     fn row_26_lone_surrogates_are_replaced() {
         for (escaped, expected) in [

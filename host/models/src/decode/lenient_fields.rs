@@ -5,8 +5,8 @@ use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Vis
 use std::borrow::Cow;
 use std::fmt;
 
-/// A string, which is empty if the field is missing, null or not a string. Numbers become strings, because some servers
-/// use numbers as the ids of calls.
+/// A string, which is empty if the field is missing or has a value of another type. Numbers are converted to strings,
+/// because some servers use numbers as the ids of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Text<'a>(pub(super) Cow<'a, str>);
 
@@ -17,8 +17,8 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
-/// A whole number, which may also be written as a string, or with a fraction that is zero, such as `3.0`. Any other
-/// value becomes `None`.
+/// A whole number that is not negative. A server may write it as a number, a string, or a number with a zero fraction,
+/// such as `3.0`. For any other value, this is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count(pub(super) Option<u64>);
 
@@ -29,7 +29,7 @@ pub(super) enum Content<'a> {
     #[default]
     Nothing,
     Text(Cow<'a, str>),
-    /// A list of parts, in order.
+    /// A list of parts in the order in which the server sent them.
     Several(Vec<Content<'a>>),
     /// A part that contains the model's thinking.
     Thinking(Box<Content<'a>>),

@@ -4,7 +4,7 @@ use super::{REPLY_LIMIT, StreamError};
 use agent_core::model::Delta;
 use serde_json::{Map, Value, json};
 
-/// Maximum size of the thinking and of the refusal in the step record, each in bytes.
+/// Maximum size in bytes of each of two texts in the step record: the thinking and the refusal.
 pub(super) const MAX_RECORDED_TEXT: usize = 64 * 1024;
 
 /// Maximum token count in the usage of a reply. Larger counts are reduced to this maximum, because they cannot be
@@ -14,7 +14,7 @@ pub(super) const MAX_TOKENS: u64 = 1 << 32;
 /// Maximum size of `usage` in the step record, in bytes.
 pub(super) const MAX_RECORDED_USAGE: usize = 16 * 1024;
 
-/// Maximum length of a name in the step record, in characters.
+/// Maximum length of the provider's id, model name and finish reason in the step record, in characters.
 pub(super) const MAX_RECORDED_NAME: usize = 200;
 
 /// Sends the text and thinking of a reply as deltas, and limits the size of the reply.

@@ -1,4 +1,4 @@
-//! Errors that a provider reports, with the provider's message, the cause and advice for the user.
+//! Errors that a provider reports. Each error has the provider's message, a cause, and advice for the user.
 
 use super::Endpoint;
 use std::fmt;
@@ -7,35 +7,35 @@ use std::time::Duration;
 /// An error that a provider reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderError {
-    /// The model and its address.
+    /// The model to which the request was sent, and its address.
     pub endpoint: Endpoint,
-    /// Location of the error in the provider's response: the HTTP status or the reply.
+    /// Whether the provider reported the error as the HTTP status of the response or inside a reply.
     pub origin: ErrorOrigin,
     /// Error code of the provider, such as `model_not_found`.
     pub code: Option<String>,
     /// Error message of the provider.
     pub message: String,
-    /// Id that the provider gave to the request. The provider's support can use it to find the request.
+    /// Id that the provider gave to the request. The provider's support can find the request by this id.
     pub request_id: Option<String>,
-    /// Time that the provider asked to wait before a retry, if it asked for a wait.
+    /// Time that the host should wait before a retry, if the provider asked for a wait.
     pub retry_after: Option<Duration>,
     /// Kind of problem that the error reports.
     pub cause: Cause,
-    /// Specific advice for this error. If it is `None`, the message contains the general advice for the cause.
+    /// Advice that is specific to this error. If `None`, the message contains the general advice for the cause.
     pub advice: Option<String>,
 }
 
-/// Location in a response where a provider reported an error.
+/// The part of a response in which a provider reported an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
-    /// The HTTP status of the response is an error.
+    /// The HTTP status of the response reports the error. The number is this status.
     Status(u16),
-    /// The error is inside a reply that started successfully. The number is the status that the provider sent with the
-    /// error, or `None` if it sent no status.
+    /// The error is inside a reply whose response has a successful HTTP status. The number is the status that the
+    /// provider sent with the error, or `None` if the provider sent no status there.
     InReply(Option<u16>),
 }
 
-/// The kind of problem that a provider's error reports.
+/// Kind of problem that an error of a provider reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The provider is overloaded or failed temporarily. A later attempt may succeed.
@@ -50,11 +50,11 @@ pub enum Cause {
     ContextLength,
     /// The provider's content filter rejected the prompt.
     ContentFilter,
-    /// The request is too large.
+    /// The request has more bytes than the provider accepts.
     Size,
     /// The server does not know the path of the URL.
     Address,
-    /// The provider rejected the request for any other reason.
+    /// The provider rejected the request for a reason that no other variant describes.
     Request,
 }
 
@@ -100,11 +100,13 @@ const BUSY_CODES: &[&str] = &[
     "try_again",
 ];
 
-/// If an error inside a reply has no status and its code contains one of these texts, the problem is permanent.
+/// If an error inside a reply has no status, and if the error's code contains one of these texts, the problem
+/// is permanent.
 const PERMANENT_CODES: &[&str] =
     &["invalid", "not_found", "unsupported", "bad_request", "tool_use_failed", "not_supported"];
 
-/// Phrases in error messages about prompts that are too long. Some providers send no error code for this problem.
+/// Phrases by which error messages about prompts that are too long are recognised, because some providers send no error
+/// code for this problem.
 const TOO_LONG_PHRASES: &[&str] = &[
     "context length",
     "context window",
@@ -116,8 +118,8 @@ const TOO_LONG_PHRASES: &[&str] = &[
     "maximum number of tokens",
 ];
 
-/// Phrases in error messages about unknown models. Only error messages that also contain the word "model" are searched
-/// for these phrases.
+/// Phrases by which error messages about unknown models are recognised. In addition to one of these phrases, such a
+/// message must contain the word "model".
 const UNKNOWN_MODEL_PHRASES: &[&str] =
     &["not found", "not exist", "not a valid model", "unknown model", "invalid model", "no such model"];
 
@@ -178,7 +180,8 @@ impl Cause {
     }
 }
 
-/// Returns the HTTP status of the error. In errors inside a reply, some providers send the status as the error code.
+/// Returns the HTTP status of the error, if known. For an error inside a reply, some providers send the status as the
+/// error code.
 fn status(origin: ErrorOrigin, code: &str) -> Option<u16> {
     match origin {
         ErrorOrigin::Status(status) => Some(status),
@@ -188,8 +191,8 @@ fn status(origin: ErrorOrigin, code: &str) -> Option<u16> {
     }
 }
 
-/// Returns whether, for an error with this status, the provider's message usually contains more information than
-/// the status.
+/// Returns whether the provider's message must be searched to find the cause of an error with this status, because the
+/// status alone is not specific enough.
 fn message_is_informative(status: Option<u16>) -> bool {
     matches!(status, None | Some(400 | 413 | 422 | 500))
 }
@@ -203,7 +206,7 @@ mod tests {
         ProviderError { request_id: request_id.map(str::to_owned), ..provider_error }
     }
 
-    /// M5: the message contains the status, the provider's message, the request id and advice.
+    /// M5: the message of an error contains the status, the provider's message, the request id and advice.
     #[test]
     fn m5_the_message_contains_all_details() {
         insta::assert_snapshot!(
@@ -230,7 +233,7 @@ mod tests {
         }
     }
 
-    /// M3, M5: the cause is recognised from codes and messages of real providers.
+    /// M3, M5: the cause of an error is recognised from the codes and messages that real providers send.
     #[test]
     fn m5_causes_of_real_errors_are_recognised() {
         let cases = [

@@ -1,4 +1,4 @@
-//! Formats the router's answers: the results of calls, and the note that the router is not a language model.
+//! Formats the router's answers, which contain the results of calls and a note that the router is not a language model.
 
 use agent_core::message::{Content, Message, Part, Role, ToolCall, ToolResult};
 use agent_core::model::OfferedTool;
@@ -8,17 +8,17 @@ use serde_json::ser::Formatter;
 use serde_json::{Serializer, Value};
 use std::io::{self, Write};
 
-/// Maximum length of a displayed result, in characters.
+/// Maximum number of characters of a tool result that an answer shows.
 const MAX_RESULT_CHARACTERS: usize = 2_000;
 
-/// Maximum length of JSON that is displayed on one line, in characters.
+/// Maximum number of characters of JSON that an answer shows on one line.
 const MAX_LINE_CHARACTERS: usize = 100;
 
-/// Maximum number of properties of an object that is displayed with one row for each property.
+/// Maximum number of properties of a JSON object that an answer shows with one row for each property.
 const MAX_ROWS: usize = 20;
 
-/// Adds the note with which every answer ends. Truncates `body` so that the answer, including the note, has at most
-/// `max_characters` characters.
+/// Returns `body` with the note that ends every answer. If the answer would have more than `max_characters` characters
+/// including the note, `body` is truncated.
 pub(super) fn with_note(body: &str, max_characters: usize) -> String {
     let label = "This is the offline router, not a language model: it only runs tools. To use a language model, pass \
                  `--model PROVIDER/MODEL` or set `model = \"PROVIDER/MODEL\"` in agent.toml.";
@@ -26,8 +26,8 @@ pub(super) fn with_note(body: &str, max_characters: usize) -> String {
     format!("{}\n\n{label}", truncate(body.trim_end(), max_body_characters))
 }
 
-/// Formats the tool results at the end of the conversation, each below its call. Returns `None` if the conversation
-/// does not end with tool results.
+/// Formats the tool results at the end of the conversation, each below the call that returned it. Returns `None` if the
+/// conversation does not end with tool results.
 pub(super) fn results(messages: &[Message], tools: &[OfferedTool]) -> Option<String> {
     let result_messages = messages.iter().rev().take_while(|message| message.role == Role::Tool).count();
     if result_messages == 0 {
@@ -64,14 +64,15 @@ fn format_result(calls: &[&ToolCall], result: &ToolResult, tools: &[OfferedTool]
         Value::String(raw) => raw.clone(),
         arguments => one_line_json(arguments),
     });
-    // The history contains the names under which tools are offered to the provider, but users know the names that the
-    // tools' authors chose.
+    // Show the name that the tool's author chose, because users know this name. The history contains the name under
+    // which the tool is offered to the provider.
     let name = tools.iter().find(|tool| tool.name == result.name).map_or(&result.name, |tool| &tool.author_name);
     let call = format!("{name} {}", truncate(&arguments.unwrap_or_default(), MAX_LINE_CHARACTERS));
     let mut texts: Vec<String> = Vec::new();
     for content in &result.content {
         let text = format_content(content, result.is_error);
-        // Leave out repetitions, because tools often return the same content both as text and as JSON.
+        // Leave out a text that repeats an earlier text, because tools often return the same content both as text and
+        // as JSON.
         if !texts.contains(&text) {
             texts.push(text);
         }
@@ -121,7 +122,8 @@ fn format_error(error: &ToolError) -> String {
     }
 }
 
-/// Formats a small flat object with one property per row, short JSON on one line, and all other JSON with indentation.
+/// Formats JSON for an answer. A small object without nested values gets one row for each property. Other JSON gets one
+/// line if it is short, and otherwise several lines with indentation.
 fn format_json(json: &Value) -> String {
     let is_scalar = |value: &Value| !value.is_object() && !value.is_array();
     match json {

@@ -1,33 +1,36 @@
-//! Fills a tool's arguments from a prompt. The rules never guess, and each token is used for at most one property.
+//! Finds the values of a tool's arguments in a prompt. A value is used only if the rules below determine it uniquely,
+//! and each token is used for at most one property.
 
 use super::prompt_reader::{ParsedPrompt, Token, TokenKind, is_path};
 use super::tool_schema::{Kind, Presence, Property};
 use serde_json::{Map, Number, Value, json};
 
-/// The arguments that were found for one tool.
+/// The arguments for one tool that were found in a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Arguments {
     /// Values of the arguments that were found, in the order of the schema.
     pub(super) values: Map<String, Value>,
-    /// Whether all required arguments were found and all tokens of the prompt were used.
+    /// Whether the prompt clearly determines these arguments.
     pub(super) certainty: Certainty,
 }
 
-/// Whether a prompt determines the arguments of a call.
+/// Whether a prompt clearly determines the arguments of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Certainty {
-    /// There is exactly one interpretation of the prompt.
+    /// The prompt is clear, all required arguments were found, and all tokens of the prompt were used.
     Clear,
     /// A required argument is missing, a token is unused, or the prompt is unclear.
     Ambiguous,
 }
 
-/// Fills the properties with the tokens of the prompt. The rules are applied in this order:
+/// Finds values for the properties among the tokens and words of the prompt. These rules for tokens are applied
+/// in order:
 ///
-/// 1. A token that directly follows the name of a property fills this property.
-/// 2. If exactly one required property and exactly one token have the same kind, the token fills the property.
-/// 3. If exactly one optional property and exactly one path, URL or expression have the same kind, the token fills the
-///    property.
+/// 1. A token that directly follows the name of a property is the value of this property.
+/// 2. If exactly one required property and exactly one token have the same kind, the token is the value of
+///    the property.
+/// 3. If exactly one optional property and exactly one token have the same kind, and if this kind is path, URL or
+///    expression, the token is the value of the property.
 pub(super) fn fill(properties: &[Property], prompt: &ParsedPrompt) -> Arguments {
     let mut filler = ArgumentFiller {
         properties,
@@ -58,9 +61,9 @@ struct ArgumentFiller<'a> {
     prompt: &'a ParsedPrompt,
     /// For each token of the prompt, whether it was used.
     claimed: Vec<bool>,
-    /// Indexes of the words of the prompt that were used as values of choices.
+    /// Indexes of the words of the prompt that were used as the value of a property with a fixed list of values.
     claimed_words: Vec<usize>,
-    /// Value of each property, or `None` if no value was found.
+    /// Value of each property, or `None` for a property without a value.
     values: Vec<Option<Value>>,
 }
 
@@ -97,8 +100,8 @@ impl ArgumentFiller<'_> {
         }
     }
 
-    /// Fills each property that allows only certain values, if the prompt mentions exactly one of these values exactly
-    /// once. A required property that allows only one value always gets this value.
+    /// If a property allows only certain values and the prompt mentions exactly one of them exactly once, this value is
+    /// the value of the property. A required property that allows only one value always gets this value.
     fn fill_choices(&mut self, presence: Presence) {
         for index in 0..self.properties.len() {
             let Kind::Choice(values) = &self.properties[index].kind else {
@@ -121,7 +124,8 @@ impl ArgumentFiller<'_> {
         }
     }
 
-    /// Returns the index of each word of the prompt that mentions the value, paired with the value.
+    /// Finds the words of the prompt that mention `value`. Returns the index of each of these words, paired
+    /// with `value`.
     fn mentions<'a>(&self, value: &'a Value) -> Vec<(usize, &'a Value)> {
         let Some(text) = value.as_str().map(str::to_lowercase) else {
             return Vec::new();
@@ -139,8 +143,8 @@ impl ArgumentFiller<'_> {
         self.values[index] = Some(value);
     }
 
-    /// If exactly one unused token has this kind and matches `filter`, returns its index and value. A quoted path is
-    /// only considered if there is no unquoted path.
+    /// If exactly one unused token has this kind and matches `filter`, returns the index and the value of this token. A
+    /// path in quotation marks is considered only if no other path matches.
     fn only_token(&self, kind: &Kind, filter: &dyn Fn(&Token) -> bool) -> Option<(usize, Value)> {
         let unused = || {
             let tokens = self.prompt.tokens.iter().enumerate();
@@ -156,13 +160,14 @@ impl ArgumentFiller<'_> {
     }
 }
 
-/// Returns whether both kinds accept the same tokens.
+/// Returns whether properties of the two kinds accept the same tokens.
 fn accept_same_tokens(left: &Kind, right: &Kind) -> bool {
     let is_numeric = |kind: &Kind| matches!(kind, Kind::Number | Kind::Integer);
     left == right || (is_numeric(left) && is_numeric(right))
 }
 
-/// Converts a token to a value of the kind, or returns `None` if the token does not have this kind.
+/// Converts a token to the value of a property of this kind. Returns `None` if such a property does not accept
+/// the token.
 fn value(kind: &Kind, token: &Token) -> Option<Value> {
     match (kind, token.kind) {
         (Kind::Path, TokenKind::Path)
@@ -183,7 +188,7 @@ mod tests {
     use super::*;
     use crate::offline::{prompt_reader, tool_schema};
 
-    /// Returns the filled arguments as JSON, with a question mark before them if the prompt is ambiguous.
+    /// Returns, as JSON, the arguments that were found. If the prompt is ambiguous, a question mark precedes the JSON.
     fn filled(tool_schema: &Value, prompt: &str) -> String {
         let arguments = fill(&tool_schema::properties(tool_schema), &prompt_reader::read(prompt, &[]));
         let mark = if arguments.certainty == Certainty::Clear { "" } else { "? " };

@@ -1,19 +1,19 @@
-//! Distinguishes arithmetic expressions from dates, versions and ranges.
+//! Distinguishes arithmetic expressions from other texts with digits, such as dates, versions and ranges.
 
-/// Kind of a sequence of digits, operators and parentheses.
+/// Kind of a text that consists of digits, operators, points and parentheses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunKind {
-    /// A single number.
+    /// A single number without parentheses.
     Number,
-    /// An expression with at least one operation.
+    /// A valid arithmetic expression with at least one operation.
     Expression,
-    /// Only punctuation.
+    /// Text without digits, which contains only operators and punctuation.
     Punctuation,
-    /// Text with digits that is neither a number nor an expression, such as a date.
+    /// Text with digits that is neither a single number nor a valid expression, such as a date.
     Unclear,
 }
 
-/// Maximum nesting depth of parentheses.
+/// Maximum nesting depth of the parentheses in an expression.
 const MAX_DEPTH: usize = 100;
 
 /// Returns whether the character can be part of an arithmetic expression.
@@ -21,7 +21,7 @@ pub(super) fn is_allowed(character: char) -> bool {
     character.is_ascii_digit() || ".()".contains(character) || is_operator(character)
 }
 
-/// Classifies a text that consists only of spaces and of characters for which [`is_allowed`] returns true.
+/// Determines the kind of a text that consists only of spaces and of characters for which [`is_allowed`] returns true.
 pub(super) fn classify(text: &str) -> RunKind {
     if !text.contains(|character: char| character.is_ascii_digit()) {
         return RunKind::Punctuation;
@@ -57,8 +57,8 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// Parses operands with operators between them and returns whether they are valid. The precedence of operators is
-    /// ignored, because nothing is calculated.
+    /// Parses operands with operators between them, and returns whether they form a valid expression. The precedence of
+    /// operators does not matter, because the parser calculates nothing.
     fn sum(&mut self) -> bool {
         loop {
             if !self.operand() {

@@ -6,28 +6,30 @@ use agent_core::model::OfferedTool;
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
-/// Maximum number of ignored lines that a note lists.
+/// Maximum number of ignored lines that the note about these lines lists.
 const MAX_LISTED_LINES: usize = 10;
 
-/// Maximum number of calls in one prompt.
+/// Maximum number of calls that the router runs for one prompt.
 const MAX_CALLS: usize = 64;
 
-/// Result of parsing the lines of a prompt.
+/// Result of searching the lines of a prompt for calls.
 #[derive(Debug, PartialEq)]
 pub(super) enum CallLines<'a> {
-    /// No line is a call.
+    /// No line of the prompt is a call.
     None,
-    /// The calls in order, with the arguments as the user typed them, and the numbers of the lines that are not calls.
+    /// The calls in the order of their lines, each with the arguments as the user typed them, and the numbers of the
+    /// lines that are not calls.
     Calls(Vec<(&'a OfferedTool, String)>, Vec<usize>),
-    /// A line starts like a call but is invalid, so no call is run. The text describes the problem.
+    /// A line starts like a call but is invalid, or the prompt has too many calls, so no call is run. The text
+    /// describes the problem.
     Invalid(String),
-    /// A line calls a tool with this name, but no such tool is offered, so no call is run.
+    /// A line calls a tool with this name, but no tool with this name is offered, so no call is run.
     Unknown(String),
 }
 
 /// Finds the calls in a prompt. A call consists of the name of a tool and a JSON object, which may span several lines.
-/// The name can be the one that the tool's author chose or the one that is offered to the model. The JSON object may be
-/// omitted if the tool has no required arguments.
+/// The name can be the name that the tool's author chose or the name under which the tool is offered to the model. The
+/// JSON object may be omitted if the tool has no required arguments.
 pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
     let mut calls = Vec::new();
     let mut other_lines = Vec::new();
@@ -79,7 +81,7 @@ pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a>
         0 => CallLines::None,
         1..=MAX_CALLS => CallLines::Calls(calls, other_lines),
         number => CallLines::Invalid(format!(
-            "The prompt has {number} calls, but at most {MAX_CALLS} can run at once. Nothing was run."
+            "The prompt has {number} calls, but at most {MAX_CALLS} can run for one prompt. Nothing was run."
         )),
     }
 }
@@ -96,7 +98,8 @@ pub(super) fn ignored_lines_note(prompt: &str, tools: &[OfferedTool]) -> Option<
     }
 }
 
-/// Splits a line into the name at its beginning and the text after the name, both without white space around them.
+/// Splits a line into the name at its beginning and the text after this name. White space before the name and between
+/// the name and the text is removed.
 fn split_name(line: &str) -> (&str, &str) {
     let line = line.trim_start();
     let in_name = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
@@ -121,7 +124,8 @@ fn invalid_call<'a>(name: &str, line: usize, problem: &str) -> CallLines<'a> {
     CallLines::Invalid(format!("The call to {name} in line {line} is invalid: {problem}. Nothing was run."))
 }
 
-/// Formats a JSON error. Its position in the JSON is replaced by the line and column in the prompt.
+/// Formats an error in the JSON of a call. The position in the error, which is relative to the JSON, is replaced by the
+/// line and column in the prompt.
 fn with_prompt_position(error: &serde_json::Error, first_line: usize, indent: usize) -> String {
     let message = error.to_string();
     let json_position = format!(" at line {} column {}", error.line(), error.column());
@@ -141,7 +145,7 @@ mod tests {
         vec![tool("text.count", "", path), tool("files.list", "", json!({"properties": {"path": {}}}))]
     }
 
-    /// Parses the prompt and formats the result as one line.
+    /// Parses the prompt and formats the parsed calls as one line of text.
     fn parsed(prompt: &str) -> String {
         match parse(prompt, &tools()) {
             CallLines::None => "none".into(),
@@ -181,7 +185,7 @@ mod tests {
         }
     }
 
-    /// M4: lines that are not calls are reported to the user.
+    /// M4: if a prompt contains calls, a note lists the lines that are not calls.
     #[test]
     fn m4_ignored_lines_are_reported() {
         let note = |prompt: &str| ignored_lines_note(prompt, &tools()).unwrap_or_default();
@@ -206,6 +210,6 @@ mod tests {
         insta::assert_snapshot!(parsed("files.list {}\ntext.count {\n  \"path\" \"a\"}"), @"The call to text.count in line 2 is invalid: expected `:` at line 3, column 10. Nothing was run.");
         insta::assert_snapshot!(parsed("text.count {\"path\": \"a\""), @"The call to text.count in line 1 is invalid: EOF while parsing an object at line 1, column 23. Nothing was run.");
         insta::assert_snapshot!(parsed("text.count {\"path\": \"a\"} and more"), @"The call to text.count in line 1 is invalid: unexpected text `and more` after the JSON object. Nothing was run.");
-        insta::assert_snapshot!(parsed(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run at once. Nothing was run.");
+        insta::assert_snapshot!(parsed(&"files.list {}\n".repeat(65)), @"The prompt has 65 calls, but at most 64 can run for one prompt. Nothing was run.");
     }
 }

@@ -1,11 +1,11 @@
-//! Rejects JSON objects with duplicate keys, because it is unclear which of the values the user means.
+//! Rejects a JSON object that contains a key twice, because it is unclear which of the two values the user means.
 
 use serde::de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::Deserializer;
 use std::collections::HashSet;
 use std::fmt;
 
-/// Returns an error with the position of the first duplicate key, if there is one.
+/// Returns an error if an object in `json` contains a key twice. The error has the position of the second occurrence.
 pub(super) fn check(json: &str) -> Result<(), serde_json::Error> {
     UniqueKeys.deserialize(&mut Deserializer::from_str(json))
 }

@@ -2,51 +2,52 @@
 
 use super::arithmetic::{self, RunKind};
 
-/// Words that negate a prompt. The router does not interpret negations, so a prompt with such a word is unclear.
+/// Words that negate a part of a prompt. A prompt with such a word is unclear, because the router does not
+/// interpret negations.
 const NEGATIONS: &[&str] = &["not", "no", "never", "without", "except", "don't", "doesn't", "isn't", "nor", "unless"];
 
 /// Pairs of opening and closing quotation marks. An apostrophe counts as a quotation mark only at the edge of a word.
 const QUOTES: &[(char, char)] = &[('"', '"'), ('`', '`'), ('“', '”'), ('«', '»'), ('\'', '\'')];
 
-/// A part of the prompt that could be an argument.
+/// A part of the prompt that could be the value of an argument.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
-    /// Kind of the token.
+    /// Kind of the token, which limits the arguments for which the token can be used.
     pub(super) kind: TokenKind,
-    /// Text without quotation marks.
+    /// Text of the token, without the quotation marks around it.
     pub(super) text: String,
-    /// Word directly before the token, in lower case. This word is empty at the beginning of the prompt and after
-    /// another token. The word ends with `=` if the prompt contains `word=token` or `word: token`.
+    /// Word directly before the token, in lower case. At the beginning of the prompt and after another token, this
+    /// field is empty. If the prompt contains `word=token` or `word: token`, the field ends with `=`.
     pub(super) before: String,
 }
 
-/// Kind of a token.
+/// Kind of a token in a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     /// Text with a slash or a file extension.
     Path,
-    /// Text with a URL scheme.
+    /// Text that contains `://` after a URL scheme.
     Url,
-    /// Text in quotation marks.
+    /// Text in quotation marks or backticks.
     Quoted,
-    /// A number.
+    /// A single number, such as `10` or `0.5`.
     Number,
-    /// An arithmetic expression.
+    /// An arithmetic expression with at least one operation.
     Expression,
 }
 
-/// The tokens and words of a prompt.
+/// The tokens and words into which a prompt was split.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct ParsedPrompt {
-    /// Tokens in order.
+    /// Tokens in the order in which they occur in the prompt.
     pub(super) tokens: Vec<Token>,
-    /// Words that are not part of a token, in lower case and in order.
+    /// Words that are not part of a token, in lower case and in the order in which they occur in the prompt.
     pub(super) words: Vec<String>,
-    /// Reason why the prompt is too unclear to choose a tool, or `None` if it is clear.
+    /// Reason why no tool can be chosen for the prompt, or `None` if the prompt is clear enough.
     pub(super) unclear: Option<String>,
 }
 
-/// Parses a prompt. Names of tools are read as words, although they look like file names.
+/// Splits a prompt into tokens and words. Names of tools are read as words, although they can look like file names.
 pub(super) fn read(prompt: &str, tool_names: &[&str]) -> ParsedPrompt {
     let mut reader =
         Reader { tool_names, parsed: ParsedPrompt::default(), arithmetic_run: String::new(), before: String::new() };
@@ -54,7 +55,8 @@ pub(super) fn read(prompt: &str, tool_names: &[&str]) -> ParsedPrompt {
     let mut at_edge = true;
     while let Some(first) = rest.chars().next() {
         if let Some((quotation, remaining)) = split_quotation(rest, at_edge) {
-            // Text in backticks may be a path. Text in other quotation marks is never a path.
+            // Text in backticks is read as a path if it looks like a path. Text in other quotation marks is never read
+            // as a path.
             let kind = if first == '`' && is_path(quotation) { TokenKind::Path } else { TokenKind::Quoted };
             reader.add_token(kind, quotation);
             rest = remaining;
@@ -88,7 +90,7 @@ pub(super) fn is_path(text: &str) -> bool {
     let first_is_letter = extension.starts_with(|character: char| character.is_ascii_alphabetic());
     let is_short = extension.len() <= if stem.is_empty() { 20 } else { 8 };
     let is_alphanumeric = extension.chars().all(|character| character.is_ascii_alphanumeric());
-    // The abbreviations `e.g` and `i.e` are not files.
+    // The abbreviations `e.g` and `i.e` look like names of files but are not.
     first_is_letter
         && is_short
         && is_alphanumeric
@@ -100,7 +102,8 @@ fn starts_arithmetic(rest: &str) -> bool {
     chunk.trim_end_matches([',', ';', ':', '!', '?', '.']).chars().all(arithmetic::is_allowed)
 }
 
-/// Splits a quotation off the beginning of the text. Returns the quoted text and the text after the closing mark.
+/// If the text begins with a quotation, returns the quoted text and the text after the closing mark. `at_edge` tells
+/// whether the text begins at the edge of a word.
 fn split_quotation(text: &str, at_edge: bool) -> Option<(&str, &str)> {
     let opening = text.chars().next()?;
     let (_, closing) = QUOTES.iter().find(|(open, _)| *open == opening)?;
@@ -120,17 +123,17 @@ fn split_quotation(text: &str, at_edge: bool) -> Option<(&str, &str)> {
 struct Reader<'a> {
     tool_names: &'a [&'a str],
     parsed: ParsedPrompt,
-    /// The part of the current arithmetic expression that was read so far.
+    /// The part of an arithmetic expression that was read so far, or an empty string outside an expression.
     arithmetic_run: String,
-    /// Word directly before the next token, for [`Token::before`].
+    /// Word directly before the next token, which becomes [`Token::before`] of this token.
     before: String,
 }
 
 impl Reader<'_> {
-    /// Processes text that contains no white space.
+    /// Reads a part of the prompt that contains no white space.
     fn read_chunk(&mut self, chunk: &str) {
         let trimmed = chunk.trim_end_matches([',', ';', ':', '?', '.']);
-        // An exclamation mark may mean a factorial, so it does not end an expression.
+        // Do not remove an exclamation mark at the end, because it may mean a factorial.
         if trimmed.chars().all(arithmetic::is_allowed)
             && !trimmed.is_empty()
             && !trimmed.chars().all(|character| matches!(character, '.' | '/'))
@@ -224,7 +227,7 @@ fn is_word(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Parses the prompt and formats the result as `words | tokens ! reason`.
+    /// Parses the prompt and formats the parsed prompt as `words | tokens ! reason`.
     fn formatted(prompt: &str) -> String {
         let parsed = read(prompt, &["text.count"]);
         let format_token = |token: &Token| format!("{:?}[{}]({})", token.kind, token.text, token.before);

@@ -1,4 +1,4 @@
-//! Decides which tool a prompt in prose means, or suggests tools if the prompt is not clear.
+//! Decides which tool a prompt in prose means, or suggests several tools if this is not clear.
 
 use super::arguments::{self, Arguments, Certainty};
 use super::prompt_reader::{self, ParsedPrompt, Token, TokenKind};
@@ -8,49 +8,49 @@ use agent_core::nearest::{FUNCTION_WORDS, Index, terms};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Minimum ratio between the score of the chosen tool and the second-highest score. In this comparison, only tools
-/// whose arguments are in the prompt count. In addition, no tool may have a score that exceeds the score of the chosen
-/// tool by more than this factor, even if the arguments of that tool are not in the prompt.
+/// Factor by which the score of the chosen tool must exceed the scores of all other tools whose arguments are in the
+/// prompt. A tool whose arguments are not in the prompt may have a higher score than the chosen tool, but by at most
+/// this factor.
 const MIN_SCORE_RATIO: f32 = 1.2;
 
-/// Maximum number of suggested tools.
+/// Maximum number of tools that an answer suggests.
 const MAX_SUGGESTIONS: usize = 3;
 
-/// Words that are common in requests and do not describe the subject of a request. They are ignored, like
-/// function words.
+/// Words that are common in requests and do not describe the subject of a request. The router ignores these words in
+/// addition to function words.
 const REQUEST_WORDS: &[&str] = &[
     "about", "all", "also", "answer", "any", "could", "equal", "give", "hello", "hey", "hi", "i", "just", "kindly",
     "let", "like", "many", "much", "need", "number", "now", "result", "say", "see", "shall", "should", "show", "so",
     "tell", "thank", "thanks", "us", "use", "using", "value", "want", "we", "would",
 ];
 
-/// Words that may accompany an arithmetic expression. Other words, as in "half of" or "the square root of", would
-/// change the calculation.
+/// Words that may accompany an arithmetic expression without changing the calculation. Phrases such as "half of" or
+/// "the square root of" would change it.
 const ARITHMETIC_WORDS: &[&str] =
     &["arithmetic", "calc", "calculate", "compute", "evaluate", "exactly", "expression", "out", "solve", "work"];
 
-/// A tool and the arguments that were found for it.
+/// A tool that the prompt may mean, and the arguments for this tool that were found in the prompt.
 pub(super) struct Candidate<'a> {
     pub(super) tool: &'a OfferedTool,
-    /// BM25 score of the tool for the prompt.
+    /// BM25 score of the tool's name and description for the prompt. A higher score is a better match.
     pub(super) score: f32,
     properties: Vec<Property>,
-    /// Arguments that were found in the prompt.
+    /// Arguments for the tool that were found in the prompt.
     arguments: Arguments,
-    /// The path in the prompt, if there is exactly one.
+    /// The path in the prompt, if the prompt contains exactly one path.
     path: Option<String>,
 }
 
-/// Decision about the tool that a prompt means.
+/// Decision about which tool a prompt means.
 pub(super) enum Route<'a> {
     /// The prompt clearly means this tool.
     Call(Candidate<'a>),
-    /// The prompt is not clear. Contains at most three suggested tools, the best first. The list is empty if no tool
-    /// shares a word with the prompt.
+    /// It is not clear which tool the prompt means. The list contains at most three suggested tools, the best match
+    /// first. If no tool shares a word with the prompt, the list is empty.
     Suggest(Vec<Candidate<'a>>),
 }
 
-/// Decides which tool a prompt in prose means.
+/// Decides which of the tools a prompt in prose means.
 pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
     let names: Vec<&str> = tools.iter().flat_map(|tool| [tool.author_name.as_str(), tool.name.as_str()]).collect();
     let parsed = prompt_reader::read(prompt, &names);
@@ -82,13 +82,13 @@ pub(super) fn nearest<'a>(name: &str, tools: &'a [OfferedTool]) -> Vec<Candidate
 }
 
 impl Candidate<'_> {
-    /// Returns the arguments that were found in the prompt, as JSON.
+    /// Returns the arguments for the tool that were found in the prompt, as JSON.
     pub(super) fn arguments(&self) -> String {
         Value::Object(self.arguments.values.clone()).to_string()
     }
 
-    /// Returns the arguments for a suggested call line: the values that were found, and placeholders for the other
-    /// required arguments.
+    /// Returns the arguments for a call line that the router suggests to the user: the values that were found in the
+    /// prompt, and placeholders for the other required arguments.
     pub(super) fn template(&self) -> Value {
         let arguments = self.properties.iter().filter_map(|property| {
             let value = match (self.arguments.values.get(&property.name), property.presence) {
@@ -101,8 +101,8 @@ impl Candidate<'_> {
         json!(arguments.collect::<serde_json::Map<_, _>>())
     }
 
-    /// Returns whether the prompt contains all required arguments. If the tool has no required arguments, the prompt
-    /// must instead contain all words of its name.
+    /// Returns whether the prompt clearly determines the arguments of the tool. For a tool without required arguments,
+    /// the prompt must also contain all words of the tool's name.
     fn is_callable(&self, parsed: &ParsedPrompt) -> bool {
         let has_required = self.properties.iter().any(|property| property.presence == Presence::Required);
         let mentioned: BTreeSet<String> = parsed.words.iter().flat_map(|word| terms(word)).collect();
@@ -122,8 +122,8 @@ fn only_path(parsed: &ParsedPrompt) -> Option<String> {
     paths.next().filter(|_| paths.next().is_none()).map(|token| token.text.clone())
 }
 
-/// Builds a query that finds the tools for the prompt. The query consists of the words of the prompt and the words that
-/// [`hint`] returns for each token. Quoted text is not part of the query.
+/// Builds the query with which tools for the prompt are searched. The query consists of the words of the prompt and the
+/// words that [`hint`] returns for each token. Text in quotation marks is not part of the query.
 fn query(parsed: &ParsedPrompt) -> String {
     let mut query = parsed.words.join(" ");
     for token in &parsed.tokens {
@@ -144,10 +144,10 @@ fn hint(token: &Token) -> &str {
     }
 }
 
-/// Returns whether the whole prompt is about the tool. Apart from request words and function words, each word of the
-/// prompt must occur in the tool's name, schema or description. If the prompt contains an arithmetic expression,
-/// [`ARITHMETIC_WORDS`] are allowed instead of the words of the description. Otherwise, the prompt must contain at
-/// least one word that is neither a request word nor a function word.
+/// Returns whether the whole prompt is about the tool. This function ignores request words and function words. Each
+/// other word of the prompt must occur in the tool's name, schema or description. If the prompt contains an arithmetic
+/// expression, [`ARITHMETIC_WORDS`] are allowed instead of the words of the description. Otherwise, the prompt must
+/// contain at least one word that is not ignored.
 fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let tool = candidate.tool;
     let has_arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);

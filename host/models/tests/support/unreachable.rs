@@ -39,7 +39,7 @@ async fn m5_https_to_a_server_without_tls_is_explained() {
     let server = Server::always(streamed("hello"));
     let error = failure(&model_of(config(&server.base_url().replace("http:", "https:"))), &simple_request()).await;
     assert!(cause(&error) == Unreachable::Tls && !error.retryable(), "{error:?}");
-    insta::assert_snapshot!(message(&error, &server), @"test/some/model at https://127.0.0.1:PORT/v1/chat/completions cannot be reached: received corrupt message of type InvalidContentType. Check that the base URL begins with the right `http://` or `https://`, that this machine's clock and certificates are right, and whether there is a proxy in between");
+    insta::assert_snapshot!(message(&error, &server), @"test/some/model at https://127.0.0.1:PORT/v1/chat/completions cannot be reached: received corrupt message of type InvalidContentType. Check whether the base URL must begin with `http://` or `https://`, and check this machine's clock and certificates, and any proxy between this machine and the server");
 }
 
 /// A listener with a full queue neither accepts nor refuses connections.

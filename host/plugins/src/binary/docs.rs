@@ -5,15 +5,15 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use wasmparser::{Parser, Payload};
 
-const SECTION: &str = "package-docs";
+const SECTION_NAME: &str = "package-docs";
 /// The versions of the `package-docs` format that this module can read.
-const VERSIONS: [u8; 2] = [0, 1];
+const SUPPORTED_VERSIONS: [u8; 2] = [0, 1];
 /// Maximum total size of all documentation sections of a component, in bytes.
 const DOCS_BYTES: usize = 4 * 1024 * 1024;
 /// Maximum size of one documentation section, in bytes.
 const SECTION_BYTES: usize = 1024 * 1024;
 /// Maximum number of documentation sections that are read from a component.
-const SECTIONS: usize = 64;
+const MAX_SECTIONS: usize = 64;
 
 /// The documentation of all WIT packages that a component describes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -66,11 +66,11 @@ impl Docs {
     pub(crate) fn read(component: &[u8]) -> Self {
         let payloads = Parser::new(0).parse_all(component).map_while(Result::ok);
         let sections = payloads.filter_map(|payload| match payload {
-            Payload::CustomSection(section) if section.name() == SECTION => Some(section.data()),
+            Payload::CustomSection(section) if section.name() == SECTION_NAME => Some(section.data()),
             _ => None,
         });
         let mut left = DOCS_BYTES;
-        let bounded = sections.take(SECTIONS).take_while(|section| match left.checked_sub(section.len()) {
+        let bounded = sections.take(MAX_SECTIONS).take_while(|section| match left.checked_sub(section.len()) {
             Some(remaining) => {
                 left = remaining;
                 true
@@ -149,7 +149,7 @@ impl Package {
 
 fn package(section: &[u8]) -> Option<Package> {
     let (version, json) = section.split_first()?;
-    if !VERSIONS.contains(version) || json.len() > SECTION_BYTES {
+    if !SUPPORTED_VERSIONS.contains(version) || json.len() > SECTION_BYTES {
         return None;
     }
     serde_json::from_slice(json).ok()
@@ -164,7 +164,7 @@ mod tests {
         let mut component = wasm_encoder::Component::new();
         for json in sections {
             let data = [&[1], json.as_bytes()].concat();
-            component.section(&CustomSection { name: SECTION.into(), data: data.into() });
+            component.section(&CustomSection { name: SECTION_NAME.into(), data: data.into() });
         }
         component.finish()
     }

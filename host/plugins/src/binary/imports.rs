@@ -1,25 +1,25 @@
-//! Checks the names and versions of a component's imports, and finds the exports that belong to the contract.
-//! wasmtime's linker could also check imports, but its messages for missing imports are misleading.
+//! Checks the names and versions of a component's imports, and finds the exports that belong to the plugin contract.
+//! wasmtime's linker would detect missing imports too, but the linker's messages for missing imports are misleading.
 
 use crate::identity::Kind;
 use crate::text::clean;
 use std::str::FromStr;
 
-/// Name of the WIT package with the plugin contract.
+/// Name of the WIT package that defines the plugin contract.
 const CONTRACT_PACKAGE: &str = "agent-host:plugin";
 /// Version of the plugin contract that this host implements.
 const CONTRACT_VERSION: Version = Version { major: 0, minor: 1, patch: 0, pre: "" };
-/// The interfaces of the plugin contract. A component may import each of them, even one that it exports, because it
-/// needs the types of the interface.
+/// The interfaces of the plugin contract. A component may import any of these interfaces. A component may even import
+/// an interface that it exports, for example if it needs the types that the interface defines.
 const CONTRACT_INTERFACES: [&str; 7] =
     ["types", "media-store", "tool", "context-builder", "step-context", "output-validator", "media-policy"];
 
-/// Name of the WIT package with the interface to the agent's model.
+/// Name of the WIT package whose interface lets plugins send requests to the agent's model.
 const MODEL_PACKAGE: &str = "agent-host:model";
 const MODEL_INTERFACES: [&str; 1] = ["host-model"];
 
 /// The interfaces of WASI 0.2 that this host implements.
-const WASI: [(&str, &[&str]); 7] = [
+const IMPLEMENTED_WASI: [(&str, &[&str]); 7] = [
     ("wasi:io", &["error", "poll", "streams"]),
     ("wasi:clocks", &["monotonic-clock", "wall-clock"]),
     ("wasi:random", &["random", "insecure", "insecure-seed"]),
@@ -61,9 +61,9 @@ const WASI_DRAFTS: [&str; 11] = [
     "wasi:keyvalue/batch@0.2.0-draft",
 ];
 
-/// The WASI interfaces that the host knows but does not implement. A component may import them, but their functions
-/// always fail.
-const DENIED: [(&str, &[&str]); 3] = [
+/// The WASI interfaces that the host knows but does not implement. A component may import these interfaces, but the
+/// functions of these interfaces always fail.
+const UNIMPLEMENTED_WASI: [(&str, &[&str]); 3] = [
     ("wasi:http", &["incoming-handler"]),
     ("wasi:blobstore", &["blobstore", "container", "types"]),
     ("wasi:clocks", &["timezone"]),
@@ -75,33 +75,34 @@ pub enum InterfaceProblem {
     /// The component was built against an incompatible version of the plugin contract.
     #[error("it needs `{name}`, but this host implements version 0.1.x of that package; {advice}")]
     Version {
-        /// Name of the incompatible interface, with its version.
+        /// Name and version of the interface that the component needs.
         name: String,
         /// How the user can solve the problem.
         advice: &'static str,
     },
-    /// The host's version of the package has no such interface.
+    /// The component imports an interface that does not exist in the host's version of the interface's package.
     #[error(
         "it imports `{name}`, which this host's version of that package does not have; use a newer agent-host, or rebuild \
          it without this import"
     )]
     UnknownInterface {
-        /// Name of the import.
+        /// Name and version of the imported interface.
         name: String,
     },
-    /// The host implements this standard interface, but only in other versions.
+    /// The component imports a standard interface in a version that the host does not implement, although the host
+    /// implements other versions of the interface.
     #[error("it imports `{name}`, but this host implements {known}; {advice}")]
     StandardVersion {
-        /// Name of the import.
+        /// Name and version of the imported interface.
         name: String,
-        /// The versions that the host implements.
+        /// The versions of the interface that the host implements.
         known: String,
         /// How the user can solve the problem.
         advice: &'static str,
     },
     /// The component imports interfaces that this host does not know.
     #[error(
-        "it imports {}, which this host does not know: it was made for another host. A plugin may import {CONTRACT_PACKAGE}@0.1.x \
+        "it imports {}, which this host does not know: it was made for a different host. A plugin may import {CONTRACT_PACKAGE}@0.1.x \
          and WASI 0.2; rebuild it without other imports, or compose it with a component that exports them (`wac plug`)",
         listed(names)
     )]
@@ -112,12 +113,12 @@ pub enum InterfaceProblem {
 }
 
 /// Maximum number of names that an error message lists.
-const SHOWN: usize = 4;
+const SHOWN_NAMES: usize = 4;
 
 fn listed(names: &[String]) -> String {
-    let shown: Vec<_> = names.iter().take(SHOWN).map(|name| format!("`{}`", clean(name, 128))).collect();
+    let shown: Vec<_> = names.iter().take(SHOWN_NAMES).map(|name| format!("`{}`", clean(name, 128))).collect();
     let shown = shown.join(", ");
-    match names.len().saturating_sub(SHOWN) {
+    match names.len().saturating_sub(SHOWN_NAMES) {
         0 => shown,
         more => format!("{shown} and {more} more"),
     }
@@ -128,21 +129,23 @@ fn listed(names: &[String]) -> String {
 pub(crate) enum Imports {
     /// The host implements all imports.
     Implemented,
-    /// The host knows some imports but does not implement them. Their functions always fail.
+    /// The host knows all imports but does not implement some of them. The functions of an unimplemented import
+    /// always fail.
     SomeDenied,
 }
 
 /// Whether the functions of an import can have effects outside of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effects {
-    /// The functions have no effects outside of the call. Examples are the imports for clocks, random numbers,
-    /// configuration and logging.
+    /// The functions have no effects outside of the call. For example, the functions for clocks, random numbers,
+    /// configuration and logging have no such effects.
     None,
-    /// The functions can have effects outside of the call if their use is granted.
+    /// The functions can have effects outside of the call if the plugin is granted the use of these functions.
     Possible,
 }
 
-/// Whether the functions of an import can have effects outside of the call. The name must have passed `check`.
+/// Whether the functions of an import can have effects outside of the call. `name` must be the name of an import that
+/// [`check`] accepts.
 pub(crate) fn effects(name: &str) -> Effects {
     let path = name.split('@').next().unwrap_or(name);
     let harmless = ["wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:cli/", "wasi:config/", "wasi:logging/"];
@@ -155,7 +158,7 @@ pub(crate) fn is_of_contract(name: &str) -> bool {
     InterfaceName::parse(name).is_some_and(|interface| interface.package == CONTRACT_PACKAGE)
 }
 
-/// Checks the name of every import.
+/// Checks that the host knows every import by its name and its version.
 pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports, InterfaceProblem> {
     let mut imports = Imports::Implemented;
     let mut unknown = Vec::new();
@@ -164,7 +167,8 @@ pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports,
             Ok(Imports::Implemented) => {}
             Ok(Imports::SomeDenied) => imports = Imports::SomeDenied,
             Err(InterfaceProblem::Unknown { names }) => unknown.extend(names),
-            // An error about a version is more helpful than a list of unknown names.
+            // An error about an incompatible version is returned first, because it is more helpful than a list of
+            // unknown names.
             Err(problem) => return Err(problem),
         }
     }
@@ -188,9 +192,10 @@ pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Ki
     Ok(kinds)
 }
 
-/// Whether the host knows this interface but does not implement it. The name must have passed `check`.
+/// Whether the host knows this interface but does not implement it. `name` must be the name of an import that
+/// [`check`] accepts.
 pub(crate) fn is_denied(name: &str) -> bool {
-    InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&DENIED))
+    InterfaceName::parse(name).is_some_and(|interface| interface.is_in(&UNIMPLEMENTED_WASI))
 }
 
 fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
@@ -207,7 +212,7 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
         check_contract_interface(name, &interface, &MODEL_INTERFACES)?;
         return Ok(Imports::Implemented);
     }
-    if interface.is_in(&DENIED) {
+    if interface.is_in(&UNIMPLEMENTED_WASI) {
         return Ok(Imports::SomeDenied);
     }
     let drafts = WASI_DRAFTS.iter().filter(|draft| draft.split('@').next() == name.split('@').next());
@@ -216,7 +221,7 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
         let (known, advice) = (drafts.join(" and "), "rebuild it against one of these");
         return Err(InterfaceProblem::StandardVersion { name: name.to_owned(), known, advice });
     }
-    if !interface.is_in(&WASI) {
+    if !interface.is_in(&IMPLEMENTED_WASI) {
         return Err(unknown());
     }
     match interface.version {
@@ -288,8 +293,8 @@ impl<'a> Version<'a> {
         Some(Self { major: next()?, minor: next()?, patch: next()?, pre })
     }
 
-    /// The group of versions with which a version is compatible: `1.x`, `0.1.x` or `0.0.1`. A prerelease is compatible
-    /// only with itself.
+    /// The group of versions with which a version is compatible, for example `1.x`, `0.1.x` or `0.0.1`. A prerelease is
+    /// compatible only with itself.
     fn track(self) -> (u64, u64, u64, &'a str) {
         match (self.pre, self.major, self.minor) {
             ("", 0, 0) => (0, 0, self.patch, ""),
@@ -308,8 +313,8 @@ mod tests {
         check([name].into_iter()).expect_err("this import is refused").to_string()
     }
 
-    // P5, row 14: known imports are accepted with any patch version. If some of them are not implemented, the
-    // result is `SomeDenied`.
+    // P5, row 14: known imports are accepted with any patch version. If the host does not implement some of these
+    // imports, the result is `SomeDenied`.
     #[test]
     fn p5_row_14_known_imports_are_accepted() {
         for name in [
@@ -348,7 +353,7 @@ mod tests {
         assert!(problem.to_string().contains("`agent-host:plugin/tool@0.2.0`"), "{problem}");
     }
 
-    // P5: unknown imports are refused by name.
+    // P5: unknown imports are refused with an error that contains their names.
     #[test]
     fn p5_unknown_imports_are_refused_by_name() {
         for name in ["acme:thing/api@1.0.0", "fetch", "wasi:nn/tensor@0.2.0", "wasi:io/nonsense@0.2.0"] {

@@ -18,15 +18,15 @@ pub(crate) const COMPILED_MAGIC: &[u8] = b"agent-host compiled 2\n";
 /// The imports and exports of a component.
 #[derive(Debug, Default)]
 pub(crate) struct Scan {
-    /// Names of the component's imports, in order.
+    /// Names of the component's imports, in the order in which the component lists them.
     pub(crate) imports: Vec<String>,
-    /// Names of the component's exports, in order.
+    /// Names of the component's exports, in the order in which the component lists them.
     pub(crate) exports: Vec<String>,
     /// Whether the component exports functions with the async ABI.
     pub(crate) has_async_lift: bool,
 }
 
-/// The names of a component's imports and exports, in order.
+/// The names of a component's imports and exports, in the order in which the component lists them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Interfaces {
     /// Names of the imports, for example `wasi:io/streams@0.2.0`.
@@ -41,7 +41,7 @@ pub enum NotAComponent {
     /// The format of the file is not known.
     #[error("it is not a WebAssembly component (it begins with {start}); build one with `agent-host plugin build`")]
     Unknown {
-        /// The first bytes in hexadecimal.
+        /// The first bytes of the file, in hexadecimal.
         start: String,
     },
     /// The file is a core module.
@@ -59,7 +59,7 @@ pub enum NotAComponent {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// Describes the damage and its position in the file, in bytes.
+        /// Describes the damage and the byte offset of the damage in the file.
         reason: String,
     },
     /// The component exports functions with the async ABI, which the host does not support.
@@ -80,7 +80,7 @@ pub enum ModuleTarget {
     Component,
     /// The module was built for a web page or a JavaScript engine.
     JavaScript,
-    /// The target is not known.
+    /// The module's imports and sections do not show for which target the module was built.
     Unknown,
 }
 
@@ -122,7 +122,7 @@ impl ModuleTarget {
                 "build it for the target wasm32-wasip2, or turn it into a component: `jco new FILE --wasi-reactor -o NEW.wasm`"
             }
             ModuleTarget::Component => "turn it into a component: `wasm-tools component new FILE -o NEW.wasm`",
-            ModuleTarget::JavaScript => "its imports are JavaScript; build it for the target wasm32-wasip2",
+            ModuleTarget::JavaScript => "its imports are JavaScript functions; build it for the target wasm32-wasip2",
             ModuleTarget::Unknown => {
                 "build it for the target wasm32-wasip2, or wrap it with `wasm-tools component new`"
             }
@@ -141,8 +141,8 @@ impl fmt::Display for ModuleTarget {
     }
 }
 
-/// Reads the imports and exports of the outermost component. Nested components are validated when the component
-/// is compiled.
+/// Reads the imports and exports of the outermost component. Nested components are not read here: the compiler
+/// validates them.
 pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     if Parser::is_core_wasm(bytes) {
         return Err(NotAComponent::CoreModule(ModuleTarget::of(bytes)));
@@ -186,9 +186,9 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     Ok(scan)
 }
 
-/// Names of the imports that contain only types, so that the host does not have to implement them. A component has such
-/// an import if one of its exported interfaces uses types of another interface. The code in the component is not read.
-/// The set is empty if the component is damaged.
+/// Names of the imports that contain only types. The host does not have to implement such imports. For example, if an
+/// exported interface uses the types of another interface, the component has an import that contains only these types.
+/// This function does not read the code in the component. If the component is damaged, the returned set is empty.
 pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {
     let mut validator = Validator::new_with_features(WasmFeatures::all());
     let mut outermost = None;
@@ -197,7 +197,7 @@ pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<St
             return BTreeSet::new();
         };
         if let ValidPayload::End(types) = valid {
-            // The outermost component ends last.
+            // The last end that the parser reports is the end of the outermost component.
             outermost = Some(types);
         }
     }
@@ -234,7 +234,7 @@ pub(crate) fn check_header(bytes: &[u8]) -> Result<(), NotAComponent> {
         return Err(NotAComponent::Text);
     }
     let start = if bytes.is_empty() {
-        "nothing: it is empty".to_owned()
+        "nothing: the file is empty".to_owned()
     } else {
         bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(" ")
     };

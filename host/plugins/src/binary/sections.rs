@@ -1,5 +1,5 @@
 //! Reads the sections of a component's outermost level in the host process, before any other code reads the component.
-//! The reader is a loop over section headers. It does not descend into nested modules, components or types.
+//! The reader is a loop over section headers. The loop does not descend into nested modules, components or types.
 
 use super::scan::{Interfaces, NotAComponent};
 use wasmparser::{BinaryReader, BinaryReaderError, ComponentExternalKind, FromReader, Parser, SectionLimited};
@@ -14,8 +14,8 @@ const CORE_MODULE_SECTION: u8 = 1;
 const COMPONENT_SECTION: u8 = 4;
 const IMPORT_SECTION: u8 = 10;
 const EXPORT_SECTION: u8 = 11;
-/// Maximum number of imports, and also of exports, that the host process reads from a component. This is the largest
-/// allowed value of `component_interfaces`.
+/// Maximum number of imports, and also of exports, that the host process reads from a component. The setting
+/// `component_interfaces` cannot be higher than this number.
 const MAX_NAMES: usize = 10_000;
 
 /// One section of a component's outermost level.
@@ -59,8 +59,8 @@ fn read_section<'a>(reader: &mut BinaryReader<'a>) -> Result<Section<'a>, Binary
 }
 
 /// The result of the search for a manifest: the manifest's JSON, and the damage in the file that ended the search
-/// early. A manifest before the damage is still found, so that the plugin's name can be compared with the lock file
-/// even if bytes were appended to the file.
+/// early. A manifest that precedes the damage is still found, so that the plugin's name can be compared with the lock
+/// file even if bytes were appended to the file.
 pub(crate) struct FoundManifest<'a> {
     pub(crate) json: Option<&'a [u8]>,
     pub(crate) damage: Option<NotAComponent>,
@@ -88,8 +88,8 @@ pub(crate) fn manifest_json(section: Section<'_>) -> Option<&[u8]> {
     is_manifest.then(|| &section.contents[reader.current_position()..])
 }
 
-/// The names of a component's imports and exports, in order. Fails if there are more than 10,000 imports or more than
-/// 10,000 exports.
+/// The names of a component's imports and exports, in the order in which the component lists them. Fails if there are
+/// more than 10,000 imports or more than 10,000 exports.
 pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
     let (mut found, mut has_code, mut only_types) = (Interfaces::default(), false, true);
     for section in Sections::of(component)? {
@@ -154,8 +154,8 @@ mod tests {
         wat::parse_str(text).expect("valid text")
     }
 
-    // P15: the manifest is found even if bytes were appended to the component, so that the lock file can be checked
-    // before the damage is reported.
+    // P15: the manifest is found even if bytes were appended to the component, so that the plugin's name can be checked
+    // against the lock file before the damage is reported.
     #[test]
     fn p15_manifest_is_found_before_appended_bytes() {
         let manifest = Manifest { name: "calc".to_owned(), ..Manifest::default() };

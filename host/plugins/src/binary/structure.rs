@@ -17,12 +17,13 @@ pub(crate) struct StructureLimits {
     pub(crate) nesting: usize,
     /// Maximum number of types, including the types of nested components, modules and types.
     pub(crate) types: usize,
-    /// Maximum number of imports, and also of exports, of each component, component type and instance type.
+    /// Maximum number of imports of each component, component type and instance type. The same maximum applies to the
+    /// number of exports.
     pub(crate) interfaces: usize,
 }
 
 impl HostLimits {
-    /// The limits on a component's structure.
+    /// The limits on the structure of a component, taken from these host limits.
     pub(crate) fn structure(&self) -> StructureLimits {
         StructureLimits {
             nesting: self.component_nesting,
@@ -34,8 +35,8 @@ impl HostLimits {
 
 /// Maximum total size of the names of all outermost imports and exports, in bytes.
 const NAME_BYTES: usize = 1024 * 1024;
-/// Maximum number of imports, and also of exports, of one core module. The limit is large, because modules that share a
-/// library link thousands of symbols.
+/// Maximum number of imports of one core module. The same maximum applies to the number of exports. The limit is large,
+/// because modules that share a library link thousands of symbols.
 const CORE_INTERFACES: usize = 100_000;
 
 /// The reason why a component is refused before it is parsed.
@@ -47,16 +48,16 @@ pub enum StructureProblem {
         /// The value of the exceeded limit.
         most: usize,
     },
-    /// There are too many types.
+    /// The component contains too many types.
     #[error("it has more than {most} types (`component_types` under [host.limits])")]
     Types {
         /// The value of the exceeded limit.
         most: usize,
     },
-    /// There are too many imports or exports.
+    /// A component, component type or instance type has too many imports or exports.
     #[error("it has more than {most} {what} at one level (`component_interfaces` under [host.limits])")]
     Interfaces {
-        /// The kind of items that are too many: `imports` or `exports`.
+        /// `imports` if there are too many imports, `exports` if there are too many exports.
         what: String,
         /// The value of the exceeded limit.
         most: usize,
@@ -64,7 +65,7 @@ pub enum StructureProblem {
     /// A core module has too many imports or exports.
     #[error("one of its core modules has more than {most} {what}")]
     CoreInterfaces {
-        /// The kind of items that are too many: `imports` or `exports`.
+        /// `imports` if there are too many imports, `exports` if there are too many exports.
         what: String,
         /// The value of the exceeded limit.
         most: usize,
@@ -78,7 +79,7 @@ pub enum StructureProblem {
     /// The file violates the binary format.
     #[error("it is damaged: {reason}")]
     Damaged {
-        /// Describes the problem and its position in bytes.
+        /// Describes the problem and the byte offset at which the problem was found.
         reason: String,
     },
 }
@@ -92,7 +93,7 @@ impl From<BinaryReaderError> for StructureProblem {
 /// Checks the structure of a component or a core module. If the check succeeds, parsers that recurse cannot overflow
 /// the stack when they read the bytes.
 pub(crate) fn check(bytes: &[u8], limits: StructureLimits) -> Result<(), StructureProblem> {
-    let mut walk = Walk { bytes, limits, types: 0, name_bytes: 0, levels: vec![Level::default()] };
+    let mut walk = StructureWalk { bytes, limits, types: 0, name_bytes: 0, levels: vec![Level::default()] };
     for payload in Parser::new(0).parse_all(bytes) {
         walk.payload(payload?)?;
     }
@@ -106,7 +107,7 @@ struct Level {
     exports: usize,
 }
 
-struct Walk<'b> {
+struct StructureWalk<'b> {
     bytes: &'b [u8],
     limits: StructureLimits,
     types: usize,
@@ -114,30 +115,30 @@ struct Walk<'b> {
     levels: Vec<Level>,
 }
 
-/// A list of declarations in a component or instance type, some of which have been read.
+/// A list that is being read: the items of a type section, or the declarations in a component type or instance type.
 struct Declarations {
-    kind: Kind,
-    /// Number of declarations that have not been read yet.
-    left: u32,
+    kind: ListKind,
+    /// Number of items of the list that have not been read yet.
+    remaining: u32,
     imports: usize,
     exports: usize,
 }
 
 impl Declarations {
-    fn new(kind: Kind, left: u32) -> Self {
-        Self { kind, left, imports: 0, exports: 0 }
+    fn new(kind: ListKind, remaining: u32) -> Self {
+        Self { kind, remaining, imports: 0, exports: 0 }
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum ListKind {
     /// The items of a type section.
     Section,
     ComponentType,
     InstanceType,
 }
 
-impl Walk<'_> {
+impl StructureWalk<'_> {
     fn payload(&mut self, payload: Payload<'_>) -> Result<(), StructureProblem> {
         match payload {
             Payload::ModuleSection { .. } | Payload::ComponentSection { .. } => {
@@ -167,7 +168,8 @@ impl Walk<'_> {
         }
     }
 
-    /// Checks the nesting depth. `types` is the nesting depth of the current type inside the innermost component.
+    /// Fails if the current item is nested more deeply than the limit allows. `types` is the nesting depth of the
+    /// current type inside the innermost component.
     fn check_nesting(&self, types: usize) -> Result<(), StructureProblem> {
         let most = self.limits.nesting;
         // The outermost component and the list of all items in a type section do not add to the nesting depth.
@@ -236,16 +238,16 @@ impl Walk<'_> {
     /// nested to any depth.
     fn component_types(&mut self, section: Range<usize>) -> Result<(), StructureProblem> {
         let mut reader = BinaryReader::new(&self.bytes[section.clone()], section.start);
-        let mut open = vec![Declarations::new(Kind::Section, reader.read_var_u32()?)];
+        let mut open = vec![Declarations::new(ListKind::Section, reader.read_var_u32()?)];
         while let Some(innermost) = open.last_mut() {
-            let Some(left) = innermost.left.checked_sub(1) else {
+            let Some(remaining) = innermost.remaining.checked_sub(1) else {
                 open.pop();
                 continue;
             };
-            innermost.left = left;
+            innermost.remaining = remaining;
             let nested = match innermost.kind {
-                Kind::Section => self.component_type(&mut reader)?,
-                Kind::ComponentType | Kind::InstanceType => self.declaration(&mut reader, innermost)?,
+                ListKind::Section => self.component_type(&mut reader)?,
+                ListKind::ComponentType | ListKind::InstanceType => self.declaration(&mut reader, innermost)?,
             };
             if let Some(nested) = nested {
                 open.push(nested);
@@ -255,13 +257,13 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Reads one type. If the type is a component or instance type, reads only its start and returns the list of
-    /// declarations that follow.
+    /// Reads one type of a type section or of a declaration. If the type is a component or instance type, reads only
+    /// its start and returns the list of declarations that follow.
     fn component_type(&mut self, reader: &mut BinaryReader<'_>) -> Result<Option<Declarations>, StructureProblem> {
         self.count_types(1)?;
         let kind = match reader.clone().read_u8()? {
-            0x41 => Kind::ComponentType,
-            0x42 => Kind::InstanceType,
+            0x41 => ListKind::ComponentType,
+            0x42 => ListKind::InstanceType,
             _ => {
                 // Types of all other forms refer to their inner types by index, so reading them does not recurse.
                 reader.read::<ComponentType<'_>>()?;
@@ -291,7 +293,7 @@ impl Walk<'_> {
             0x02 => {
                 reader.read::<ComponentAlias<'_>>()?;
             }
-            0x03 if list.kind == Kind::ComponentType => {
+            0x03 if list.kind == ListKind::ComponentType => {
                 list.imports += 1;
                 check_interfaces("imports", list.imports, most)?;
                 reader.read::<ComponentImport<'_>>()?;

@@ -30,7 +30,7 @@ type Answer = Result<ToolOutcome, ToolError>;
 /// The arguments of one call, converted from JSON.
 enum ArgumentValues {
     Function(Vec<Val>),
-    /// `constructor` is the index of the constructor to call.
+    /// `constructor` is the position of the constructor to call in the method's list of constructors.
     Method {
         constructor: usize,
         constructor_arguments: Vec<Val>,
@@ -74,7 +74,7 @@ impl Sandbox {
     }
 }
 
-/// An export, and the argument values of a call to it.
+/// An export to call, and the argument values for the call.
 struct PreparedCall<'a> {
     export: &'a GenericExport,
     values: ArgumentValues,
@@ -112,7 +112,7 @@ async fn run_call(
         (GenericExport::Command(index), ArgumentValues::Command(program)) => {
             run_command(&mut store, &instance, index, (&program, record.limits.result)).await?
         }
-        _ => return Err(host_error("the argument values belong to another function")),
+        _ => return Err(host_error("the argument values were read for an export of a different form")),
     };
     match answer {
         Ok(done) => Ok(Ok(ToolOutcome::Done(done))),
@@ -135,7 +135,7 @@ async fn call(
     call_function(store, instance, &function.index, &values, results).await
 }
 
-/// Calls a constructor. Returns the new resource, or the constructor's error as a text for the model.
+/// Calls a constructor. Returns the new resource, or the constructor's error as text for the model.
 async fn construct(
     store: &mut GuestStore,
     instance: &Instance,
@@ -264,8 +264,8 @@ fn read_arguments(export: &GenericExport, plugin: &str, text: &str) -> Result<Ar
     })
 }
 
-/// Returns the index of the constructor to call, its arguments, and the JSON pointer to the arguments. If there are
-/// several constructors, `self` must be an object whose only key is the name of a constructor.
+/// Returns the index of the constructor to call, the arguments of that constructor, and the JSON pointer to these
+/// arguments. If there are several constructors, `self` must be an object whose only key is the name of a constructor.
 fn choose_constructor(
     constructors: &[(String, Callable)],
     self_argument: Value,

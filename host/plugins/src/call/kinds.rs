@@ -28,11 +28,11 @@ use std::time::Duration;
 /// The context of one tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolCallContext {
-    /// Id that the host assigned to the call. All attempts have the same id.
+    /// Id that the host assigned to the call. If the call is repeated, every attempt has the same id.
     pub id: CallId,
-    /// Number of the attempt, starting at 1.
+    /// Number of this attempt to make the call. The first attempt has the number 1.
     pub attempt: u32,
-    /// Maximum wall time of the call. The wall-time limit of the plugin's setup also applies.
+    /// Maximum wall time of the call. If the plugin's setup has a lower limit on wall time, that lower limit applies.
     pub time_limit: Duration,
     /// The agent, session and turn of the call.
     pub scope: Scope,
@@ -45,12 +45,13 @@ pub struct ToolCallRequest<'a> {
     pub name: &'a str,
     /// The arguments as JSON text.
     pub args: String,
-    /// The context of the call.
+    /// The id, the attempt, the time limit and the scope of the call.
     pub context: ToolCallContext,
 }
 
-/// Evaluates to the setup. If the setup limits fuel, its plugin is replaced with one whose compiled code counts fuel.
-/// If that code cannot be loaded, the function that contains the macro call returns a failure.
+/// Evaluates to the setup for the call. If the setup limits fuel, the macro replaces the setup's plugin with the same
+/// plugin whose compiled code counts fuel. If the code that counts fuel cannot be loaded, the macro returns a failure
+/// from the function that uses it.
 macro_rules! with_metering {
     ($sandbox:expr, $setup:expr) => {
         match $sandbox.with_metering($setup).await {
@@ -62,7 +63,7 @@ macro_rules! with_metering {
 
 impl Sandbox {
     /// If the setup limits fuel, loads the compiled code that counts fuel, so that the first call does not have to wait
-    /// for it.
+    /// for this code.
     pub async fn prepare(&self, setup: &PluginSetup) -> Result<(), CallFailure> {
         self.with_metering(setup).await.map(drop)
     }
@@ -80,7 +81,8 @@ impl Sandbox {
         }
     }
 
-    /// Calls a tool (P2). Stores the new media items in the tool's result through the media port before it returns.
+    /// Calls a tool (P2). Before this function returns, it stores the new media items of the tool's result through the
+    /// media port.
     pub async fn call_tool(
         &self,
         setup: &PluginSetup,
@@ -160,7 +162,7 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let capabilities = capabilities(setup, scope, ports);
-        let spec = call_spec(setup, (turn(scope), scope), setup.limits.builder_time, capabilities)
+        let spec = call_spec(setup, (turn_label(scope), scope), setup.limits.builder_time, capabilities)
             .in_builder_lane()
             .with_request(request);
         let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
@@ -197,7 +199,7 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let capabilities = capabilities(setup, scope, ports);
-        let spec = call_spec(setup, (turn(scope), scope), setup.limits.builder_time, capabilities)
+        let spec = call_spec(setup, (turn_label(scope), scope), setup.limits.builder_time, capabilities)
             .in_builder_lane()
             .with_request(request);
         let request = requests::step_request_out(request);
@@ -230,7 +232,7 @@ impl Sandbox {
         };
         let spec = call_spec(
             setup,
-            (turn(&request.scope), &request.scope),
+            (turn_label(&request.scope), &request.scope),
             setup.limits.pure_time,
             CallCapabilities::nothing(Authority::Inert),
         )
@@ -263,7 +265,7 @@ impl Sandbox {
         };
         let spec = call_spec(
             setup,
-            (turn(&request.scope), &request.scope),
+            (turn_label(&request.scope), &request.scope),
             setup.limits.pure_time,
             CallCapabilities::nothing(Authority::Inert),
         )
@@ -286,12 +288,12 @@ impl Sandbox {
 }
 
 impl CallSpec {
-    /// Runs the call in the lane of context builders, which has no limit on the number of waiting calls.
+    /// Runs the call in the lane for context builders, in which any number of calls may wait.
     fn in_builder_lane(self) -> Self {
         Self { lane: LaneName::Builders, ..self }
     }
 
-    /// Records the size of the request when it is encoded as JSON, in bytes.
+    /// Stores the number of bytes that the request has when it is encoded as JSON.
     fn with_request(self, request: &impl Serialize) -> Self {
         Self { request_bytes: json_bytes(request), ..self }
     }
@@ -345,8 +347,8 @@ pub(crate) fn capabilities(setup: &PluginSetup, scope: &Scope, ports: &Ports) ->
     }
 }
 
-/// The text that the log shows instead of a call id for calls that have no id.
-fn turn(scope: &Scope) -> String {
+/// The text with which the log identifies a call that has no call id.
+fn turn_label(scope: &Scope) -> String {
     format!("turn {}", scope.turn)
 }
 

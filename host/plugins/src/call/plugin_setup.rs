@@ -14,17 +14,18 @@ pub struct PluginSetup {
     pub(crate) grants: Arc<Grants>,
     pub(crate) unmet: Arc<[UnmetNeed]>,
     /// The plugin's needs that are not granted. If the component has no manifest, its needs are guessed from its
-    /// imports. When a call of the plugin is denied something, these needs are shown as advice.
+    /// imports. If an action is denied to the plugin during a call, the error message advises the user to grant
+    /// these needs.
     pub(crate) guessed: Arc<[UnmetNeed]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
-    /// Secrets that are removed from the data that the plugin receives.
+    /// Secrets that the host removes from the data that the plugin receives.
     pub(crate) secrets: Arc<KnownSecrets>,
 }
 
 impl PluginSetup {
-    /// Creates a setup. The effective grants are the intersection of `grants` and the needs of the manifest. Each limit
-    /// that exceeds its maximum is lowered to that maximum.
+    /// Creates a setup for this plugin. The plugin's effective grants are the intersection of `grants` and the needs of
+    /// the manifest. Each limit that exceeds its maximum is lowered to that maximum.
     pub fn new(plugin: Arc<LoadedPlugin>, grants: Grants, limits: CallLimits) -> Self {
         let unmet: Arc<[UnmetNeed]> = plugin.unmet(&grants).into();
         let guessed = match plugin.manifest() {
@@ -36,7 +37,7 @@ impl PluginSetup {
         Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
     }
 
-    /// Adds these secrets of the agent to the secrets that are removed from the data that servers send to the plugin.
+    /// Adds these secrets of the agent. The host removes them from the data that servers send to the plugin.
     #[must_use]
     pub fn with_secrets(self, secrets: &Arc<KnownSecrets>) -> Self {
         let secrets = match self.grants.secrets.is_empty() {
@@ -46,32 +47,33 @@ impl PluginSetup {
         Self { secrets, ..self }
     }
 
-    /// Returns the setup with a trial that counts its calls.
+    /// Returns the setup with this trial, which counts the calls that are made with the setup.
     #[must_use]
     pub fn on_trial(self, trial: Option<Arc<Trial>>) -> Self {
         Self { trial, ..self }
     }
 
-    /// Returns a copy of the setup with these grants instead of its own.
+    /// Returns a copy of the setup in which these grants replace the original grants.
     #[must_use]
     pub fn with_grants(&self, grants: Grants) -> Self {
         Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).with_secrets(&self.secrets)
     }
 
     /// Returns a copy of the setup whose grants are limited to the agent's current grants, so that a revocation takes
-    /// effect at once (P10).
+    /// effect immediately (P10).
     #[must_use]
     pub fn within(&self, current: &Grants) -> Self {
         let narrowed = Self::new(self.plugin.clone(), self.grants.within(current), self.limits);
         narrowed.on_trial(self.trial.clone()).with_secrets(&self.secrets)
     }
 
-    /// The loaded plugin.
+    /// The loaded plugin to which the grants and limits apply.
     pub fn plugin(&self) -> &Arc<LoadedPlugin> {
         &self.plugin
     }
 
-    /// The effective grants.
+    /// The effective grants: the grants of the agent for which the plugin's manifest asks, or all grants if the plugin
+    /// has no manifest.
     pub fn grants(&self) -> &Grants {
         &self.grants
     }

@@ -1,6 +1,6 @@
 //! `wasi:filesystem` (P6, P13): the directories that are granted to the call. This module implements the WASI functions
-//! that open, change, read or write files and directories. For the other functions of `wasi:filesystem`, it checks and
-//! records the call, and then calls the implementation of wasmtime-wasi.
+//! that open, change, read or write files and directories. For all other functions of `wasi:filesystem`, this module
+//! checks and records the call, and then calls the implementation of wasmtime-wasi.
 
 mod directory_listing;
 mod file_io;
@@ -117,8 +117,8 @@ impl FilesView<'_> {
         tree.check(Access::Read).map_err(|_| ErrorCode::NotPermitted)
     }
 
-    /// Converts the result of a change to a file or directory to a result for the guest. If the change is not
-    /// permitted, records a denial that describes it as `action`.
+    /// Converts the result of changing a file or directory into the result that the guest receives. If the change is
+    /// not permitted, records a denial that describes it as `action`.
     fn answer_change<T>(&self, done: std::result::Result<T, TreeRefusal>, action: String) -> Answer<T> {
         match done {
             Ok(done) => Ok(done),
@@ -133,8 +133,8 @@ impl FilesView<'_> {
         }
     }
 
-    /// Converts a refusal to an error code for the guest. Records the refusal if a protected path or a quota is
-    /// the reason.
+    /// Converts a refusal to an error code for the guest. If a protected path or a quota is the reason for the refusal,
+    /// records the refusal.
     fn error_code(&self, refusal: TreeRefusal, action: &str) -> ErrorCode {
         match refusal {
             TreeRefusal::System(error) => ErrorCode::from(&error),
@@ -154,14 +154,15 @@ impl FilesView<'_> {
 }
 
 impl CallContext {
-    /// Records a denial for a path that leads out of its granted tree. A grant of the tree does not allow such a path.
+    /// Records a denial for a path that starts in a granted tree and leads out of the tree. The grant of the tree does
+    /// not allow such a path.
     fn deny_path_escape(&self, path: &str) {
         let (thing, advice) = left_tree(&self.record.plugin.name, &clean(path, SHOWN_PATH_BYTES));
         self.record.deny(thing, advice);
     }
 }
 
-/// Description of an action on a path, for denials.
+/// Describes an action on a path. The description is shown in denials.
 fn action_on(action: &str, path: &str) -> String {
     format!("{action} {}", quoted(&clean(path, SHOWN_PATH_BYTES)))
 }

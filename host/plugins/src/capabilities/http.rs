@@ -1,6 +1,6 @@
-//! `wasi:http` (P6, P7): sends the granted requests of a plugin with their secrets. Each request is authorised by
-//! its URL and sent to an IP address that was checked. The name of the server is not resolved a second time after
-//! the check.
+//! `wasi:http` (P6, P7): sends the requests that are granted to a plugin, and adds the granted secrets to them. Each
+//! request is authorised by its URL and sent to an IP address that was checked. The name of the server is not resolved
+//! a second time after the check.
 
 mod body;
 mod connect;
@@ -29,8 +29,8 @@ pub(crate) struct HttpState {
     network: Arc<Network>,
     /// The port that responds to requests instead of the network. None: requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
-    /// The context of wasmtime-wasi-http and the hooks that it calls. Both are created when the guest first
-    /// uses `wasi:http`.
+    /// The context of wasmtime-wasi-http, and the hooks that wasmtime-wasi-http calls. The context and the hooks are
+    /// created when the guest first uses `wasi:http`.
     context: Option<Box<(WasiHttpCtx, Outgoing)>>,
 }
 

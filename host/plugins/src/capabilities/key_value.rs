@@ -1,5 +1,5 @@
 //! `wasi:keyvalue`: values that plugins store between calls, through the port that the runtime implements (P5). A call
-//! that has the grant can access only the buckets of its own agent and plugin.
+//! with the grant for key-value storage can access only the buckets of the agent and plugin to which the call belongs.
 
 mod bindings;
 mod draft;
@@ -20,7 +20,7 @@ use wasmtime::component::Resource;
 
 /// The key-value capability of one call.
 pub(crate) struct KeyValueState {
-    /// The key-value store. None: the call has no key-value store.
+    /// The port to the key-value store. None: the call has no key-value store.
     port: Option<Arc<dyn KeyValuePort>>,
     /// Number of compare-and-swap handles that the guest has open.
     cas_values: usize,
@@ -51,8 +51,8 @@ pub struct CasValue {
     value: Option<Vec<u8>>,
 }
 
-/// The reason why an operation failed. The host functions of each draft of the interface convert it to the error type
-/// of their draft.
+/// The reason why a key-value operation failed. The host functions of each draft of the interface convert this reason
+/// to the error type of their draft.
 pub(crate) enum Problem {
     Denied,
     Other(String),

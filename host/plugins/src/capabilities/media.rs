@@ -49,7 +49,7 @@ enum Growth {
 }
 
 impl MediaItemWriter {
-    /// Creates an empty media item. Cuts the texts from the guest to their maximum length immediately, because a call
+    /// Creates an empty media item. Immediately cuts the MIME type and the name to their maximum length, because a call
     /// may have many unfinished media items in memory.
     fn new(mime_type: &str, name: Option<&str>) -> Self {
         Self { mime_type: short(mime_type), name: name.map(short), state: Growth::Open(Vec::new()) }
@@ -61,8 +61,8 @@ mod tests {
     use super::*;
     use crate::ports::media::MEDIA_ITEM_NAME_BYTES;
 
-    // P8: the MIME type and the name that a guest passes for a new media item are cut, and use only as much memory as
-    // their cut length.
+    // P8: the MIME type and the name that a guest passes for a new media item are cut to the maximum length, and do not
+    // use more memory than that length.
     #[test]
     fn p8_texts_of_a_new_media_item_are_cut() {
         let item = MediaItemWriter::new(&"x".repeat(4096), Some(&"ä".repeat(4096)));

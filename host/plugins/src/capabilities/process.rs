@@ -23,12 +23,13 @@ use stdio::GuestStream;
 use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
-/// The random bytes for calls without authority: this sequence is repeated endlessly.
-const REPEATED: [u8; 8] = *b"repeated";
+/// The random bytes for calls without authority: the guest receives this sequence over and over.
+const REPEATED_BYTES: [u8; 8] = *b"repeated";
 
 /// The process environment of one call.
 pub(crate) struct ProcessState {
-    /// The WASI context. It is created when the guest first needs it, because most calls never need it.
+    /// The WASI context. The context is created when the guest first needs it, because most guests never need a
+    /// WASI context.
     context: Option<Box<WasiCtx>>,
     inputs: ProcessInputs,
     /// Number of random bytes that the call may still read.
@@ -50,8 +51,8 @@ pub(crate) struct ProcessInputs {
 
 type ProcessView<'a> = CapabilityView<'a, ProcessState>;
 
-/// The W3C trace context of a call (P5), and the way in which the guest receives it. The guest's HTTP requests contain
-/// the trace context in each case.
+/// The W3C trace context of a call (P5), and the way in which the guest receives it. If the call has a trace context,
+/// the host adds the trace context to all HTTP requests of the guest.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Trace {
     /// The call has no trace context.
@@ -127,8 +128,8 @@ fn wasi_context(call: &CallContext, inputs: &ProcessInputs) -> WasiCtx {
             builder
                 .wall_clock(StoppedClock)
                 .monotonic_clock(StoppedClock)
-                .secure_random(Deterministic::new(REPEATED.to_vec()))
-                .insecure_random(Deterministic::new(REPEATED.to_vec()))
+                .secure_random(Deterministic::new(REPEATED_BYTES.to_vec()))
+                .insecure_random(Deterministic::new(REPEATED_BYTES.to_vec()))
                 .insecure_random_seed(0);
         }
     }

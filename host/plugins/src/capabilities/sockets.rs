@@ -1,5 +1,5 @@
-//! `wasi:sockets`: sockets and name lookup. No grant allows plugins to use them, so every attempt is refused and
-//! recorded as a denial (P6, O3).
+//! `wasi:sockets`: sockets and name lookup. No grant allows plugins to use sockets or name lookup, so the host refuses
+//! every attempt and records it as a denial (P6, O3).
 
 use super::HasCall;
 use crate::grants::GrantAdvice;
@@ -12,7 +12,7 @@ use wasmtime_wasi::p2::bindings::sockets::tcp::TcpSocket;
 use wasmtime_wasi::p2::bindings::sockets::udp::UdpSocket;
 
 /// Maximum number of bytes of a host name that a denial quotes.
-const SHOWN: usize = 128;
+const SHOWN_NAME_BYTES: usize = 128;
 
 /// The result that a host function returns to the guest.
 type Answer<T> = std::result::Result<Resource<T>, ErrorCode>;
@@ -37,7 +37,7 @@ pub(crate) fn add_to_linker<T: HasCall>(linker: &mut Linker<T>) -> Result<()> {
     linker.instance("wasi:sockets/ip-name-lookup@0.2.12")?.func_wrap(
         "resolve-addresses",
         |mut store: StoreContextMut<'_, T>, (_, name): (Resource<Network>, String)| {
-            deny_network(store.data_mut(), &format!("looking up the address of {:?}", clean(&name, SHOWN)));
+            deny_network(store.data_mut(), &format!("looking up the address of {:?}", clean(&name, SHOWN_NAME_BYTES)));
             Ok((Answer::<ResolveAddressStream>::Err(ErrorCode::PermanentResolverFailure),))
         },
     )

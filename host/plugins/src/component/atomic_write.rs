@@ -19,7 +19,7 @@ pub fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Writes the parts to a temporary file in `directory`, which is created if necessary, and renames it to `path`.
+/// Writes the parts to a temporary file in `directory`, which is created if necessary, and renames the file to `path`.
 pub(crate) fn write_atomically(
     directory: &Path,
     (path, mutability): (&Path, Mutability),

@@ -14,7 +14,8 @@ use agent_core::message::Digest;
 pub struct ComponentClaims {
     /// The name and the digest that identify the plugin when it is loaded.
     pub identity: PluginIdentity,
-    /// The manifest, or None. Components that were not built with the SDK may have no manifest.
+    /// The manifest that the component contains, or None. Components that were not built with the SDK may have
+    /// no manifest.
     pub manifest: Option<Manifest>,
 }
 
@@ -48,7 +49,8 @@ impl UnverifiedClaims {
         };
         let found = match find_manifest(bytes) {
             Ok(found) => found,
-            // The target of a core module is not determined here: the compiler process determines and reports it.
+            // The target of a core module is not determined here: the compiler process determines and reports
+            // the target.
             Err(_) if is_core_module(bytes) => return without_manifest(digest, None),
             Err(problem) => return without_manifest(digest, Some(problem.into())),
         };

@@ -1,13 +1,13 @@
 //! The cache of compiled code on disk (P9). Loading compiled code means running it, so a file is used only if its keyed
-//! hash proves that this host wrote the file for exactly this component and engine. If there is no such file, the
-//! component is compiled again.
+//! hash proves that this host wrote the file for exactly this component and engine. If the cache has no valid file for
+//! a component, the component is compiled again.
 //!
 //! The total size of the files is limited. If space is needed, the least recently used file is deleted first. A process
 //! keeps a shared lock on each file that it uses, and locked files are not deleted.
 //!
 //! A file consists of the compiled code, the record of the facts about the component, and a trailer. The compiled code
-//! comes first, so that it can be mapped into memory page by page. Mapping takes a tenth of the time that copying
-//! takes, and all processes that map a file share its memory.
+//! is at the start of the file, so that it can be mapped into memory page by page. Mapping a file takes a tenth of the
+//! time that copying it takes, and all processes that map the same file share the memory.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::binary::scan::COMPILED_MAGIC;
@@ -26,8 +26,8 @@ const KEY_BYTES: usize = blake3::KEY_LEN;
 const MAC_BYTES: usize = blake3::OUT_LEN;
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Number of bytes that are read and hashed at a time. So many bytes stay in the processor's first-level cache while
-/// they are hashed.
+/// Number of bytes that are read and hashed at a time. A chunk of this size stays in the processor's first-level cache
+/// while it is hashed.
 const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The compiled components for one engine.
@@ -53,7 +53,7 @@ pub(crate) struct CacheEntry {
     pub(crate) file: File,
 }
 
-/// Verified compiled code.
+/// Compiled code whose keyed hash was verified.
 #[derive(Debug)]
 pub(crate) enum CompiledCode {
     /// The code is at the beginning of the entry's file. The content of the file never changes.
@@ -66,11 +66,12 @@ pub(crate) enum CompiledCode {
 const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
-    /// Opens the cache in `directory` for this engine. Creates the key if necessary. If two processes create the key at
-    /// the same time, both get the same key. Returns None if the directory belongs to another user.
+    /// Opens the cache in `directory` for this engine. Creates the key for the keyed hashes if the cache has no valid
+    /// key. If two processes create the key at the same time, both get the same key. Returns None if the directory
+    /// belongs to another user.
     pub(crate) fn open(directory: &Path, engine: blake3::Hash, max_bytes: u64) -> io::Result<Option<Self>> {
         make_private_directory(directory)?;
-        // The owner of a new file is the user under which this process runs.
+        // The owner of a new temporary file is the user under which this process runs.
         let user = owner(&tempfile::tempfile_in(directory)?.metadata()?);
         let metadata = directory.metadata()?;
         if owner(&metadata) != user {
@@ -111,8 +112,9 @@ impl CompiledCache {
         self.must_copy.store(true, Ordering::Relaxed);
     }
 
-    /// Stores compiled code. While the returned file is open, the cache does not delete the entry. Returns None if the
-    /// cache has no space for the code. If the code is not stored, the component is compiled again at the next start.
+    /// Stores the compiled code of a component and the facts about the component in the cache. While the returned file
+    /// is open, the cache does not delete the entry. Returns None if the cache has no space for the code. If the code
+    /// is not stored, the component is compiled again at the next start.
     pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
         let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
         if record.len() as u64 > MAX_RECORD_BYTES || !self.free_space(component, size)? {
@@ -133,8 +135,8 @@ impl CompiledCache {
         Ok(Some(file))
     }
 
-    /// Deletes the least recently used files of all engines until `size` more bytes fit into the cache, but no files
-    /// that are in use. Returns whether `size` more bytes fit now.
+    /// Deletes the least recently used files of all engines until the cache has space for `size` more bytes. Files that
+    /// are in use are not deleted. Returns whether the cache now has space for `size` more bytes.
     fn free_space(&self, component: &Digest, size: u64) -> io::Result<bool> {
         let replaced = self.path(component);
         let mut files = self.files()?;
@@ -174,8 +176,8 @@ impl CompiledCache {
         Ok(found)
     }
 
-    /// Reads and verifies a cache file: first the trailer, then the record, then the code. Returns None as soon as a
-    /// length is wrong.
+    /// Reads and verifies a cache file: first the trailer, then the record, then the code. Returns None as soon as one
+    /// of the lengths in the file proves to be wrong.
     fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
         let length = file.metadata().ok()?.len().min(self.max_bytes);
         let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
@@ -213,7 +215,8 @@ impl CompiledCache {
                 Err(_) => return None,
             }
         }
-        // Hashes are compared in constant time. If the code in the file is truncated, its hash differs.
+        // This comparison of hashes takes constant time. If the code in the file is truncated, the hash of the code
+        // differs from the stored hash.
         let code = if can_map { CompiledCode::InFile } else { CompiledCode::Bytes(code) };
         (hasher.finalize() == stored).then_some(CacheEntry { record, code, file })
     }
@@ -226,8 +229,8 @@ impl CompiledCache {
         hasher.finalize()
     }
 
-    /// A keyed hasher that has already hashed the engine's hash and the component's digest. Both have fixed lengths, so
-    /// different inputs cannot be confused.
+    /// A keyed hasher that has already hashed the engine's hash and the component's digest. The engine's hash and the
+    /// digest have fixed lengths, so two different pairs cannot have the same concatenation.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
@@ -258,26 +261,26 @@ fn delete_unused(path: &Path) -> bool {
     matches!(file.try_lock(), Ok(())) && std::fs::remove_file(path).is_ok()
 }
 
-/// Who could write to the cache directory before this process opened the cache.
+/// Which users could write to the cache directory before this process opened the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderAccess {
     /// Only the owner could write to the directory.
     Private,
-    /// Other users could also write to the directory.
+    /// The owner and other users could write to the directory.
     Open,
 }
 
 /// Whether the file cannot change while its code runs. The file must be read-only, so that no program writes to it by
 /// mistake, and it must be on a local file system, so that no other machine changes it. This host only replaces its
-/// cache files and never writes to existing ones. The directory belongs to the user. A malicious program of the same
-/// user could change the file, but it could do the same harm without the file.
+/// cache files and never writes to existing files. The cache directory belongs to the user under which the host runs. A
+/// malicious program of that user could change the file, but such a program could do the same harm without the file.
 #[cfg(target_os = "linux")]
 fn is_immutable(file: &File) -> bool {
     /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
-    const LOCAL: [u32; 8] =
+    const LOCAL_FILE_SYSTEMS: [u32; 8] =
         [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
     let is_read_only = file.metadata().is_ok_and(|metadata| mode(&metadata) & 0o222 == 0);
-    is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL.contains(&(system.f_type as u32)))
+    is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL_FILE_SYSTEMS.contains(&(system.f_type as u32)))
 }
 
 /// On systems other than Linux, code is always copied into memory.
@@ -288,15 +291,16 @@ fn is_immutable(_: &File) -> bool {
 
 fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
-    // Checked first, because a key file that appears only after this check was just created by another process.
+    // The host first checks whether a key file exists. A key file that appears only after the check was just created by
+    // another process.
     let existed = path.symlink_metadata().is_ok();
     if access == FolderAccess::Private
         && let Some(key) = read_key(&path, user)
     {
         return Ok(key);
     }
-    // A key is not secret if another user created it or can read it. Such a key, or a key with the wrong length, is
-    // replaced, so that entries that were written with the old key are no longer trusted.
+    // A key is not secret if another user created it or can read it. A key that is not secret, or that has the wrong
+    // length, is replaced. The host then no longer trusts entries that were written with the old key.
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;
@@ -422,7 +426,7 @@ mod tests {
         assert!(foreign.read(&component, file_with(&file)).is_none(), "another host's code");
     }
 
-    // P9: code that is larger than one read is read completely.
+    // P9: compiled code that is too large for a single read is read completely.
     #[test]
     fn p9_code_of_several_chunks_is_read_completely() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -488,8 +492,8 @@ mod tests {
         assert_eq!(code, b"code");
     }
 
-    // P9: the key is created once, even by several threads at the same time, and a key that other users can read is
-    // replaced.
+    // P9: the key is created only once, even if several threads open the cache at the same time, and a key that other
+    // users can read is replaced.
     #[test]
     fn p9_key_is_created_once_and_replaced_if_readable_by_others() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -53,16 +53,16 @@ const OTHER_VERSION: &str = "the program file was replaced with another version;
 /// The command that starts the compiler process: this program, with arguments that make it call [`serve_compiler`].
 #[derive(Clone, Debug)]
 pub struct CompilerCommand {
-    /// Path of the program.
+    /// Path of the executable file to start.
     pub program: PathBuf,
-    /// Arguments of the program.
+    /// Arguments that make the program call [`serve_compiler`].
     pub arguments: Vec<OsString>,
 }
 
 /// The reason why a component could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CompilerError {
-    /// The child process failed. Contains the error message of the child process.
+    /// The child process reported a failure. Contains the error message of the child process.
     #[error("{0}")]
     Refused(String),
     /// Cranelift or wasmtime refused the component.
@@ -77,7 +77,7 @@ pub(crate) enum CompilerError {
     /// The child exceeded its time limit.
     #[error(transparent)]
     Time(#[from] CompileTimeout),
-    /// A signal ended the child process, for example because it exceeded its memory limit.
+    /// A signal ended the child process, for example because the process exceeded its memory limit.
     #[error("the process that compiles it was stopped ({status}); its memory limit is {} MiB", memory / MIB)]
     Stopped { status: ExitStatus, memory: usize },
     /// The child's output is damaged, or the program file has been replaced with another version.
@@ -110,7 +110,7 @@ impl CompilerError {
 pub struct CodeTooLarge {
     /// Size of the compiled code in bytes.
     pub size: u64,
-    /// Maximum allowed size in bytes.
+    /// Maximum allowed size of the compiled code in bytes.
     pub most: u64,
 }
 
@@ -148,7 +148,7 @@ impl CompileLimits {
         }
     }
 
-    /// The memory limit in MiB.
+    /// The memory limit of the compiler process, in MiB.
     pub(crate) fn memory_mib(&self) -> u32 {
         (self.memory / MIB) as u32
     }
@@ -194,8 +194,8 @@ pub(crate) struct Compiled {
 }
 
 impl Compiled {
-    /// The compiled code. It is empty if the component was not compiled, because this host does not have one of its
-    /// imports or exports.
+    /// The compiled code of the component. The code is empty if the component was not compiled, because the component
+    /// imports or exports an interface that this host does not have.
     pub(crate) fn code(&self) -> &[u8] {
         &self.output_bytes[self.code_offset..]
     }
@@ -240,8 +240,8 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the output, it closes the pipe, which ends the child. In this case the component is
-    // not the cause.
+    // If the host refuses to read the output, it closes the pipe, which ends the child. A child that ended because the
+    // host closed the pipe was not ended by the component.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
@@ -283,7 +283,7 @@ fn is_external_signal(status: ExitStatus) -> bool {
 #[cfg(unix)]
 fn signal_of(status: ExitStatus) -> Option<i32> {
     use std::os::unix::process::ExitStatusExt;
-    // If the child ran in a shell, the exit code of the shell contains the signal.
+    // If the child ran in a shell, the exit code of the shell encodes the number of the signal.
     status.signal().or_else(|| status.code().filter(|code| *code > 128).map(|code| code - 128))
 }
 
@@ -304,8 +304,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // A child that ends early writes the reason to its error output. The reason is more useful than the error about
-        // the broken pipe.
+        // A child that ends early writes the reason to its error output. Errors of writing to the child are ignored,
+        // because that reason is more useful than an error about a broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {
                 break;
@@ -324,7 +324,7 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     Ok(ChildOutput { status: child.wait().await?, header, output_bytes, errors: errors? })
 }
 
-/// Reads the header and then the number of bytes that the header announces. If this number is too large, only the
+/// Reads the header and then as many bytes as the header announces. If the announced number is too large, only the
 /// header is read. The pipe is closed after reading, even if the child still writes output.
 async fn read_output(mut output: ChildStdout, limits: &CompileLimits) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let mut header = Vec::with_capacity(HEADER_BYTES);
@@ -356,7 +356,7 @@ fn parse_output(
         return Err(CompilerError::Output("it is damaged"));
     }
     let Report { verdict, confinement } =
-        serde_json::from_slice(report).map_err(|_| CompilerError::Output("the report in it cannot be read"))?;
+        serde_json::from_slice(report).map_err(|_| CompilerError::Output("its report cannot be read"))?;
     report_missing_confinement(confinement);
     match verdict {
         Verdict::Compiled(facts) | Verdict::UnsupportedInterface(facts) => {
@@ -373,7 +373,7 @@ fn refusal(verdict: Verdict, limits: &CompileLimits) -> CompilerError {
         Verdict::NotCompiled(reason) => CompilerError::NotCompiled(clean(&reason, MAX_ERROR_OUTPUT as usize)),
         Verdict::CodeTooLarge { size } => CodeTooLarge { size, most: limits.code }.into(),
         Verdict::Compiled(_) | Verdict::UnsupportedInterface(_) => {
-            CompilerError::Output("the report in it contradicts itself")
+            CompilerError::Output("its report contradicts itself")
         }
     }
 }

@@ -20,13 +20,13 @@ pub enum SandboxError {
     /// wasmtime refused the settings for the engine, or the system did not provide enough address space.
     #[error("the WebAssembly engine cannot start: {reason}")]
     Engine {
-        /// The engine's error message.
+        /// The error message of wasmtime.
         reason: String,
     },
     /// The directory for compiled code cannot be used.
     #[error("the directory for compiled code, {}, cannot be used: {source}", path.display())]
     Cache {
-        /// Path of the directory.
+        /// Path of the directory for compiled code.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -43,7 +43,7 @@ pub(crate) struct EngineContext {
     pub(crate) space: AddressSpace,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
-    /// The id that entries of the quarantine contain to refer to this engine, the host version and the limits.
+    /// Identifies this engine, the host version and the limits in entries of the quarantine.
     pub(crate) examiner: ExaminerId,
     _ticker: Ticker,
 }
@@ -108,7 +108,7 @@ impl EngineContexts {
         Ok(Self { unmetered, metered: Mutex::default(), limits, cache_directory, scheduler })
     }
 
-    /// Returns the engine context for this kind of metering, that is, with or without fuel counting.
+    /// Returns the engine context whose engine counts fuel or does not count fuel, as `metering` says.
     pub(crate) fn get(&self, metering: Metering) -> Result<Arc<EngineContext>, SandboxError> {
         if metering == Metering::Off {
             return Ok(Arc::clone(&self.unmetered));

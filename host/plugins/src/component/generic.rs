@@ -25,9 +25,10 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 pub(crate) use discovery::{KnownFacts, discover};
 
-/// The argument of a method that contains the constructor's arguments. No parameter of a WIT method can have this name.
+/// For a tool that calls a method: name of the argument that contains the arguments of the constructor. No parameter of
+/// a WIT method can have this name.
 pub(crate) const SELF_ARGUMENT: &str = "self";
-/// The error if an export that was found when the component was first loaded is now missing or has another type.
+/// The error if an export was found when the component was first loaded, but is now missing or has a different type.
 pub(crate) const EXPORT_CHANGED: &str = "an export has changed since the component was first loaded";
 
 /// The facts about a component's exports that are not part of the plugin contract. The facts depend only on the
@@ -43,7 +44,7 @@ pub(crate) struct GenericFacts {
 /// An exported function that is offered as a tool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GenericFunction {
-    /// Name of the tool.
+    /// Name of the tool as which the function is offered.
     pub(crate) tool: String,
     /// Name of the exported interface, or None if the world itself exports the function.
     interface: Option<String>,
@@ -57,7 +58,8 @@ pub(crate) struct GenericFunction {
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Form {
     Function,
-    /// A method of a resource. For each call, one of the functions in `constructors` constructs the resource.
+    /// The function is a method of a resource. For each call, one of the functions in `constructors` constructs
+    /// the resource.
     Method {
         #[serde(rename = "makers")]
         constructors: Vec<String>,
@@ -114,7 +116,7 @@ pub(crate) struct Callable {
     pub(crate) signature: Signature,
 }
 
-/// Finds the functions that `facts` describes in the compiled component.
+/// Finds, in the compiled component, the functions that `facts` describes.
 pub(crate) fn link(facts: &GenericFacts, instance: InstancePre<CallState>) -> Result<GenericLinks, String> {
     let component = instance.component();
     let changed = || EXPORT_CHANGED.to_owned();

@@ -62,7 +62,7 @@ pub enum LoadEvent {
 /// The source of a plugin's compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CodeSource {
-    /// The code was compiled now.
+    /// The code was compiled while the plugin was loaded.
     Compiled,
     /// The code was read from the cache on disk and verified.
     Cache,
@@ -70,7 +70,7 @@ pub enum CodeSource {
     Memory,
 }
 
-/// A callback that is told the progress of loading a component. It may be called from any thread.
+/// A callback that receives events while a component is loaded. The host may call the callback from any thread.
 pub type Progress<'a> = dyn Fn(LoadEvent) + Send + Sync + 'a;
 
 impl Sandbox {
@@ -84,8 +84,8 @@ impl Sandbox {
         self.load_path(path, &Origin::Named, progress).await.map(|(plugin, _)| plugin)
     }
 
-    /// Loads a component from a file of a plugin folder and reports the progress. The verifier must allow the component
-    /// to be used from that folder; otherwise the component is not run and loading fails.
+    /// Loads a component from a file of a plugin folder and reports the progress. If the verifier does not allow the
+    /// component to be used from that folder, loading fails before any code of the component runs.
     pub async fn load_verified_file_with(
         &self,
         path: &Path,
@@ -95,8 +95,8 @@ impl Sandbox {
     }
 
     /// Loads a component from a file. The result also contains the bytes of the file if they had to be read into
-    /// memory. If the compiled code is available and the plugin store has a copy of the component, the file is only
-    /// hashed and not kept in memory, because that would double the time for loading.
+    /// memory. If the compiled code is available and the plugin store has a copy of the component, the file is hashed
+    /// without keeping its bytes in memory, because keeping them would double the time for loading.
     pub(crate) async fn load_path(
         &self,
         path: &Path,
@@ -133,7 +133,8 @@ impl Sandbox {
         self.load_with_context(self.engine_context()?, (name, &Origin::Named), Arc::new(bytes), progress).await
     }
 
-    /// Loads a component that was read from the plugin store. Fails if the verifier does not allow it to be used.
+    /// Loads a component that was read from the plugin store. Fails if the verifier does not allow the component to
+    /// be used.
     pub(crate) async fn load_stored_bytes(&self, name: &str, bytes: Vec<u8>) -> Result<Arc<LoadedPlugin>, LoadError> {
         self.load_with_context(self.engine_context()?, (name, &Origin::Store), Arc::new(bytes), &|_| {}).await
     }
@@ -143,11 +144,11 @@ impl Sandbox {
         self.verify(&Origin::Store, plugin.identity(), None).await
     }
 
-    /// Loads a component in a form whose compiled code counts fuel.
+    /// Loads a component with compiled code that counts fuel.
     pub(crate) async fn load_metered(&self, name: &str, bytes: Arc<Vec<u8>>) -> Result<Arc<LoadedPlugin>, LoadError> {
         let context = self.shared.engines.get(Metering::Fuel);
         let context = context.map_err(|error| LoadError::Stopped(error.to_string()))?;
-        // The component is already loaded without metering and was verified then, so it is not verified again.
+        // The component was verified when it was loaded without metering, so it is not verified a second time.
         self.load_with_context(context, (name, &Origin::Named), bytes, &|_| {}).await
     }
 
@@ -179,7 +180,7 @@ impl Sandbox {
                 return Err(problem);
             }
             compile_lock = compile_lock::acquire(context.cache.as_ref(), &claimed.identity.digest).await;
-            // Another process may have compiled the component in the meantime.
+            // While this process waited for the lock, another process may have compiled the component.
             found = look_up().await??;
         }
         match found {
@@ -202,7 +203,7 @@ impl Sandbox {
         }
     }
 
-    /// Returns the plugin for a component whose compiled code is loaded or in the cache.
+    /// Returns the plugin for a component whose compiled code is already loaded or in the cache.
     fn available_plugin(
         &self,
         known: AvailablePlugin,
@@ -226,7 +227,8 @@ impl Sandbox {
         progress(LoadEvent::Loaded { name: plugin.name().to_owned(), code });
     }
 
-    /// Examines and compiles a new component, checks each exported kind in an instance, and stores the compiled code.
+    /// Examines and compiles a new component, instantiates and checks each exported plugin kind, and stores the
+    /// compiled code.
     async fn build(
         &self,
         claimed: UnverifiedClaims,
@@ -251,9 +253,9 @@ impl Sandbox {
         let mut links = link(&context, &component, &facts)?;
         let new = NewComponent::of(identity, context);
         links.generic = match self.introspect(&new, (&component, &docs), &links, &mut facts).await {
-            // The component needs more memory than the default limits allow. It is loaded anyway, because its agent may
-            // configure larger limits. If the agent does not configure larger limits, each call fails with an error
-            // that names the limit.
+            // The component needs more memory than the default limits allow. The component is loaded anyway, because
+            // its agent may configure larger limits. If the agent does not configure larger limits, each call fails
+            // with an error that names the limit.
             Err(LoadError::Start(CallFailure::Limit { limit, .. })) if limit.is_memory_limit() => {
                 let generous = NewComponent { limits: new.limits.with_maximum_memory(), ..new.clone() };
                 self.introspect(&generous, (&component, &docs), &links, &mut facts).await?
@@ -295,11 +297,11 @@ impl AvailablePlugin {
     }
 }
 
-/// What the host knows about a component before the verifier is called.
+/// The information about a component that the host has before it calls the verifier.
 enum KnownOrNew {
-    /// The compiled code is available.
+    /// The compiled code is loaded or in the cache.
     Known(AvailablePlugin),
-    /// The compiled code is not available. The host knows only the claims in the component's bytes.
+    /// The compiled code is neither loaded nor in the cache. The host knows only the claims in the component's bytes.
     New(Box<UnverifiedClaims>),
 }
 

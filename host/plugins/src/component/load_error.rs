@@ -24,7 +24,7 @@ pub enum LoadError {
     TooLarge {
         /// Size of the component in bytes.
         size: u64,
-        /// Maximum allowed size in bytes.
+        /// Maximum allowed size of a component in bytes.
         most: u64,
     },
     /// The bytes are not a WebAssembly component.
@@ -63,11 +63,11 @@ pub enum LoadError {
     CodeTooLarge(#[from] CodeTooLarge),
     /// The component crashed the compiler process earlier, so the host does not compile it again.
     #[error(
-        "it is in quarantine: {reason}; the host tries it again when the file, this program or [host.limits] changes, or after \
-         `agent-host plugin quarantine --release {digest}`"
+        "it is in quarantine: {reason}; the host compiles it again when the file, this program or [host.limits] changes, or \
+         after `agent-host plugin quarantine --release {digest}`"
     )]
     Quarantined {
-        /// Digest of the component.
+        /// Digest of the component that is in quarantine.
         digest: Digest,
         /// Explains how compiling the component failed.
         reason: String,
@@ -75,7 +75,8 @@ pub enum LoadError {
     /// The type of an import differs from the type of the host's implementation.
     #[error("its imports do not match this host: {reason}; rebuild it against agent-host:plugin@0.1.x and WASI 0.2")]
     Link {
-        /// The name of the import, and the difference between the two types.
+        /// The name of the import, and the difference between the type of the import and the type of the
+        /// host's implementation.
         reason: String,
     },
     /// The type of an export differs from its type in the contract.
@@ -83,7 +84,7 @@ pub enum LoadError {
     Export {
         /// The plugin kind whose export has the wrong type.
         kind: Kind,
-        /// The difference between the two types.
+        /// The difference between the type of the export and the type in the contract.
         reason: String,
     },
     /// The component failed when the host started it or asked for its tool definitions.

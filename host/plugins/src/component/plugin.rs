@@ -22,7 +22,7 @@ pub struct LoadedPlugin {
     pub(crate) size: u64,
     pub(crate) links: Links,
     pub(crate) engine_context: Arc<EngineContext>,
-    /// The same plugin with compiled code that counts fuel. It is loaded when it is first needed.
+    /// This plugin with compiled code that counts fuel. The code that counts fuel is loaded when a call first needs it.
     pub(crate) metered: OnceCell<Arc<LoadedPlugin>>,
     /// Prevents the cache from deleting the compiled code while it is in use.
     pub(crate) _pin: Option<File>,
@@ -34,7 +34,8 @@ pub struct LoadedPlugin {
 pub(crate) struct Facts {
     pub(crate) manifest: Option<Manifest>,
     pub(crate) kinds: Vec<Kind>,
-    /// Names of the imports that need an implementation. Imports that contain only types need none.
+    /// Names of the imports that need an implementation. An import that contains only types does not need
+    /// an implementation.
     pub(crate) imports: Vec<String>,
     /// Names of all imports and exports.
     pub(crate) interfaces: Interfaces,
@@ -44,7 +45,7 @@ pub(crate) struct Facts {
     pub(crate) generic: GenericFacts,
 }
 
-/// The objects with which the host calls the functions of each exported plugin kind.
+/// For each exported plugin kind, the linked component and the functions of the kind that the host calls.
 #[derive(Default)]
 pub(crate) struct Links {
     pub(crate) tool: Option<ExportHandle<exports::tool::GuestIndices>>,
@@ -132,8 +133,8 @@ impl LoadedPlugin {
         &self.facts.tools
     }
 
-    /// The needs in the plugin's manifest that these grants do not cover (P6). A need for write access is one of them
-    /// even if read access is granted.
+    /// The needs in the plugin's manifest that these grants do not cover (P6). A need for write access to a directory
+    /// is not covered by a grant of read access.
     pub fn unmet(&self, grants: &Grants) -> Vec<UnmetNeed> {
         grants::unmet(self.manifest(), grants)
     }

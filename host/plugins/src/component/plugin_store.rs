@@ -15,7 +15,8 @@ const COMPARED_BYTES: usize = 64 * 1024;
 /// Maximum total size of the vouching statements for a component, in bytes.
 const VOUCHED_BYTES: usize = 64 * 1024;
 
-/// A directory of components. Each component is a file whose name is the digest of its bytes.
+/// The directory in which the plugin store keeps components. Each component is a file whose name is the digest of
+/// its bytes.
 #[derive(Clone, Debug)]
 pub struct PluginStore {
     directory: PathBuf,
@@ -29,7 +30,7 @@ pub enum PluginStoreError {
     Missing {
         /// Digest of the component.
         digest: Digest,
-        /// Directory of the store.
+        /// Directory of the plugin store.
         directory: PathBuf,
     },
     /// The bytes of the component have changed on disk.
@@ -66,8 +67,8 @@ impl PluginStore {
         Self { directory }
     }
 
-    /// Stores these bytes under their digest. If a damaged copy is stored, replaces it. If the same bytes are already
-    /// stored, does nothing.
+    /// Stores these bytes under their digest. If the store already contains the same bytes, does nothing. If the store
+    /// contains a damaged copy, replaces the copy.
     pub fn put(&self, digest: &Digest, bytes: &[u8]) -> Result<(), PluginStoreError> {
         let path = self.path(digest);
         if File::open(&path).is_ok_and(|stored| are_equal(stored, bytes)) {
@@ -134,7 +135,7 @@ impl PluginStore {
             let name = entry.file_name();
             let hex = name.to_str().and_then(|name| name.strip_suffix(".wasm"));
             let digest = hex.and_then(|hex| Digest::parse(&format!("sha256:{hex}")).ok());
-            // A file that was deleted in the meantime is skipped.
+            // A file that was deleted after the directory was listed is skipped.
             if let (Some(digest), Ok(metadata)) = (digest, entry.metadata()) {
                 let modified = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
                 stored.push(StoredComponent { digest, bytes: metadata.len(), modified });
@@ -194,7 +195,7 @@ pub fn digest_of(bytes: &[u8]) -> Digest {
 mod tests {
     use super::*;
 
-    // P10: a damaged component is replaced when it is stored again.
+    // P10: if a stored component is damaged, the component is replaced when it is stored again.
     #[test]
     fn p10_missing_and_damaged_components_are_reported() {
         let directory = tempfile::tempdir().expect("a directory");

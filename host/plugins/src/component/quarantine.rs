@@ -1,6 +1,6 @@
 //! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
-//! entry applies to exact bytes of a component, to one version of the host and to certain limits. If any of these
-//! changes, the host compiles the component again.
+//! entry is valid for the exact bytes of the component, the version and the engine of the host, and the limits. If the
+//! bytes, the version, the engine or a limit changes, the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -12,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Name of the quarantine's directory inside the directory for compiled code.
-const FOLDER: &str = "quarantine";
+const DIRECTORY_NAME: &str = "quarantine";
 /// Maximum size of the file of an entry, in bytes. Larger files are not read.
 const ENTRY_BYTES: u64 = 16 * 1024;
-/// Maximum number of entries. When the limit is reached, the oldest entry is deleted, so that its component is compiled
-/// again.
+/// Maximum number of entries in the quarantine. When the limit is reached, the oldest entry is deleted, so that its
+/// component is compiled again.
 const MAX_ENTRIES: usize = 1_000;
 
 /// The quarantine in one directory for compiled code.
@@ -32,7 +32,7 @@ pub struct QuarantineEntry {
     pub digest: Digest,
     /// Name that the component's manifest claims, or the name of its file.
     pub name: String,
-    /// The error because of which the component was put in quarantine.
+    /// The error that caused the host to put the component in quarantine.
     pub reason: String,
     /// Time at which the component was put in quarantine, in seconds since 1970.
     pub since: u64,
@@ -59,7 +59,7 @@ impl Quarantine {
     /// Opens the quarantine inside this directory for compiled code. The quarantine's own directory is created with the
     /// first entry.
     pub fn new(cache: &Path) -> Self {
-        Self { directory: cache.join(FOLDER) }
+        Self { directory: cache.join(DIRECTORY_NAME) }
     }
 
     /// Returns the component's entry if it applies to this host version and these limits.
@@ -128,7 +128,7 @@ mod tests {
         ExaminerId::new(&blake3::hash(engine), limits)
     }
 
-    // Row 36: a host with another version or other limits compiles a component again that is in quarantine.
+    // Row 36: if the component, the engine or the limits change, an entry in the quarantine no longer applies.
     #[test]
     fn row_36_entry_applies_until_component_engine_or_limits_change() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
-/// Opens a regular file for reading. Fails if the path is not a regular file. Never waits for the other end of a
-/// named pipe.
+/// Opens a regular file for reading. Fails if the path is not a regular file. Never waits until another process opens
+/// the other end of a named pipe.
 pub fn open_regular_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let metadata = std::fs::metadata(path)?;
@@ -15,7 +15,7 @@ pub fn open_regular_file(path: &Path) -> Result<File> {
         return Err(not_a_file(&metadata));
     }
     let file = File::from(open(path, flags, Mode::empty())?);
-    // The type is checked again, because the file may have been replaced since the first check.
+    // The file type is checked a second time, because the file may have been replaced since the first check.
     let metadata = file.metadata()?;
     if metadata.is_file() { Ok(file) } else { Err(not_a_file(&metadata)) }
 }

@@ -34,7 +34,8 @@ pub struct SandboxOptions {
     /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
     /// Command that starts the compiler process. If None, components are compiled in the host process, so that a
-    /// malicious component can attack the parser and the compiler there. Use None only if all components are trusted.
+    /// malicious component can attack the parser and the compiler inside the host process. Use None only if all
+    /// components are trusted.
     pub compiler: Option<CompilerCommand>,
     /// Limits that all calls share.
     pub limits: HostLimits,
@@ -143,8 +144,8 @@ impl Sandbox {
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
     }
 
-    /// Returns a sandbox with the same engine and a second verifier, which must also allow each component. The verifier
-    /// of this sandbox is called first.
+    /// Returns a sandbox that shares the engine of this sandbox and has an additional verifier. Both verifiers must
+    /// allow a component before it is used. The verifier of this sandbox is called first.
     #[must_use]
     pub fn verified_by(&self, verifier: Arc<dyn ComponentVerifier>) -> Self {
         let verifier = match self.verifier.clone() {
@@ -154,8 +155,8 @@ impl Sandbox {
         Self { shared: Arc::clone(&self.shared), verifier: Some(verifier) }
     }
 
-    /// Adds protected paths. Even a grant of a directory that contains a protected path does not allow access to
-    /// it (P13).
+    /// Adds paths that no plugin may access. Even a grant of a directory that contains a protected path does not allow
+    /// access to it (P13).
     pub fn protect(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         self.shared.runner.trees.protected.add(paths);
     }
@@ -183,8 +184,8 @@ impl Sandbox {
 }
 
 impl ReplayTrees {
-    /// Creates the recorded directory trees in a temporary directory, for a replay. Files that are missing from the
-    /// recording are copied from the granted trees with the same names. Returns None if no trees were recorded.
+    /// Creates the recorded directory trees in a temporary directory, for a replay. Each file that is missing from the
+    /// recording is copied from the granted tree with the same name. Returns None if no trees were recorded.
     pub fn create(
         recorded: &HostCallLog,
         granted: &[TreeGrant],

@@ -1,5 +1,6 @@
-//! The interface for verifying components. Before a component is compiled or run, an implementation in another crate
-//! decides whether the component may be used, for example with the lock file of a plugin folder.
+//! The interface of verifiers, which decide whether components may be used. Before a component is compiled or run, an
+//! implementation in another crate decides whether the component may be used, for example with the lock file of a
+//! plugin folder.
 
 use crate::identity::PluginIdentity;
 use std::io;
@@ -34,7 +35,7 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<(), String>;
 
-    /// Name of the file in the plugin folder on which the verifier's decisions depend. When this file changes,
+    /// Name of a file in the plugin folder whose content determines the verifier's decisions. When this file changes,
     /// components that were refused are checked again.
     fn lock_file(&self) -> &'static str;
 }

@@ -1,5 +1,5 @@
 //! The canary: one call that must succeed before a new version of a plugin is used (P10). The canary call gets no
-//! grants, and its limits are those of the agent's other calls.
+//! grants, but it has the same limits as the agent's other calls.
 
 use crate::call::kinds::{ToolCallContext, ToolCallRequest};
 use crate::call::plugin_setup::PluginSetup;
@@ -55,6 +55,6 @@ impl Sandbox {
             Ok(Err(error)) => error.for_model(),
             Err(failure) => failure.to_string(),
         };
-        Some(Err(format!("its canary `{}` failed: {problem}", canary.tool)))
+        Some(Err(format!("its canary call of `{}` failed: {problem}", canary.tool)))
     }
 }

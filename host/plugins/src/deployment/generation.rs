@@ -30,7 +30,7 @@ pub struct Generation {
 #[derive(Debug, thiserror::Error)]
 #[error("{}: {reason}", path.display())]
 pub struct LoadProblem {
-    /// Path of the file.
+    /// Path of the file that cannot be loaded.
     pub path: PathBuf,
     /// The reason why the file cannot be loaded.
     #[source]
@@ -39,7 +39,7 @@ pub struct LoadProblem {
 
 impl Generation {
     /// Loads all components (`*.wasm`) in a directory, but not in its subdirectories, and stores each component in the
-    /// plugin store. Also returns the files that cannot be loaded, each with the reason.
+    /// plugin store. Returns the generation, and the files that cannot be loaded, each with the reason.
     pub async fn load(
         sandbox: &Sandbox,
         directory: &Path,
@@ -87,9 +87,10 @@ impl Generation {
         Self { origins, ..Self::new(remaining) }
     }
 
-    /// Loads the generation that a turn has pinned from the plugin store. Fails if one of its plugins cannot be loaded.
+    /// Loads a generation that a turn has pinned. The components come from the plugin store. Fails if a plugin of the
+    /// generation cannot be loaded.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
-        // The items are cloned, because a future that borrows them could not be sent to another task.
+        // The items are cloned, because a future that borrows them could not be sent to another thread.
         let loads =
             pinned.iter().cloned().map(|(name, digest)| async move { sandbox.load_stored(&name, &digest).await });
         let plugins: Vec<Result<_, GenerationError>> =

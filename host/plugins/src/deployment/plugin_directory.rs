@@ -1,7 +1,8 @@
-//! A watched plugin directory. It reports its plugins only while no file in the directory is changing (P10).
+//! A watched plugin directory. The plugins of the directory are reported only while no file in the directory is
+//! changing (P10).
 //!
-//! The directory is polled. Polling works on every file system, and a second scan is needed in any case to find out
-//! whether a file is still changing.
+//! The host finds changes by polling: it scans the directory at short intervals. Polling works on every file system,
+//! and the host must in any case scan a directory twice to find out whether a file is still changing.
 
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;
@@ -24,8 +25,8 @@ pub struct PluginDirectory {
     sandbox: Sandbox,
     path: PathBuf,
     files: BTreeMap<PathBuf, WatchedFile>,
-    /// Stamp of the lock file at the last scan. The lock file lists the plugins that may be used.
-    lock: Option<Stamp>,
+    /// Metadata of the lock file at the last scan. The lock file lists the plugins that may be used.
+    lock: Option<FileStamp>,
 }
 
 /// The result of one scan of the directory.
@@ -40,7 +41,7 @@ pub enum DirectoryScan {
 /// The files of a directory in which no file is changing.
 #[derive(Debug, Default)]
 pub struct DirectoryContents {
-    /// All component files, including those that cannot be loaded.
+    /// All component files, including the files that cannot be loaded.
     pub files: BTreeSet<PathBuf>,
     /// The loaded plugins and the files from which they were loaded.
     pub plugins: Vec<(PathBuf, Arc<LoadedPlugin>)>,
@@ -51,7 +52,7 @@ pub struct DirectoryContents {
 
 /// A component file and the result of loading it.
 struct WatchedFile {
-    stamp: Stamp,
+    stamp: FileStamp,
     /// Time at which the host last noticed a change that concerns this file.
     since: Instant,
     status: FileStatus,
@@ -62,19 +63,19 @@ enum FileStatus {
     Loaded(Arc<LoadedPlugin>),
     /// The file cannot be loaded, perhaps because it is still being written.
     Unconfirmed(LoadError),
-    /// The file cannot be loaded, and this was reported.
+    /// The file cannot be loaded, and the host has already reported the failure.
     Failed,
     Deleted,
 }
 
-/// Metadata of a file. If the metadata has not changed, the host assumes that the file has not changed and does not
-/// read it.
+/// Metadata from which the host can tell whether a file has changed. If the metadata has not changed, the host assumes
+/// that the file has not changed and does not read it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     length: u64,
     modified: Option<SystemTime>,
-    /// The inode number, and the time of the last status change in seconds and nanoseconds. All three are zero on
-    /// systems that do not provide them.
+    /// The inode number, and the time of the last status change in seconds and nanoseconds. On systems that do not
+    /// provide these values, all three numbers are zero.
     node: (u64, i64, i64),
 }
 
@@ -84,7 +85,7 @@ impl PluginDirectory {
         Self { sandbox, path, files: BTreeMap::new(), lock: None }
     }
 
-    /// Path of the directory.
+    /// Path of the watched directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,7 +99,7 @@ impl PluginDirectory {
             if matches!(file.status, FileStatus::Unread) && now.duration_since(file.since) >= QUIET_PERIOD {
                 let loaded = load_and_store(&self.sandbox, path, &|_| {}).await;
                 // A file that was replaced while it was read is read again.
-                match tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of) {
+                match tokio::fs::metadata(path).await.ok().as_ref().map(FileStamp::of) {
                     Some(stamp) if stamp == file.stamp => match loaded {
                         Ok(plugin) => file.status = FileStatus::Loaded(plugin),
                         Err(error) => file.status = FileStatus::Unconfirmed(error),
@@ -133,12 +134,12 @@ impl PluginDirectory {
         Ok(())
     }
 
-    /// If the lock file has changed, tries to load all files again that could not be loaded, because the new lock file
+    /// If the lock file has changed, tries again to load all files that could not be loaded, because the new lock file
     /// may allow them.
     async fn retry_after_lock_change(&mut self, now: Instant) {
         let Some(verifier) = &self.sandbox.verifier else { return };
         let path = self.path.join(verifier.lock_file());
-        let lock = tokio::fs::metadata(path).await.ok().as_ref().map(Stamp::of);
+        let lock = tokio::fs::metadata(path).await.ok().as_ref().map(FileStamp::of);
         if std::mem::replace(&mut self.lock, lock) == lock {
             return;
         }
@@ -179,20 +180,20 @@ impl PluginDirectory {
 
 /// The stamps of the component files in a directory. [`crate::Generation::load`] uses this function to find the files
 /// to load.
-fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, Stamp>> {
+fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, FileStamp>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "wasm")
             && let Ok(metadata) = std::fs::metadata(&path)
         {
-            found.insert(path, Stamp::of(&metadata));
+            found.insert(path, FileStamp::of(&metadata));
         }
     }
     Ok(found)
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &std::fs::Metadata) -> Self {
         Self { length: metadata.len(), modified: metadata.modified().ok(), node: node(metadata) }
     }

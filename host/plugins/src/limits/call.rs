@@ -199,8 +199,7 @@ pub const CALL_LIMITS: [Row; 27] = [
             "8 MiB plus `result_kib` for tools and context builders, 3 MiB plus `result_kib` for validators and policies, 32 MiB for generic functions"
         ),
         1..=65_536,
-        "Maximum size of the data that the plugin may pass to the host at once, in one host call or as its \
-         result, in KiB.",
+        "Maximum size of the data that the plugin may pass to the host in one host call or as its result, in KiB.",
         "16384",
         |limits| limits.lifted.map(|bytes| (bytes / KIB) as u64),
         |limits, value| limits.lifted = Some(value as usize * KIB)
@@ -209,7 +208,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "handles",
         1_000,
         1..=10_000,
-        "Maximum number of resource handles that may be open at once.",
+        "Maximum number of resource handles that may be open at the same time.",
         "2000",
         handles * 1
     ),

@@ -83,7 +83,7 @@ pub const HOST_LIMITS: [Row; 14] = [
         default: Is(64),
         least: 1,
         most: 256,
-        meaning: "Maximum number of calls to tools and context builders that may run at once.",
+        meaning: "Maximum number of calls to tools and context builders that may run at the same time.",
         example: "32",
         get: |limits| Some(limits.concurrent_calls as u64),
         set: |limits, value| limits.concurrent_calls = value as usize,

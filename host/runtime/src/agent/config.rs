@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Default for the maximum number of tokens of a model's reply. This number of tokens in the context window is reserved
-/// for the reply.
+/// Default for the maximum number of tokens of a model's reply. The host reserves the same number of tokens of the
+/// context window for the reply.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
 
 /// Default for the maximum number of tools that are offered to the model (L25).
@@ -32,19 +32,20 @@ pub struct PluginAllowance {
     pub grants: Grants,
     /// Limits of each call to the plugin.
     pub limits: CallLimits,
-    /// Whether the user at the terminal is asked for missing grants at the plugin's first use.
+    /// Whether the user at the terminal is asked, at the plugin's first use, to give the grants that the plugin lacks.
     pub asking: AskPolicy,
-    /// Grants that users have given to the plugin since the host started. These grants also apply to open turns.
+    /// Grants that users have given to the plugin since the host started. Unlike changes of the configuration, these
+    /// grants apply to turns that are already open.
     pub answered: AnsweredGrants,
 }
 
-/// Whether the user is asked for the grants that a plugin lacks (P6).
+/// Whether the user is asked to give the grants that a plugin lacks (P6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskPolicy {
     /// The user at the terminal, if there is one, is asked at the plugin's first use.
     #[default]
     AtFirstUse,
-    /// The user is not asked. Every access that the configuration does not grant is denied.
+    /// The user is not asked for missing grants. Every access that the configuration does not grant is denied.
     Never,
 }
 
@@ -58,26 +59,26 @@ pub struct AnsweredGrants {
     pub for_good: Grants,
 }
 
-/// The identity that a rule with a tool's exact name is bound to (row 52).
+/// How the host identifies the plugin or MCP server to which a rule with a tool's exact name is bound (row 52).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleBinding {
-    /// The digest of the plugin's component, or the transport of the MCP server.
+    /// The rule is bound to the digest of the plugin's component, or to the transport of the MCP server.
     #[default]
     Identity,
-    /// The name of the plugin. This binding is meant for plugin development, where the digest of the component changes
-    /// with each build.
+    /// The rule is bound to the name of the plugin. This binding is meant for plugin development, where the digest of
+    /// the component changes with each build.
     Name,
 }
 
 /// The part of the user's long-term memory that an agent uses (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
-    /// The agent recalls the results of its own tools, and how turns of all of the user's agents ended. The agent
-    /// stores how its turns ended and the results of its tools.
+    /// The agent stores the results of its tools and how its turns ended. The agent recalls the results of its own
+    /// tools, and how the turns of all agents of the user ended.
     #[default]
     User,
-    /// The agent recalls only memories that the same agent has stored. Other agents of the user may still recall how
-    /// this agent's turns ended.
+    /// The agent recalls only memories that it has stored itself. Other agents of the user may still recall how this
+    /// agent's turns ended.
     Agent,
     /// The agent neither recalls nor stores memories.
     Off,
@@ -86,11 +87,11 @@ pub enum MemoryUse {
 /// Who writes the summary of messages that are removed from the prompt: a model or the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SummaryWriter {
-    /// The configured summary model writes the summary. If none is configured, the model that answers the user writes
-    /// it. If the model fails, the host extracts the summary from the messages.
+    /// The configured summary model writes the summary. If no summary model is configured, the model that answers the
+    /// user writes the summary. If the model fails, the host extracts the summary from the messages.
     #[default]
     Model,
-    /// The host extracts the summary from the messages without a model.
+    /// The host extracts the summary from the messages, and no model is called.
     Extract,
 }
 
@@ -100,8 +101,8 @@ pub struct OutboxConfig {
     /// Directory in which each event is written to a file. If `None`, events stay in the store.
     pub directory: Option<PathBuf>,
     /// Whether the host sends an event when a turn ends, and whether it sends an event when calls need an approval
-    /// (I6). An approval request that was sent as an event can be answered by an event. A change to this setting
-    /// applies only to turns that begin after the change.
+    /// (I6). If the host has sent an approval request as an event, an incoming event can answer the request. A change
+    /// to this setting applies only to turns that begin after the change.
     pub announced: AnnouncedEvents,
 }
 
@@ -110,14 +111,14 @@ pub struct OutboxConfig {
 pub struct AgentConfig {
     /// Name of the agent. The subjects of the agent's sessions begin with this name.
     pub name: String,
-    /// The agent's configuration file, if it has one. Approvals, and rules with a tool's exact name, are bound to this
-    /// file (row 52).
+    /// The agent's configuration file, if it has one. Approvals are valid only for an agent with this file, and so are
+    /// rules with a tool's exact name (row 52).
     pub file: Option<PathBuf>,
-    /// The identity that rules with a tool's exact name are bound to. Default: the digest of the component, or the
-    /// transport of the MCP server, that offers the tool.
+    /// How the host identifies the plugin or MCP server to which a rule with a tool's exact name is bound. Default: by
+    /// the digest of the plugin's component, or by the transport of the MCP server.
     pub rule_binding: RuleBinding,
-    /// Vetting that the agent's components must pass in addition to the host's own vetting. With this field, a delegate
-    /// can have stricter requirements than the host. Default: none.
+    /// A check that the agent's components must pass in addition to the check that the host applies to all components.
+    /// With this field, a delegate can have stricter requirements than the host. Default: no additional check.
     pub vetting: Option<Arc<dyn ComponentVerifier>>,
     /// The user whose long-term memory the agent uses. If `None`, the agent uses no memory.
     pub user: Option<String>,
@@ -125,39 +126,40 @@ pub struct AgentConfig {
     pub memory: MemoryUse,
     /// Limits of each turn, for example the maximum number of model calls.
     pub bounds: LoopConfig,
-    /// The parts of the prompt that the configuration determines, for example the system text.
+    /// The parts of the prompt that come from the configuration, for example the system text.
     pub prompt: PromptParts,
     /// Maximum number of tokens of a model's reply. Default: 4,096.
     pub reply_tokens: u32,
-    /// The writer of summaries of messages that are removed from the prompt (L27). Default: a model.
+    /// Who writes the summaries of messages that are removed from the prompt (L27). Default: a model.
     pub summary: SummaryWriter,
     /// How the models call tools (L20). Default: the provider's native tool calls.
     pub tool_dialect: ToolDialect,
     /// Maximum number of tools that are offered to the model. If the agent has more tools, only the tools that best
     /// match the turn's input are offered (L25). Default: 15.
     pub offered_tools: u32,
-    /// Whether the output includes the session's messages (L13). Default: false.
+    /// Whether the output of a turn includes the session's messages (L13). Default: false.
     pub include_history: bool,
-    /// JSON Schema of the output (L12). If `None`, the output is plain text.
+    /// JSON Schema that the output of a turn must satisfy (L12). If `None`, the output is plain text.
     pub output_schema: Option<Value>,
-    /// Grants and limits of plugins, by the name of the plugin. A plugin that is not listed has no grants, and the
-    /// limits in the field `limits` apply to its calls.
+    /// Grants and limits of plugins, by the name of the plugin. A plugin that is missing from this map has no grants,
+    /// and the limits in the field `limits` apply to calls of the plugin.
     pub plugins: BTreeMap<String, PluginAllowance>,
     /// Limits of each call to a plugin that is not listed in the field `plugins`.
     pub limits: CallLimits,
     /// Directories that the host's own file tools may read. Default: none.
     pub host_trees: Vec<TreeGrant>,
-    /// Name of the plugin that builds the context. If `None`, the host assembles the context.
+    /// Name of the plugin that builds the context for the model. If `None`, the host builds the context.
     pub context_builder: Option<String>,
     /// Names of the plugins that validate the output, in the order in which they run.
     pub validators: Vec<String>,
-    /// Names of media policy plugins, by provider name (P4).
+    /// Names of the plugins that decide which media a provider receives, by the name of the provider (P4).
     pub media_policies: BTreeMap<String, String>,
-    /// Services, by the name of their tool (L7).
+    /// Services that the model can call, by the name of the tool that calls the service (L7).
     pub services: BTreeMap<String, ServiceConfig>,
-    /// Delivery of outgoing events (I6).
+    /// Which outgoing events the host sends, and where it delivers them (I6).
     pub outbox: OutboxConfig,
-    /// Agents that this agent may delegate to, by the name of their tool (L16). Default: none.
+    /// Agents to which this agent may delegate tasks, by the name of the tool that calls the delegate
+    /// (L16). Default: none.
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools the agent has (I5).
     pub mcp: Vec<ServerConfig>,
@@ -167,8 +169,8 @@ pub struct AgentConfig {
 }
 
 impl AgentConfig {
-    /// Returns whether the configuration mentions a plugin in `plugins`, or as the context builder, a validator or a
-    /// media policy.
+    /// Returns whether the configuration lists a plugin in `plugins`, or uses it as the context builder, as a validator
+    /// or as a media policy.
     pub fn mentions(&self, plugin: &str) -> bool {
         let mut roles = self.context_builder.iter().chain(&self.validators).chain(self.media_policies.values());
         self.plugins.contains_key(plugin) || roles.any(|name| name == plugin)
@@ -216,24 +218,24 @@ impl AgentConfig {
 
     /// Returns the grants and limits of a plugin.
     pub(crate) fn allowance(&self, plugin: &str) -> PluginAllowance {
-        self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with(self.limits))
+        self.plugins.get(plugin).cloned().unwrap_or_else(|| PluginAllowance::with_limits(self.limits))
     }
 
-    /// Returns a mutable reference to the grants and limits of a plugin. Adds default values if the plugin is not
-    /// listed yet.
+    /// Returns a mutable reference to the grants and limits of a plugin. If the plugin is missing from `plugins`, an
+    /// entry with default values is added first.
     pub(super) fn allowance_mut(&mut self, plugin: &str) -> &mut PluginAllowance {
         let limits = self.limits;
-        self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with(limits))
+        self.plugins.entry(plugin.to_owned()).or_insert_with(|| PluginAllowance::with_limits(limits))
     }
 }
 
 impl PluginAllowance {
-    fn with(limits: CallLimits) -> Self {
+    fn with_limits(limits: CallLimits) -> Self {
         Self { limits, ..Self::default() }
     }
 }
 
-/// A configuration that passed its checks, with the values that are computed only from the configuration.
+/// A configuration that passed its checks, together with values that are computed from the configuration alone.
 pub(super) struct Configured {
     pub(super) config: AgentConfig,
     pub(super) output_schema: Option<Schema>,

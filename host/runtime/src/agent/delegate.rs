@@ -9,24 +9,24 @@ use std::fmt;
 use uuid::{Builder, Uuid};
 
 /// Name of the only argument of a delegate that has no input schema.
-const TASK: &str = "task";
+const TASK_ARGUMENT: &str = "task";
 
 /// An agent that another agent may delegate to.
 #[derive(Clone)]
 pub struct Delegate {
-    /// The agent that does the work. This agent uses its own plugins, models, grants, limits and bounds. It uses
-    /// nothing that belongs to the delegating agent.
+    /// The agent that performs the delegated task. The agent uses its own plugins, models, grants, limits and bounds,
+    /// and none of those that belong to the delegating agent.
     pub agent: LiveAgent,
     /// Description of the delegate for the model that calls it. The model is shown at most 2 KiB of the description.
     pub description: String,
-    /// JSON Schema of the input, which must be an object. If `None`, the arguments are `{"task": text}`, and the text
-    /// of the task is the input.
+    /// JSON Schema of the input, which must be an object. If `None`, the arguments of a call are `{"task": text}`, and
+    /// this text becomes the delegate's input.
     pub input_schema: Option<Value>,
 }
 
 impl Delegate {
-    /// Returns the tool definition of the delegate. The definition declares no traits such as read-only, because the
-    /// effects of the delegate's tools are unknown.
+    /// Returns the tool definition of the delegate. The definition declares no traits (for example, it does not declare
+    /// the tool read-only), because the effects of the delegate's tools are unknown.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         ToolDefinition {
             name: name.to_owned(),
@@ -45,14 +45,14 @@ impl Delegate {
 
     /// Converts the arguments of a call, which satisfy the schema, to the input of the delegate's turn.
     pub(crate) fn input(&self, arguments: &Value) -> TurnInput {
-        match (&self.input_schema, arguments.get(TASK).and_then(Value::as_str)) {
+        match (&self.input_schema, arguments.get(TASK_ARGUMENT).and_then(Value::as_str)) {
             (None, Some(task)) => TurnInput::Text(task.to_owned()),
             _ => TurnInput::Json(arguments.clone()),
         }
     }
 
-    /// Returns the subject of the session that does the work of a call. The subject is derived from the call, so that
-    /// the call has a single session even if the host crashes and retries the call.
+    /// Returns the subject of the session in which the delegate works on a call. The subject is derived from the call,
+    /// so that a call that is retried after a crash of the host continues in the same session.
     pub(crate) fn subject(&self, parent: &str, call: &CallId) -> String {
         let agent = self.agent.current();
         let name = &agent.config().name;
@@ -81,8 +81,8 @@ fn task_schema() -> Value {
     let description = "What is to be done, with all that is needed for it: the agent sees nothing else.";
     json!({
         "type": "object",
-        "properties": {TASK: {"type": "string", "minLength": 1, "description": description}},
-        "required": [TASK],
+        "properties": {TASK_ARGUMENT: {"type": "string", "minLength": 1, "description": description}},
+        "required": [TASK_ARGUMENT],
         "additionalProperties": false,
     })
 }

@@ -1,5 +1,5 @@
-//! An agent that can change while it is in use. A change atomically replaces the current snapshot of the agent (P10,
-//! invariant 5).
+//! An agent that can change while it is in use. To change the agent, the host atomically replaces its current snapshot
+//! (P10, invariant 5).
 
 use super::{Agent, AgentError, AnsweredGrants};
 use agent_core::message::Digest;
@@ -11,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::watch;
 
 /// A shared pointer to the current snapshot of an agent. A turn reads the snapshot once when it begins, and uses this
-/// snapshot until it ends. All clones share one pointer: a change through one clone is visible through the others.
+/// snapshot until it ends. All clones share one pointer: if the snapshot is replaced through one clone, all other
+/// clones return the new snapshot.
 #[derive(Clone)]
 pub struct LiveAgent(Arc<SharedAgent>);
 
@@ -34,8 +35,8 @@ pub struct PluginVersions {
     pub rolled_back: BTreeMap<String, Digest>,
     /// New versions that are on trial, by the name of the plugin.
     pub trials: BTreeMap<String, VersionTrial>,
-    /// Plugin files that contain a version that failed its canary call when the agent was built, with the digest of
-    /// this version. The host uses an earlier version of these plugins.
+    /// Plugin files whose version failed its canary call when the agent was built. The value is the digest of the
+    /// failed version. For each of these files, the host uses an earlier version of the plugin.
     pub refused: BTreeMap<PathBuf, Digest>,
 }
 
@@ -46,7 +47,7 @@ pub struct VersionTrial {
     pub digest: Digest,
     /// Digest of the version that was in use before the trial.
     pub before: Digest,
-    /// Counters of the calls and traps of the version on trial so far.
+    /// How many calls the version on trial has handled so far, and how many of these calls trapped.
     pub calls: Arc<Trial>,
 }
 
@@ -78,8 +79,9 @@ impl LiveAgent {
         Ok(next)
     }
 
-    /// Records the grants that this change revokes from plugins. If the user is later asked about the plugin's missing
-    /// grants, only these grants may be restored (row 48).
+    /// For each plugin that has fewer grants in `next` than in `before`, records the plugin's earlier grants of the
+    /// affected kinds. If the user is later asked to grant more of such a kind, the question offers at most the
+    /// recorded grants (row 48).
     fn record_revocations(&self, before: &Agent, next: &Agent) {
         let nothing = Grants::default();
         for (plugin, allowance) in &before.config().plugins {
@@ -93,8 +95,8 @@ impl LiveAgent {
         }
     }
 
-    /// Returns the grants that a plugin had before revocations in this process. For each kind of grant, the result
-    /// contains the grants that the plugin had before the latest revocation of a grant of this kind.
+    /// For each kind of grant that was reduced or revoked since this process started, returns the grants of this kind
+    /// that the plugin had before the latest reduction. Kinds that were never reduced are empty in the result.
     pub fn revoked(&self, plugin: &str) -> Grants {
         let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.get(plugin).cloned().unwrap_or_default()

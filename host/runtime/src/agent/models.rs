@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Default duration for which a model is skipped after a call and all of its retries have failed.
 pub const DEFAULT_COOLDOWN: Duration = Duration::from_secs(60);
 
-/// The models that make a plan and carry it out (L24).
+/// The models that make a plan for a turn, and the models that carry the plan out (L24).
 #[derive(Clone)]
 pub struct PlanningModels {
     /// The model that makes the plan and writes the answer.
@@ -19,7 +19,7 @@ pub struct PlanningModels {
     pub executor: Arc<dyn Provider>,
 }
 
-/// The models of an agent. Clones share the cooldowns.
+/// The models of an agent. All clones of this value share the cooldowns of the models.
 #[derive(Clone)]
 pub struct Models {
     chain: Vec<Arc<dyn Provider>>,
@@ -31,11 +31,12 @@ pub struct Models {
     /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers
     /// the user.
     pub summary: Option<Arc<dyn Provider>>,
-    /// The models that make a plan for a turn and carry the plan out (L24). Default: none. Turns run without a plan if
-    /// this field is `None`.
+    /// The models that make a plan for a turn and carry the plan out (L24). Default: none. If this field is `None`,
+    /// turns run without a plan.
     pub planning: Option<PlanningModels>,
-    /// The embedding model that selects the tools that match the input best (L25). Default: none. Without an embedding
-    /// model, the words of the input are compared with the words of the tools' names and descriptions.
+    /// The embedding model that selects the tools that match the input best (L25). Default: none. Without an
+    /// embedding model, the host selects tools by comparing the words of the input with the words of the tools'
+    /// names and descriptions.
     pub embedder: Option<Arc<Embedder>>,
     /// The output of a turn in which no model replies. If the agent has an output schema, the text must be JSON that
     /// satisfies the schema. Default: none.
@@ -53,7 +54,8 @@ impl Models {
         Self { chain, retry, cooldown, summary, planning, embedder, fallback_text: None, cooling_until }
     }
 
-    /// Returns the models' secrets. Each secret is returned with the network host that receives the secret.
+    /// Returns the secrets of the agent's models, for example API keys. Each secret is returned together with the
+    /// network host to which it is sent.
     pub(crate) fn secrets(&self) -> Vec<(Redaction, SecretHolder)> {
         let given_to = |host: Option<String>| host.map_or(SecretHolder::Anyone, SecretHolder::Host);
         let models = self.all().chain(&self.summary).map(|model| (model.secrets(), given_to(model.host())));
@@ -73,8 +75,8 @@ impl Models {
         self.chain.iter().chain(planning)
     }
 
-    /// Returns the model for this role. For [`ModelRole::Agent`], or if no planning models are configured, the result
-    /// is the model at `index` in the fallback chain.
+    /// Returns the model that handles requests of this role. For [`ModelRole::Agent`], or if no planning models are
+    /// configured, the result is the model at `index` in the fallback chain.
     pub(crate) fn model_for(&self, role: ModelRole, index: u32) -> &Arc<dyn Provider> {
         match (&self.planning, role) {
             (Some(planning), ModelRole::Planner | ModelRole::Synthesizer) => &planning.planner,
@@ -142,7 +144,7 @@ mod tests {
     use super::*;
     use agent_models::offline::OfflineRouter;
 
-    /// M3: a model that is cooling down is skipped only if a later model is available.
+    /// M3: a model that is cooling down is skipped only if a later model in the chain is not cooling down.
     #[test]
     fn m3_a_cooling_model_is_skipped_while_another_is_available() {
         let model = || Arc::new(OfflineRouter::new()) as Arc<dyn Provider>;

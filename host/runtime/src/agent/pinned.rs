@@ -1,6 +1,6 @@
-//! Pins the parts of an agent with which a turn begins, and builds the agent that the open turn uses after a restart of
-//! the host. The agent after the restart has the current configuration, and at most the grants and tools with which the
-//! turn began (P10, P14).
+//! Records the parts of an agent to which a turn is pinned when the turn begins, and builds the agent that the open
+//! turn uses after a restart of the host. The agent after the restart has the current configuration, and at most the
+//! grants and tools with which the turn began (P10, P14).
 
 use super::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::tools::builtins::loop_break;
@@ -19,7 +19,7 @@ type Definitions = BTreeMap<String, Digest>;
 /// The pinned tools of a turn: all tools that the turn could call when it began, except the tools of plugins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PinnedTools {
-    /// Tools of services, of delegates and of the host.
+    /// Tools of services, tools of delegates, and the host's own tools.
     by_definition: Definitions,
     /// Tools of MCP servers, by the name of the server. `None` if the stored turn does not list the tools of
     /// MCP servers.
@@ -28,9 +28,10 @@ pub(crate) struct PinnedTools {
 
 impl PinnedTools {
     /// Returns the digest that the tool's definition had when the turn began. The result is `Some(None)` if the turn
-    /// began without the tool, and `None` if the turn does not pin tools of this source. Tools of plugins are not
-    /// pinned here, because the components of the plugins are pinned. The tools that end a turn are always available.
-    fn of(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
+    /// began without the tool, and `None` if the turn does not pin the tool. Tools of plugins are not pinned,
+    /// because the turn pins the components of the plugins. Tools that end a turn are not pinned, because they must
+    /// always be available.
+    fn pinned_digest(&self, tool: &RegisteredTool) -> Option<Option<&Digest>> {
         let name = &tool.definition.name;
         match &tool.source {
             ToolSource::Mcp { server, .. } => {
@@ -58,7 +59,7 @@ fn is_pinned_by_definition(tool: &RegisteredTool) -> bool {
 /// tool is not available until the next turn (row 19).
 pub(crate) fn pinned_availability(tool: &RegisteredTool, pinned: &PinnedTools) -> Availability {
     let name = &tool.definition.name;
-    let change = match pinned.of(tool) {
+    let change = match pinned.pinned_digest(tool) {
         None => return tool.availability.clone(),
         Some(Some(digest)) if *digest == tool.digest => return tool.availability.clone(),
         Some(Some(_)) => "was changed since this turn began",
@@ -125,7 +126,8 @@ pub(crate) fn resumed_agent(
     current.resumed(resumed_config, generation, tools)
 }
 
-/// Adds the current agent's context builder, validators and media policies if the turn began without them.
+/// If the turn began without the current agent's context builder, validators or media policies, adds the missing
+/// plugins to `generation`.
 fn with_roles(generation: Generation, current: &Agent) -> Generation {
     let config = current.config();
     let named = config.context_builder.iter().chain(&config.validators).chain(config.media_policies.values());
@@ -140,8 +142,8 @@ fn with_roles(generation: Generation, current: &Agent) -> Generation {
 }
 
 /// Returns the components of a stored turn that are unknown to this host. A component is known if the agent uses it now
-/// under the same name. If the stored turn has pins, a component is also known if an earlier turn of the agent on this
-/// host began with it.
+/// under the same name. If the stored turn has pins, a component is known as well if the store records that an earlier
+/// turn of the agent on this host began with it.
 pub(crate) async fn unknown_components(
     store: &dyn Store,
     current: &Agent,
@@ -162,7 +164,7 @@ fn grants_to_json(grants: &Grants) -> Value {
     serde_json::to_value(grants.pinned()).expect("names and paths can be serialised")
 }
 
-/// Reads pinned grants from JSON. If the JSON cannot be read, the result grants nothing.
+/// Reads pinned grants from JSON. If the JSON is not in the expected form, the result contains no grants.
 fn grants_from_json(grants: &Value) -> PinnedGrants {
     serde_json::from_value(grants.clone()).unwrap_or_default()
 }

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Key in [`ServiceConfig::emits`]. Its schema applies to every event type that is not itself a key of the map.
+/// Key in [`ServiceConfig::emits`]. The schema with this key applies to every event type that is not itself a key
+/// of the map.
 pub const ANY_TYPE: &str = "*";
 
 /// The configuration of a service.
@@ -19,10 +20,10 @@ pub struct ServiceConfig {
     pub description: String,
     /// JSON Schema of a request's data, which must be an object. Default: any object.
     pub accepts: Value,
-    /// JSON Schemas of the data in answers, by the event type of the answer or [`ANY_TYPE`]. Default: empty, so every
-    /// answer is accepted.
+    /// JSON Schemas for the data in answers. The key is the event type of the answer, or [`ANY_TYPE`]. Default: an
+    /// empty map, so that every answer is accepted.
     pub emits: BTreeMap<String, Value>,
-    /// Value of the routing attribute `domain` in the requests. Default: none.
+    /// Value of the routing attribute `domain` in the requests. Default: the requests do not have this attribute.
     pub domain: Option<String>,
     /// Time after which the host itself answers the request with the error `unavailable`. Default: no limit.
     pub answer_within: Option<Duration>,
@@ -44,8 +45,8 @@ impl ServiceConfig {
         }
     }
 
-    /// Returns the tool definition of the service. The schema in this definition may still contain the field that is
-    /// reserved for the host, which the tool registry removes.
+    /// Returns the tool definition of the service. The input schema in this definition may contain a field that is
+    /// reserved for the host. The tool registry removes this field.
     pub(crate) fn definition(&self, name: &str) -> ToolDefinition {
         let mut input_schema = self.accepts.clone();
         if let Value::Object(schema) = &mut input_schema {
@@ -57,7 +58,7 @@ impl ServiceConfig {
             description: self.description.clone(),
             input_schema,
             output_schema: None,
-            // It is harmless if the request is sent twice, because the event has a deduplication id.
+            // A request that is sent twice does no harm, because both events have the same deduplication id.
             traits: Traits { idempotent: true, open_world: true, ..Traits::default() },
             priority: self.priority,
         }
@@ -67,7 +68,8 @@ impl ServiceConfig {
         ToolSource::Service { event_type: self.event_type.to_string() }
     }
 
-    /// Checks that all answer schemas are valid. The error contains the event type of the invalid schema.
+    /// Checks that all JSON Schemas for answers are valid. The error contains the event type to which the
+    /// invalid schema applies.
     pub(crate) fn check(&self) -> Result<(), (String, SchemaError)> {
         self.emits.iter().try_for_each(|(event_type, schema)| {
             Schema::compile(schema).map(|_| ()).map_err(|error| (event_type.clone(), error))

@@ -3,7 +3,8 @@
 /// Maximum number of characters in a user's name.
 const MAX_CHARACTERS: usize = 128;
 
-/// The name of a user. Memories are stored under this name and are recalled only for this user.
+/// The name of a user. Memories of the user are stored under this name, and are recalled only in turns that work
+/// for this user.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct UserName(String);
 
@@ -28,8 +29,8 @@ pub enum UserNameError {
 }
 
 impl UserName {
-    /// Checks a name. The name must have 1 to 128 characters, contain no control characters, and neither begin nor end
-    /// with white space.
+    /// Checks that `text` is a valid user name. The name must have 1 to 128 characters, contain no control characters,
+    /// and neither begin nor end with white space.
     pub fn new(text: &str) -> Result<Self, UserNameError> {
         let characters = text.chars().count();
         if characters > MAX_CHARACTERS {

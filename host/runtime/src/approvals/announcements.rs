@@ -19,8 +19,8 @@ pub const APPROVAL_RESOLVED: HostEventType = HostEventType::ApprovalResolved;
 /// Prefix of the id of an approval request.
 const REQUEST_ID_PREFIX: &str = "approval_";
 
-/// Adds an outgoing event for each approval request in the change, if the agent is configured to send such events.
-/// `before` and `after` are the states of the run before and after the change.
+/// Adds an outgoing event for each approval request in the change, if the agent is configured to send events for
+/// approval requests. `before` and `after` are the states of the run before and after the change.
 pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&Run, &Run), change: &mut Change) {
     let announced = after.turn.as_ref().map(|turn| turn.config.announced).unwrap_or_default();
     if announced.approvals == Emission::Silent {
@@ -35,14 +35,15 @@ pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&
     }
 }
 
-/// Returns the id of the approval request that the durable event with this sequence number contains. The sequence
-/// number is unique in the session.
+/// Returns the id of an approval request. The id is derived from the sequence number of the durable event that contains
+/// the request, because this number is unique in the session.
 fn approval_request_id(run: &Run, number: u64) -> String {
     run.unique_id(&format!("{REQUEST_ID_PREFIX}{number}"))
 }
 
-/// Returns the sequence number of the durable event that a request id refers to. Returns `None` if the complete id does
-/// not match. A request id has a random suffix, so only someone who has seen the request can answer it.
+/// Returns the sequence number of the durable event to which the id of an approval request refers. Returns `None` if
+/// `request` differs from the id of this approval request, which has a random suffix. Because of the random suffix,
+/// only someone who has seen the id can answer the approval request.
 pub(crate) fn approval_request_number(run: &Run, request: &str) -> Option<u64> {
     let digits: String = request.strip_prefix(REQUEST_ID_PREFIX)?.chars().take_while(char::is_ascii_digit).collect();
     let number = digits.parse().ok()?;

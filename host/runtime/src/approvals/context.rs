@@ -1,5 +1,6 @@
-//! Decides whether a call needs an approval. The decision depends on the approval rules, on earlier approvals, and on
-//! the tool and the arguments that an earlier approval is bound to.
+//! Decides whether a call needs an approval. The decision depends on the approval rules and on earlier
+//! approvals. An earlier approval counts only if the tool, and in some cases the arguments, are those for which
+//! the approval was given.
 
 use super::{ApprovalError, digest_of_arguments, remember_grants};
 use crate::agent::Agent;
@@ -16,7 +17,8 @@ use agent_store::StoreError;
 use serde_json::Value;
 use std::collections::{HashMap, HashSet};
 
-/// Service requests that plugins made in this process and that wait for an approval, by the id of the call.
+/// Service requests that plugins have made in this process and that still wait for an approval. The key is the id of
+/// the call during which the plugin made the request.
 pub(crate) type HeldRequests = HashMap<CallId, (UnapprovedRequest, ServiceRequest)>;
 
 /// The data that decisions about approvals depend on.
@@ -25,34 +27,36 @@ pub(crate) struct ApprovalContext<'a> {
     pub(crate) services: &'a SessionServices,
     pub(crate) run: &'a Run,
     pub(crate) held_requests: &'a HeldRequests,
-    /// Calls that were loaded from the store. The arguments of these calls are checked again before the calls run.
+    /// Calls that were loaded from the store. Before one of these calls runs, its arguments are checked again against
+    /// the tool's schema.
     pub(crate) unverified: &'a HashSet<CallId>,
 }
 
 impl ApprovalContext<'_> {
-    /// Returns the configured ruling on a tool: the stricter of the rulings in the turn's configuration and in the
-    /// current configuration. If a rule becomes stricter during a turn, the new rule applies immediately. If a rule
-    /// becomes less strict, the new rule applies from the next turn on.
+    /// Returns the ruling on a tool that follows from the approval rules. The turn's configuration and the current
+    /// configuration may contain different rules, and the stricter ruling is returned. A rule that becomes stricter
+    /// during a turn therefore applies immediately, and a rule that becomes less strict applies from the next turn on.
     pub(super) fn configured_ruling(&self, tool: &RegisteredTool) -> Ruling {
         let ruling_in = |agent: &Agent| agent.config().approvals.ruling(&tool.definition, &tool.source);
         ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
     }
 
-    /// Like `configured_ruling`, but ignores rules with the tool's exact name.
+    /// Returns the same ruling as `configured_ruling`, except that rules with the tool's exact name are ignored.
     pub(super) fn general_ruling(&self, tool: &RegisteredTool) -> Ruling {
         let ruling_in = |agent: &Agent| agent.config().approvals.general_ruling(&tool.definition, &tool.source);
         ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
     }
 
-    /// Whether approvals of a tool are valid only for the same arguments, according to the turn's configuration or the
-    /// current configuration.
+    /// Whether an approval of a tool is valid only for the arguments for which it was given. This is the case if the
+    /// turn's configuration or the current configuration binds approvals of the tool to arguments.
     pub(super) fn binds_arguments(&self, tool: &str) -> bool {
         [&self.services.agent, &self.services.live.current()]
             .iter()
             .any(|agent| agent.config().approvals.binds_arguments(tool))
     }
 
-    /// Returns the verdict for the run on a call that a user allows, or the reason why the call cannot be allowed.
+    /// Converts a user's permission for a call to the verdict that the run receives. Returns an error if the call
+    /// cannot be allowed.
     pub(crate) async fn grant_call(
         &self,
         record: &CallRecord,
@@ -80,7 +84,8 @@ impl ApprovalContext<'_> {
         Ok(Ok(ApprovalVerdict::Granted { edited, grant: ScopedGrant { scope, grant } }))
     }
 
-    /// Marks the calls in a model's reply that need an approval.
+    /// Finds the calls in a model's reply that need an approval, and marks each of them either as covered by an earlier
+    /// approval or as waiting for a new approval.
     pub(crate) async fn mark_needed_approvals(
         &self,
         mut calls: Vec<ResolvedCall>,
@@ -116,8 +121,9 @@ impl ApprovalContext<'_> {
         Ok(allowed.into_iter().map(|stored| stored.grant).collect())
     }
 
-    /// Whether an approval matches the call that would run now. The agent, the tool, the tool's digest and the identity
-    /// in the scope must be the same. If the approval is bound to arguments, the arguments must be the same too.
+    /// Whether an approval matches the call that would run now. The agent, the tool, the digest of the tool and the
+    /// identity in the approval's scope must be those of the call. If the approval is bound to arguments, the call must
+    /// also have these arguments.
     pub(super) fn is_bound_to(
         &self,
         grant: &LastingGrant,
@@ -133,7 +139,8 @@ impl ApprovalContext<'_> {
 
     /// Whether an approval that was given for an earlier call also covers this call (row 52). In addition to the
     /// conditions of `is_bound_to`, the tool must have the same grants as when the approval was given. If the
-    /// configuration binds approvals to arguments, the approval must also be bound to these arguments.
+    /// configuration requires that approvals are bound to arguments, the approval must also be bound to the arguments
+    /// of this call.
     pub(super) fn is_remembered_for(
         &self,
         grant: &LastingGrant,

@@ -11,8 +11,8 @@ use agent_core::run::Input;
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// Adds details from the calls' records to approval requests. From the details, users see what a call does before they
-/// allow it.
+/// Adds details to the approval requests in a change, for example the arguments of the calls. The details show users
+/// what a call does before they allow the call.
 pub(crate) async fn add_event_details(
     context: ApprovalContext<'_>,
     history: &mut LoadedHistory,
@@ -26,8 +26,8 @@ pub(crate) async fn add_event_details(
     for event in &mut change.events {
         match &mut event.kind {
             EventKind::ApprovalRequested { calls } => add_item_details(context, history, calls, &new_records).await?,
-            // The run does not store the arguments of calls. For a call that never ran, the arguments are copied from
-            // the call's record.
+            // The run does not store the arguments of calls. If a call never ran, its event has no arguments yet, so
+            // they are copied from the call's record.
             EventKind::ToolCall { call, arguments, attempt: 0, .. } if *arguments == Value::Null => {
                 let stored = history.load_calls(std::slice::from_ref(call)).await?;
                 let record = new_records.iter().chain(&stored).find(|record| record.id == *call);
@@ -39,8 +39,8 @@ pub(crate) async fn add_event_details(
     Ok(())
 }
 
-/// Adds details to the items of an approval request. `new_records` contains the records of calls that are not
-/// stored yet.
+/// Adds the details of each call to the items of an approval request. `new_records` contains the records of calls that
+/// are not stored yet.
 pub(crate) async fn add_item_details(
     context: ApprovalContext<'_>,
     history: &mut LoadedHistory,
@@ -68,8 +68,8 @@ pub(crate) async fn add_item_details(
     Ok(())
 }
 
-/// Adds a note to the result of a call that ran with changed arguments, because the model still sees its original
-/// arguments (L17).
+/// Adds a note to the result of a call if a user had changed the arguments of the call. Without the note, the model
+/// would not know about the change, because it is still shown the original arguments (L17).
 pub(crate) async fn add_edit_note(history: &mut LoadedHistory, mut input: Input) -> Result<Input, StoreError> {
     let (Input::Outcome { call, result } | Input::Respond { call, result, .. }) = &mut input else {
         return Ok(input);
@@ -81,7 +81,8 @@ pub(crate) async fn add_edit_note(history: &mut LoadedHistory, mut input: Input)
     Ok(input)
 }
 
-/// Returns the content of a call's result without the host's note about changed arguments.
+/// Returns the content of a call's result. If the host has added a note about changed arguments, the content is
+/// returned without the note.
 pub(crate) fn without_edit_note<'c>(record: &CallRecord, content: &'c [Content]) -> &'c [Content] {
     let CallRecord { arguments, edited: Some(edited), .. } = record else { return content };
     match content.split_first() {

@@ -13,8 +13,8 @@ use agent_core::tool::{ToolError, ToolSource};
 use agent_store::StoreError;
 use serde_json::Value;
 
-/// A call that the host refuses to run. The run receives `input` instead of the dispatch, and `denial` is recorded in
-/// the audit log (O3).
+/// A call that the host refuses to dispatch. The run receives `input` instead of the dispatch, and `denial` is recorded
+/// in the audit log (O3).
 pub(crate) struct BlockedDispatch {
     pub(crate) input: Input,
     pub(crate) denial: Option<(Option<CallId>, Denial)>,
@@ -23,7 +23,7 @@ pub(crate) struct BlockedDispatch {
 /// The result of checking whether one call may run now.
 enum CallCheck {
     MayRun,
-    /// A user must approve the call again.
+    /// The call has no approval that is still valid, so a user must approve the call again.
     NeedsApproval(ReapprovalRequest),
     Blocked(Box<BlockedDispatch>),
 }
@@ -35,9 +35,10 @@ enum DecidedBy {
     Rules,
 }
 
-/// Returns the error for a call whose MCP server has changed the tool's definition since the model called it. The
-/// definition can change only if another process continues the turn (P10). The result is `None` if a user decides about
-/// the call and the arguments are still valid: the user is then asked again, about the current definition (row 19).
+/// Returns the error for a call whose MCP server has changed the tool's definition since the model called it. During a
+/// turn, the definition can change only if another process continues the turn (P10). If a user decides about the call
+/// and the arguments satisfy the current definition, the result is `None`, and the user is asked about the call with
+/// the current definition (row 19).
 fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: DecidedBy) -> Option<ToolError> {
     let Some(ToolSource::Mcp { server, definition: Some(called) }) = &record.source else { return None };
     if *called == tool.digest {
@@ -61,8 +62,8 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: Decided
 }
 
 impl ApprovalContext<'_> {
-    /// Checks the calls that are about to run (L17). Returns the blocked dispatch if a call must not run, or `None` if
-    /// all calls may run.
+    /// Checks the calls that are about to run (L17). Returns `None` if all calls may run. Otherwise, no call runs, and
+    /// the returned input must be applied to the run.
     pub(crate) async fn check_dispatch(
         &self,
         records: &[CallRecord],
@@ -84,7 +85,8 @@ impl ApprovalContext<'_> {
             .then_some(BlockedDispatch { input: Input::RequestReapproval { calls: ask_again }, denial: None }))
     }
 
-    /// Checks a call whose plugin has made a service request. The plugin's tool has already run.
+    /// Checks a service request that a plugin has made during a call and that waited for an approval. The plugin's tool
+    /// has already run.
     async fn check_held_request(&self, record: &CallRecord, dispatch: &Dispatch) -> Result<CallCheck, StoreError> {
         Ok(match self.held_request_status(record, dispatch).await? {
             HeldRequestStatus::Allowed => CallCheck::MayRun,
@@ -103,9 +105,9 @@ impl ApprovalContext<'_> {
         dispatch: &Dispatch,
         lasting: &mut Option<Vec<LastingGrant>>,
     ) -> Result<CallCheck, StoreError> {
-        // If the agent no longer has the tool, the call fails when it is executed.
+        // If the agent no longer has the tool, the call needs no check here, because it fails when it is executed.
         let Some(tool) = self.services.agent.registry().get(&record.name) else { return Ok(CallCheck::MayRun) };
-        // Ending a turn never needs an approval.
+        // A call of a tool that ends the turn never needs an approval.
         if loop_break(&tool.definition, &tool.source).is_some() {
             return Ok(CallCheck::MayRun);
         }
@@ -165,7 +167,8 @@ impl ApprovalContext<'_> {
         })
     }
 
-    /// Blocks a call with this error. If the error is a denial, it is also recorded in the audit log (O3).
+    /// Returns the check result that blocks a call with this error. If the error is a denial, the denial is recorded in
+    /// the audit log (O3).
     fn forbidden(&self, record: &CallRecord, error: ToolError) -> CallCheck {
         let denial = matches!(error, ToolError::Denied { .. }).then(|| self.denial_of(record)).flatten();
         let input = Input::Forbidden { call: record.id.clone(), error };

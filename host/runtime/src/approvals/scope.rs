@@ -1,5 +1,5 @@
-//! Limits the scope of approvals, and of approval rules that contain a tool's exact name (row 52). The scope of an
-//! approval consists of the agent's file, the user, the executor of the tool, and the executor's grants.
+//! Limits where approvals are valid, and where approval rules with a tool's exact name are valid (row 52). The scope of
+//! an approval consists of the agent's file, the user, the executor of the tool, and the executor's grants.
 
 use super::context::ApprovalContext;
 use crate::agent::{Agent, RuleBinding};
@@ -17,9 +17,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 impl ApprovalContext<'_> {
-    /// Returns the ruling that applies to a tool now. A rule with the tool's exact name relaxes the other rules only
-    /// for the plugin or server that the rule is bound to. If another plugin or server offers a tool with that name, a
-    /// user is asked.
+    /// Returns the ruling that applies to a tool now. A rule with the tool's exact name can be less strict than the
+    /// other rules only for the plugin or server to which the rule is bound. If a tool with this name is now offered by
+    /// a different plugin or server, a user is asked.
     pub(crate) async fn ruling(&self, tool: &RegisteredTool) -> Result<Ruling, StoreError> {
         let ruling = self.configured_ruling(tool);
         let general = self.general_ruling(tool);
@@ -64,8 +64,9 @@ impl ApprovalContext<'_> {
         ApprovalScope { identity: digest_of_json(&identity), grants: digest_of_json(&self.grants_in_force(tool)) }
     }
 
-    /// Returns the scope of an approval of a plugin's service request. The scope combines the scope for the service
-    /// with the requesting plugin, so that an approval of the model's own calls does not cover requests of a plugin.
+    /// Returns the scope of an approval that a user gives for a plugin's service request. The scope contains the
+    /// service and the requesting plugin, so that an approval of a call that the model makes to the service does not
+    /// cover requests of a plugin.
     pub(crate) fn request_scope(&self, service: &RegisteredTool, call: &CallRecord) -> ApprovalScope {
         let ApprovalScope { identity, grants } = self.approval_scope(service);
         let requesting_tool = self.services.agent.registry().get(&call.name);
@@ -78,8 +79,8 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// Returns, as JSON, the current grants of the plugin, the delegate or the host itself, whichever executes
-    /// the tool.
+    /// Returns, as JSON, the current grants of the plugin or delegate that executes the tool. If the host executes the
+    /// tool, the JSON contains the directories that its file tools may read.
     fn grants_in_force(&self, tool: &RegisteredTool) -> Value {
         match &tool.source {
             ToolSource::Plugin { plugin, .. } => {
@@ -100,8 +101,9 @@ impl ApprovalContext<'_> {
 }
 
 /// Returns JSON that identifies which plugin, server, service or delegate executes a tool, or that the host executes
-/// it. An approval is not valid after this executor has changed. The JSON contains the names of environment variables
-/// and headers but not their values, because the values are secrets that may be rotated.
+/// it. If the returned JSON differs from the JSON at the time of an approval, the approval is not valid any more. The
+/// JSON contains the names of environment variables and headers but not their values, because the values are secrets
+/// that may be rotated.
 fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
     let config = agent.config();
     match &tool.source {
@@ -159,12 +161,12 @@ fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     }
 }
 
-/// Maximum size of a file that is identified by its content, in bytes. Larger files are identified by their size and
-/// modification time.
+/// Maximum size of a file, in bytes, up to which the digest of its content identifies the file. A larger file is
+/// identified by its size and modification time.
 const MAX_HASHED_BYTES: u64 = 4 << 20;
 
-/// File extensions of scripts. A file with another extension counts as data, which the server itself may change.
-/// However, every file that begins with `#!` counts as code.
+/// File extensions of scripts. Files with these extensions, and all files that begin with `#!`, count as code. All
+/// other files count as data, because the MCP server itself may change them.
 const SCRIPT_EXTENSIONS: [&str; 18] = [
     "bash", "cjs", "cts", "fish", "jar", "js", "jsx", "lua", "mjs", "mts", "php", "pl", "ps1", "py", "pyz", "rb", "sh",
     "ts",
@@ -190,7 +192,7 @@ fn content_identity(path: &Path) -> Option<Value> {
     Some(json!(digest_of(&std::fs::read(path).ok()?)))
 }
 
-/// Returns the identity that a rule with the tool's exact name is bound to.
+/// Returns the identity of the plugin or server to which a rule with the tool's exact name is bound.
 fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     let identity = match (&tool.source, agent.config().rule_binding) {
         (ToolSource::Plugin { plugin, .. }, RuleBinding::Name) => json!({"plugin": plugin}),
@@ -232,8 +234,8 @@ fn delegate_grants(agent: &Agent) -> Value {
     })
 }
 
-/// Returns grants as JSON. The JSON contains the grants in the form that an open turn pins, the values of the plugin's
-/// settings, and the resolved paths of the granted directories.
+/// Returns grants as JSON. The JSON contains the grants in the form in which the store pins them to a turn, the values
+/// of the plugin's settings, and the resolved paths of the granted directories.
 fn grants_value(grants: &Grants) -> Value {
     json!({"pinned": grants.pinned(), "config": grants.config, "folders": trees_value(grants)})
 }

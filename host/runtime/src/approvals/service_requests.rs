@@ -1,6 +1,6 @@
-//! Service requests of plugins (P2). If a plugin's tool returns `pending`, the host treats the tool's request as if the
-//! model had called the service: the event type must be granted to the plugin, and the service's schema and approval
-//! rules apply (L17, row 51).
+//! Service requests of plugins (P2). A tool of a plugin returns `pending` to request that the host sends an event to a
+//! service. The plugin must have a grant for the event type. In all other respects, the request is checked like a call
+//! of the service by the model: the service's schema and approval rules apply (L17, row 51).
 
 use super::context::ApprovalContext;
 use super::{ApprovalError, REASON_CHARACTERS, Verdict, digest_of_arguments};
@@ -27,9 +27,11 @@ use std::sync::Arc;
 
 /// Maximum number of schema violations in an error message.
 const MAX_LISTED_VIOLATIONS: usize = 8;
-/// Maximum size of a request's data, in bytes. The rest of the event must also fit into [`MAX_EVENT_BYTES`].
+/// Maximum size of a request's data, in bytes. It is less than [`MAX_EVENT_BYTES`], because the event
+/// also contains attributes.
 const MAX_DATA_BYTES: usize = MAX_EVENT_BYTES - (64 << 10);
-/// Maximum number of characters that a denial quotes from a plugin's own text.
+/// Maximum number of characters that a denial quotes from a text that a plugin has chosen, for example
+/// a requested domain.
 const MAX_QUOTED_CHARACTERS: usize = 80;
 
 /// A service request that the plugin is allowed to make: the outgoing event, and the service whose rules apply to
@@ -37,16 +39,16 @@ const MAX_QUOTED_CHARACTERS: usize = 80;
 #[derive(Debug)]
 pub(crate) struct PermittedRequest {
     pub(crate) forwarded: ForwardedCall,
-    /// The service whose rules apply to the request. `None` if no service of the agent has this event type: only the
-    /// plugin's grant is checked in this case.
+    /// The service whose rules apply to the request. If no service of the agent has this event type, this field is
+    /// `None`, and only the plugin's grant is checked.
     pub(crate) service: Option<Arc<RegisteredTool>>,
-    /// Denial of the part of the request that the host ignores, which is the requested domain. `None` if the host
-    /// ignores nothing.
+    /// A denial to record if the host ignores the domain that the plugin requested. `None` if the plugin requested no
+    /// domain, or the domain that the host sets.
     pub(crate) denial: Option<Denial>,
 }
 
-/// A permitted request. If a user must approve the request before it is sent, `needs_approval` contains the identity to
-/// approve ([`LastingGrant::identity`]).
+/// A request that the plugin is allowed to make. If a user must approve the request before it is sent, `needs_approval`
+/// contains the identity to which the approval will be bound ([`LastingGrant::identity`]).
 #[derive(Debug)]
 pub(crate) struct JudgedRequest {
     pub(crate) permitted: PermittedRequest,
@@ -57,7 +59,7 @@ pub(crate) struct JudgedRequest {
 #[derive(Debug)]
 pub(crate) struct RefusedRequest {
     pub(crate) error: ToolError,
-    /// Denial that is recorded in the audit log.
+    /// Denial that is recorded in the audit log for the refused request.
     pub(crate) denial: Denial,
 }
 
@@ -105,7 +107,7 @@ impl ApprovalContext<'_> {
         Ok(self.run.grants.iter().chain(&lasting).any(|grant| self.is_remembered_for(grant, (service, scope), data)))
     }
 
-    /// Returns whether a request that a user was asked to approve may be sent now.
+    /// Checks whether a request that waited for a user's approval may be sent now.
     pub(super) async fn held_request_status(
         &self,
         record: &CallRecord,
@@ -133,8 +135,8 @@ impl ApprovalContext<'_> {
         Ok(HeldRequestStatus::NeedsApproval(ReapprovalRequest { call: record.id.clone(), digest: scope.identity }))
     }
 
-    /// Returns the outgoing event of an approved request, which is checked again because grants and rules may have
-    /// changed since the approval. Returns `None` if the request is no longer permitted.
+    /// Returns the outgoing event of an approved request. The request is checked again, because grants and rules may
+    /// have changed since the approval. Returns `None` if the request is no longer permitted.
     pub(crate) async fn forwarded_held_request(
         &self,
         record: &CallRecord,
@@ -143,8 +145,8 @@ impl ApprovalContext<'_> {
         Ok(self.check_request(record, &request).ok().map(|permitted| permitted.forwarded))
     }
 
-    /// Returns the service request of a call, if the request waits for an approval. Returns `None` if the call has no
-    /// such request.
+    /// Returns the service request that a plugin made during a call, if this request waits for an approval.
+    /// Otherwise, returns `None`.
     pub(crate) async fn unapproved_request(
         &self,
         call: &CallId,
@@ -158,8 +160,8 @@ impl ApprovalContext<'_> {
         Ok(Some((held.clone(), request)))
     }
 
-    /// Returns the details of a request that waits for an approval. An approval request shows these details to the user
-    /// instead of the call's own tool and arguments.
+    /// Returns the details of a service request that waits for an approval. The user is shown these details instead of
+    /// the tool and arguments of the call during which the plugin made the request.
     pub(super) async fn held_request_details(
         &self,
         item: &ApprovalItem,
@@ -176,9 +178,8 @@ impl ApprovalContext<'_> {
         }))
     }
 
-    /// Converts a user's verdict on a request that waits for an approval to the verdict that the run receives. An
-    /// approval is bound to the service and to the request's data. The data cannot be changed, because the plugin's
-    /// tool has already run.
+    /// Converts a user's verdict on a service request to the verdict that the run receives. A user cannot change the
+    /// data of the request, because the plugin's tool has already run.
     pub(crate) async fn decide_held_request(
         &self,
         (held, request): (UnapprovedRequest, ServiceRequest),
@@ -212,9 +213,9 @@ impl ApprovalContext<'_> {
         Ok(Ok(ApprovalVerdict::Granted { edited: None, grant }))
     }
 
-    /// Checks all conditions of a request except the user's approval: the plugin must have a current grant, the
-    /// data must not contain keys that are reserved for the host, and the service's schema and rules must permit
-    /// the request.
+    /// Checks all conditions for sending a request, except the user's approval. The plugin must currently have a grant
+    /// for the event type, the data must not contain keys that are reserved for the host, and the service's schema and
+    /// rules must permit the request.
     fn check_request(
         &self,
         record: &CallRecord,
@@ -263,8 +264,8 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// Returns the service to which a request is sent, and the name of the service. `None` if no service of the agent
-    /// has the event type.
+    /// Returns the service to which a request is sent, and the name of the service. Returns `None` if no service of the
+    /// agent has the event type of the request.
     fn service_of(&self, request: &ServiceRequest) -> Result<Option<(&str, &ServiceConfig)>, String> {
         let ServiceRequest { event_type, domain, .. } = request;
         let services = &self.services.agent.config().services;
@@ -308,7 +309,8 @@ impl ApprovalContext<'_> {
         })
     }
 
-    /// Returns the service's tool, if the service's rules and schema permit the request.
+    /// Returns the tool of the service. Returns an error if the service's rules or its schema do not
+    /// permit the request.
     fn checked_service(
         &self,
         (name, _): (&str, &ServiceConfig),

@@ -1,4 +1,4 @@
-//! Loads the complete conversation of a session for outputs that include it (L13).
+//! Loads the complete conversation of a session, for outputs that include the session's messages (L13).
 
 use super::loaded::{LoadedHistory, result_part};
 use agent_core::change::{Body, CallRecord, Change, HiddenMessage, HideReason};
@@ -9,14 +9,14 @@ use agent_store::{MAX_PAGE, MessageRange, StoreError};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 
-/// Maximum size of the messages in an event, in bytes of JSON. The size is limited because a reader of the event may
-/// have little memory, and can read all messages from the store.
+/// Maximum total size of the messages in one event, as bytes of JSON. The size is limited because a reader of the event
+/// may have little memory. Messages that do not fit can be read from the store.
 const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 impl LoadedHistory {
     /// Returns all messages of the session in order, including the messages of `change`, which is not stored yet.
     /// Messages that were removed from the prompt are included, but undone messages are not. The messages refer to
-    /// media by digest, and contain complete tool results. `after` is the state of the run after the change.
+    /// media by digest, and their tool results are not truncated. `after` is the state of the run after the change.
     pub(crate) async fn conversation(&mut self, after: &Run, change: &Change) -> Result<Vec<Message>, StoreError> {
         let mut messages = self.stored_messages().await?;
         messages.extend(self.new_messages(change).await?);
@@ -86,8 +86,8 @@ impl LoadedHistory {
     }
 }
 
-/// Converts an output to the data of an event. The data contains as many of the latest messages as the size limit
-/// allows, and the number of earlier messages that are left out.
+/// Converts the output of a turn to the data of an event. The data contains as many of the latest messages as fit into
+/// [`MAX_MESSAGE_BYTES`], and the number of earlier messages that do not fit.
 pub(crate) fn output_for_event(output: &Output) -> Value {
     let mut data = json!(output);
     let Some(messages) = data.get_mut("messages").and_then(Value::as_array_mut) else { return data };

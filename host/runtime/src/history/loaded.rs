@@ -1,5 +1,5 @@
-//! The messages and calls that a session keeps in memory. A step reads only those messages and calls from the store
-//! that are not in memory yet.
+//! The messages and calls that a session keeps in memory, so that a step of a turn reads only the missing messages and
+//! calls from the store.
 
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, Change};
 use agent_core::message::{CallId, Message, MessageId, Part, StoredMessage, ToolResult};
@@ -19,7 +19,7 @@ pub(crate) struct LoadedHistory {
 }
 
 impl LoadedHistory {
-    /// Creates the history of this session. No messages or calls are in memory yet.
+    /// Creates the history of this session, with no messages or calls in memory.
     pub(crate) fn new(store: Arc<dyn Store>, session: String) -> Self {
         Self { store, session, messages: HashMap::new(), calls: HashMap::new() }
     }
@@ -77,8 +77,8 @@ impl LoadedHistory {
         Ok(ids.iter().filter_map(|id| self.messages.get(id).cloned()).collect())
     }
 
-    /// Returns the messages of the view in the form that the model is shown. Tool results are truncated to `limit`
-    /// characters. `filter` selects the messages.
+    /// Returns the messages that are in the model's view and accepted by `filter`, in the form in which the model is
+    /// shown these messages. Tool results are truncated to `limit` characters.
     pub(crate) async fn shown(
         &mut self,
         run: &Run,
@@ -92,7 +92,7 @@ impl LoadedHistory {
         Ok(shown.map(|(message, entry)| shown_message(message, run.seen_count(entry), limit)).collect())
     }
 
-    /// Returns the calls with these ids, in their state after the change.
+    /// Returns the calls with these ids, in the state that the calls have after `change`.
     pub(crate) async fn calls_after(&mut self, ids: &[CallId], change: &Change) -> Result<Vec<CallRecord>, StoreError> {
         let requested = change.calls.iter().filter_map(|call| match call {
             CallChange::Requested(record) => Some((record.id.clone(), record.clone())),

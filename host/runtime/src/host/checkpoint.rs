@@ -4,14 +4,14 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// A point that the runtime has reached. The display form of a checkpoint is, for example, `before-commit:reply`
-/// or `after-call:text.count`.
+/// A named point in a turn that the runtime has reached. Formatted as text, a checkpoint is, for example,
+/// `before-commit:reply` or `after-call:text.count`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Checkpoint<'a> {
     /// A new state of the session has been computed but not stored yet. Contains the name of the input that led to
     /// this state.
     BeforeCommit(&'a str),
-    /// The new state of the session is stored. Contains the name of the input that led to this state.
+    /// A new state of the session has been stored. Contains the name of the input that led to this state.
     AfterCommit(&'a str),
     /// A request is about to be sent to a model.
     BeforeModel,

@@ -1,5 +1,5 @@
-//! The question to the user at the terminal about missing grants at a plugin's first use. The question is asked before
-//! the store records that the call is about to run (P6).
+//! The question whether a plugin gets its missing grants. The user at the terminal is asked this question at the
+//! plugin's first use. The host asks the question before the store records that the plugin's call is about to run (P6).
 
 use crate::agent::LiveAgent;
 use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
@@ -7,15 +7,17 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Sender for questions about a plugin's first use. The receiving task answers the questions one after another.
+/// Sends questions about the first use of a plugin to the task that asks the user. This task handles the questions
+/// one after another.
 pub type FirstUses = mpsc::Sender<FirstUse>;
 
-/// A question about the first use of a plugin that lacks grants. The agent's configuration does not give the missing
-/// grants, but allows the question. The receiver answers the question by adding grants to the [agent](FirstUse::agent).
-/// The turn continues when this value is dropped.
+/// A question to the user about a plugin that is about to be used for the first time and lacks grants. The agent's
+/// configuration does not give the missing grants, but permits the host to ask for them. The task that receives
+/// this value adds the grants that the user gives to the [agent](FirstUse::agent). The turn continues when this
+/// value is dropped.
 pub struct FirstUse {
-    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. These grants also apply to
-    /// open turns.
+    /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. The added grants also apply to
+    /// turns that are already open.
     pub agent: LiveAgent,
     /// Id (subject) of the session.
     pub session: String,
@@ -25,30 +27,32 @@ pub struct FirstUse {
     pub tool: Option<String>,
     /// The resources that the call needs and that no grant covers.
     pub lacking: Vec<UnmetNeed>,
-    /// Paths that the host protects, so that they cannot be granted to any plugin.
+    /// Protected paths of the host, which cannot be granted to any plugin.
     pub protected: Vec<ProtectedPath>,
     /// Arguments of the call, or null if the plugin builds the context.
     pub arguments: Value,
     pub(super) effect: CallEffect,
     pub(super) component: Arc<LoadedPlugin>,
-    /// Closed when the call no longer waits for an answer.
+    /// Closed when the call is not waiting for an answer any more.
     pub(super) answered: oneshot::Sender<()>,
 }
 
 impl FirstUse {
-    /// Returns whether the call still waits for an answer. The call's turn may have been cancelled in the meantime.
+    /// Returns whether the call is still waiting for the answer. The call stops waiting if, for example, its
+    /// turn is cancelled.
     pub fn is_pending(&self) -> bool {
         !self.answered.is_closed()
     }
 
-    /// Returns the grants that the plugin had before some of them were revoked in this process. If grants of a kind
-    /// were revoked, the question may not ask for more grants of this kind than the plugin had (row 48).
+    /// For each kind of grant that was reduced or revoked since this process started, returns the grants of this kind
+    /// that the plugin had before the latest reduction. The question must not offer more grants of such a kind than the
+    /// plugin had (row 48).
     pub fn revoked(&self) -> Grants {
         self.agent.revoked(&self.plugin.name)
     }
 
-    /// Returns those needs in `lacking` that are still not granted. The user may have granted some of them in the
-    /// meantime, in answer to a question about another call of the plugin.
+    /// Returns those needs in `lacking` that are still not granted. Since this question was created, the user may have
+    /// granted some of the needs in answer to a question about a different call of the plugin.
     pub fn still_lacking(&self) -> Vec<UnmetNeed> {
         let agent = self.agent.current();
         let nothing = Grants::default();

@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
-/// The call for which a plugin is about to be used.
+/// Describes the call for which a plugin is about to be used.
 pub(crate) struct PluginUse<'u> {
     /// The tool that is called. `None` if the plugin builds the context.
     pub(crate) tool: Option<&'u str>,
@@ -18,9 +18,9 @@ pub(crate) struct PluginUse<'u> {
 }
 
 impl SessionServices {
-    /// Asks the user for a plugin's missing grants before the plugin is used. Returns `None` if the plugin has all
-    /// grants that it needs, if the agent's configuration forbids the question, or if nobody is at the terminal. The
-    /// future completes when the question is answered or can no longer be answered.
+    /// Asks the user for a plugin's missing grants before the plugin is used. The returned future completes when the
+    /// user has answered, or when nobody can answer any more. Returns `None` if the plugin has all grants that it
+    /// needs, if the agent's configuration forbids the question, or if nobody is at the terminal.
     pub(crate) fn ask_at_first_use(&self, plugin: &str, plugin_use: &PluginUse<'_>) -> Option<BoxFuture<'static, ()>> {
         let sender = self.first_uses.clone().filter(|sender| !sender.is_closed())?;
         let setup = self.current_setup(self.agent.setups().get(plugin)?);

@@ -1,11 +1,12 @@
-//! The key-value port of plugins, backed by the store.
+//! Implements the key-value port, with which plugins read and write values, on top of the store.
 
 use agent_plugins::{KeyValueBucket, KeyValuePort, PortError, SwapOutcome};
 use agent_store::{Bucket, KeyValue, Store, StoreError, Swap};
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// The key-value store for plugins. Each plugin of each agent sees only its own values.
+/// Keeps the key-value data of plugins in the store. For each agent, a plugin sees only the values that it has stored
+/// for this agent.
 pub struct StoredValues(pub Arc<dyn Store>);
 
 #[async_trait]

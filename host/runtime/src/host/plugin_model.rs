@@ -1,5 +1,5 @@
-//! Lets plugins ask the agent's model. Each plugin has its own token budget per turn. The tokens that a plugin uses are
-//! also a part of the token usage of the turn (P5, L5).
+//! Lets plugins ask the agent's model. In each turn, each plugin has its own token budget. The tokens that a plugin
+//! uses are counted both toward this budget and toward the token usage of the turn (P5, L5).
 
 use crate::agent::Models;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
@@ -18,22 +18,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// The questions that plugins have asked the model in the open turn: the number of tokens that they used, and the
-/// finished questions that are not committed yet.
+/// Keeps account of the questions that plugins ask the model in the open turn: how many tokens each plugin has used,
+/// and which finished questions are not committed yet.
 #[derive(Default)]
 pub(crate) struct ModelLedger(Mutex<LedgerState>);
 
 #[derive(Default)]
 struct LedgerState {
     /// Number of questions that plugins have asked the model in the session so far.
-    asks: u64,
-    /// Number of tokens that each plugin has used or reserved in this turn. Tokens are reserved while a question is
-    /// being answered.
+    questions: u64,
+    /// Number of tokens that each plugin has used or reserved in the open turn, by the name of the plugin. Tokens are
+    /// reserved while a question is being answered.
     tokens: BTreeMap<String, u64>,
     finished: VecDeque<FinishedQuestion>,
 }
 
-/// A question of a plugin that is finished. It must be committed before any data that depends on its answer.
+/// A finished question of a plugin to the model. The question must be committed before any data that depends
+/// on the answer.
 pub(crate) struct FinishedQuestion {
     pub(crate) input: Input,
     pub(crate) record: PluginModelRecord,
@@ -41,14 +42,15 @@ pub(crate) struct FinishedQuestion {
 }
 
 impl ModelLedger {
-    /// Sets the number of questions and the used tokens to the values in the stored state of the open turn.
+    /// Initialises the counts for the open turn: the number of questions and the used tokens are taken from the stored
+    /// state of the turn.
     pub(crate) fn begin(&self, run: &Run) {
         let uses = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
         let tokens = uses.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
-        *self.lock() = LedgerState { asks: run.asks, tokens, finished: VecDeque::new() };
+        *self.lock() = LedgerState { questions: run.asks, tokens, finished: VecDeque::new() };
     }
 
-    /// Removes and returns the next finished question that must be committed.
+    /// Removes the oldest finished question that is not committed yet, and returns it.
     pub(crate) fn next(&self) -> Option<FinishedQuestion> {
         self.lock().finished.pop_front()
     }
@@ -70,8 +72,8 @@ impl ModelLedger {
         }
         let tokens = prompt + answer;
         *used += tokens;
-        let number = ledger.asks;
-        ledger.asks += 1;
+        let number = ledger.questions;
+        ledger.questions += 1;
         let (ledger, asker) = (Arc::clone(self), asker.clone());
         let record = PluginModelRecord {
             plugin: asker.plugin.clone(),
@@ -100,13 +102,13 @@ struct ReservedTokens {
     answer: u64,
     record: PluginModelRecord,
     texts: Vec<String>,
-    /// Number of tokens to subtract from the plugin's budget, and the usage that the provider reported. `None` until
-    /// the question is finished.
+    /// Number of tokens that the question takes from the plugin's budget, and the token usage that the provider
+    /// reported. `None` until the question is finished.
     outcome: Option<(u64, Usage)>,
 }
 
 impl ReservedTokens {
-    /// Subtracts `tokens` from the plugin's budget instead of the reserved tokens, and returns the remaining budget.
+    /// Counts `tokens` as used instead of the reserved tokens, and returns the plugin's remaining budget.
     fn finish(mut self, tokens: u64, usage: Usage) -> u64 {
         self.outcome = Some((tokens, usage));
         let ledger = Arc::clone(&self.ledger);
@@ -131,11 +133,11 @@ impl Drop for ReservedTokens {
     }
 }
 
-/// The model port of plugins, which sends their questions to the agent's models.
+/// Implements the model port for plugins: sends the questions of plugins to the agent's models.
 pub(crate) struct AgentModel {
     pub(crate) models: Models,
     pub(crate) ledger: Arc<ModelLedger>,
-    /// Maximum number of tokens of an answer.
+    /// Maximum number of tokens of the model's answer to a plugin's question.
     pub(crate) reply_tokens: u32,
     pub(crate) session: String,
 }
@@ -151,7 +153,7 @@ impl ModelPort for AgentModel {
             Ok(RawReply { reply, raw }) => {
                 reserved.record.answer = Some(raw);
                 let Reply { text, stop, usage, model, .. } = reply;
-                // If the provider reports no usage, the tokens are estimated.
+                // If the provider does not report a token usage, the host estimates the number of tokens.
                 let counted =
                     if usage.total() == 0 { prompt + u64::from(tokens::of_text(&text)) } else { usage.total() };
                 let reply = PluginModelReply { text: text.clone(), stop, usage, model: model.clone() };
@@ -169,7 +171,8 @@ impl ModelPort for AgentModel {
 }
 
 impl AgentModel {
-    /// Asks the models of the fallback chain in order until one of them answers. Each model has its own retries (M3).
+    /// Asks the models of the fallback chain in order until one of them answers. A request to one model is retried
+    /// before the next model is asked (M3).
     async fn ask_in_order(
         &self,
         question: &ModelPortRequest,
@@ -180,8 +183,8 @@ impl AgentModel {
             let model = self.models.at(index);
             let refusal = match self.ask_one(model, question, reserved).await {
                 Ok(reply) => return Ok(reply),
-                Err(Problem::Refused(refusal)) => refusal,
-                Err(Problem::Model(error)) => {
+                Err(QuestionError::Refused(refusal)) => refusal,
+                Err(QuestionError::Model(error)) => {
                     let (session, plugin) = (&self.session, &reserved.asker.plugin);
                     tracing::warn!(%session, %plugin, %error, "the model did not answer a plugin's question");
                     // The plugin does not receive the provider's error, because the error may contain addresses and
@@ -208,12 +211,12 @@ impl AgentModel {
         model: &Arc<dyn Provider>,
         question: &ModelPortRequest,
         reserved: &ReservedTokens,
-    ) -> Result<RawReply, Problem> {
+    ) -> Result<RawReply, QuestionError> {
         if !model.is_language_model() {
             let text = format!("{} is not a language model", model.info().model);
-            return Err(Problem::Refused(ModelRefusal::Failed(text)));
+            return Err(QuestionError::Refused(ModelRefusal::Failed(text)));
         }
-        let mut request = request(model, question, reserved).map_err(Problem::Refused)?;
+        let mut request = request(model, question, reserved).map_err(QuestionError::Refused)?;
         visible_request(&mut request);
         let since = Instant::now();
         let mut attempt = 1;
@@ -226,26 +229,26 @@ impl AgentModel {
                 Ok(reply) if reply.reply.calls.is_empty() => return Ok(reply),
                 Ok(_) => {
                     let text = "the model called a tool, although no tool was offered".to_owned();
-                    return Err(Problem::Refused(ModelRefusal::Failed(text)));
+                    return Err(QuestionError::Refused(ModelRefusal::Failed(text)));
                 }
                 Err(error) => error,
             };
             match self.models.retry.wait(attempt, since.elapsed(), &error) {
                 Some(wait) => tokio::time::sleep(wait).await,
-                None => return Err(Problem::Model(error)),
+                None => return Err(QuestionError::Model(error)),
             }
             attempt += 1;
         }
     }
 }
 
-/// The reason why a model did not answer.
-enum Problem {
+/// The reason why a model did not answer a plugin's question.
+enum QuestionError {
     Refused(ModelRefusal),
     Model(ModelError),
 }
 
-/// Creates the model request for a question. The request has no tools and no media.
+/// Creates the request to the model for a plugin's question. The request contains no tools and no media.
 fn request(
     model: &Arc<dyn Provider>,
     question: &ModelPortRequest,
@@ -274,7 +277,7 @@ fn request(
     })
 }
 
-/// Estimates the number of prompt tokens of a question.
+/// Estimates the number of tokens of a question's prompt.
 fn prompt_tokens(question: &ModelPortRequest) -> u32 {
     let system = question.system.as_deref().map_or(0, tokens::of_text);
     let schema = question.output_schema.as_ref().map_or(0, |schema| tokens::of_text(&schema.to_string()));
@@ -282,14 +285,14 @@ fn prompt_tokens(question: &ModelPortRequest) -> u32 {
     messages.fold(system.saturating_add(schema), u32::saturating_add)
 }
 
-/// Returns the texts that the record of a question refers to by digest.
+/// Returns the texts of a question. The step record of the question contains only the digests of these texts.
 fn texts_of(question: &ModelPortRequest) -> Vec<String> {
     let messages = question.messages.iter().map(Message::plain_text);
     question.system.iter().cloned().chain(messages).collect()
 }
 
-/// Creates the step record of a question. Like all records of prompts, the record contains digests instead of
-/// texts (D1).
+/// Creates the step record of a plugin's question. Like the records of other prompts, the record contains the digests
+/// of texts instead of the texts (D1).
 pub(crate) fn question_record(question: &ModelPortRequest) -> ModelQuestionRecord {
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let message = |message: &Message| (message.role.as_str().to_owned(), digest(&message.plain_text()));
@@ -313,7 +316,7 @@ mod tests {
         ModelPortRequest { system: None, messages: Vec::new(), output_schema: None, max_tokens: None }
     }
 
-    fn left(result: Result<ReservedTokens, ModelRefusal>) -> u64 {
+    fn tokens_left(result: Result<ReservedTokens, ModelRefusal>) -> u64 {
         match result {
             Err(ModelRefusal::Budget { left }) => left,
             Err(other) => panic!("{other}"),
@@ -330,12 +333,12 @@ mod tests {
         let second =
             ledger.reserve(&asker("a", 100), &question(), (10, 50)).expect("a shorter answer fits into the budget");
         assert_eq!((first.number, second.number, second.answer), (0, 1, 10));
-        assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (1, 1))), 0);
+        assert_eq!(tokens_left(ledger.reserve(&asker("a", 100), &question(), (1, 1))), 0);
         assert!(ledger.reserve(&asker("b", 100), &question(), (1, 1)).is_ok(), "another plugin has its own budget");
         let usage = Usage::new(20, 5);
         assert_eq!(first.finish(25, usage), 100 - 25 - 20);
         drop(second);
-        assert_eq!(left(ledger.reserve(&asker("a", 100), &question(), (55, 1))), 55);
+        assert_eq!(tokens_left(ledger.reserve(&asker("a", 100), &question(), (55, 1))), 55);
         let inputs: Vec<_> = std::iter::from_fn(|| ledger.next()).map(|finished| finished.input).collect();
         let used = |plugin: &str, usage| Input::PluginUsedModel {
             plugin: plugin.to_owned(),
@@ -344,7 +347,8 @@ mod tests {
         assert_eq!(inputs, [used("b", Usage::default()), used("a", usage), used("a", Usage::default())]);
     }
 
-    /// P5: the budget applies to the complete turn, even if another process continues the turn.
+    /// P5: if another process continues a turn, the tokens that plugins used before still count toward their budgets
+    /// for the turn.
     #[test]
     fn p5_the_question_count_continues_from_the_stored_state() {
         let mut run = Run::new("a/1", "a");

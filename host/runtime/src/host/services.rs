@@ -1,4 +1,5 @@
-//! The services that all sessions of a process share, and the services that a session provides to its calls.
+//! The services that all sessions of a process share, and the services that one session provides to its plugin
+//! and model calls.
 
 use super::checkpoint::{Checkpoint, CheckpointObserver};
 use super::first_use::FirstUses;
@@ -20,44 +21,46 @@ use tokio_util::sync::CancellationToken;
 /// Services that all sessions of a process share.
 #[derive(Clone)]
 pub struct Host {
-    /// The store of all sessions.
+    /// The store in which all sessions are kept.
     pub store: Arc<dyn Store>,
     /// The sandbox that runs plugins.
     pub sandbox: Sandbox,
-    /// Scales pictures down for models.
+    /// Scales down pictures that are too large for a model.
     pub downscaler: Downscaler,
     /// Function that is called at every checkpoint. Only tests set this field.
     pub checkpoint: Option<CheckpointObserver>,
-    /// Receives the questions about missing grants at a plugin's first use (P6). `None` if nobody can answer
-    /// such questions.
+    /// Channel for the questions that ask the user, at a plugin's first use, to give missing grants (P6). `None` if
+    /// nobody can answer such questions.
     pub first_uses: Option<FirstUses>,
-    /// Port that answers the HTTP requests of plugins. If `None`, the requests are sent over the network.
+    /// Answers the HTTP requests of plugins in place of the network. If `None`, the requests are sent over the network.
     pub http: Option<Arc<dyn HttpPort>>,
-    /// Token that is cancelled when the process shuts down. Open turns then stop as in a crash, and can be continued
-    /// later. Such turns are not stored as cancelled ([`TurnResult::Interrupted`](crate::TurnResult::Interrupted)).
+    /// Token that is cancelled when the process shuts down. Open turns then stop in the same way as if
+    /// the process had crashed, and can be continued later. They are not stored as cancelled: their
+    /// result is [`TurnResult::Interrupted`](crate::TurnResult::Interrupted).
     pub leaving: CancellationToken,
 }
 
-/// The services that a session provides to its calls.
+/// The services that a session provides to its plugin and model calls.
 #[derive(Clone)]
 pub(crate) struct SessionServices {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) sandbox: Sandbox,
-    /// The agent of the open turn. It is not replaced until the turn ends.
+    /// The agent of the open turn, which stays the same until the turn ends.
     pub(crate) agent: Arc<Agent>,
-    /// The current agent, which the next turn will use. A grant that this agent does not have is not available in the
-    /// open turn either.
+    /// The current agent, which the next turn will use. A grant that was revoked from this agent is not available in
+    /// the open turn either.
     pub(crate) live: LiveAgent,
     pub(crate) media: Arc<dyn MediaPort>,
-    /// The ports for plugins.
+    /// The host functions that plugins may call, for example access to media or key-value data.
     pub(crate) ports: Ports,
-    /// The questions that plugins have asked the agent's model.
+    /// The token usage and the uncommitted questions of plugins that have asked the agent's model.
     pub(crate) ledger: Arc<ModelLedger>,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
-    /// Suffix that the ids of all calls of the session have.
+    /// Suffix with which the id of each call of the session ends.
     pub(crate) id_ending: String,
-    /// Id (subject) of the session that delegated the work to this session (L16). `None` if the work was not delegated.
+    /// Id (subject) of the session that delegated its task to this session (L16). `None` if the session does not work
+    /// on a delegated task.
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
     pub(crate) first_uses: Option<FirstUses>,
@@ -66,7 +69,7 @@ pub(crate) struct SessionServices {
 }
 
 impl SessionServices {
-    /// Creates the services of a session with this state.
+    /// Creates the services of a session. `run` is the current state of the session.
     pub(crate) fn new(host: &Host, live: LiveAgent, subject: String, run: &Run) -> Self {
         let agent = live.current();
         let media: Arc<dyn MediaPort> = Arc::new(StoredMedia(host.store.clone()));
@@ -97,14 +100,15 @@ impl SessionServices {
         }
     }
 
-    /// Returns a copy of these services that uses another agent.
+    /// Returns a copy of these services that uses `agent` for the open turn.
     pub(crate) fn with_agent(&self, agent: Arc<Agent>) -> Self {
         let model = Some(model_port(&agent, &self.ledger, &self.subject));
         let ports = Ports { model, ..self.ports.clone() };
         Self { agent, ports, ..self.clone() }
     }
 
-    /// Returns the scope of a plugin call in the open turn, with a new trace span.
+    /// Returns the scope that a plugin call in the open turn receives: the agent, session, user and turn, and a new
+    /// span of the turn's trace.
     pub(crate) fn scope(&self, run: &Run) -> Scope {
         let trace = run.turn.as_ref().map_or_else(trace::root, |turn| trace::child(&turn.trace));
         Scope {
@@ -117,10 +121,11 @@ impl SessionServices {
         }
     }
 
-    /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. A tool
-    /// result is recalled only by the agent that called the tool, because the result depends on the agent's grants. A
-    /// delegated session recalls no memories, because the task contains everything that the session needs (L16).
-    /// Memories of the session itself are excluded, because the history already contains their content.
+    /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. A
+    /// tool result is recalled only by the agent that called the tool, because the result depends on the agent's
+    /// grants. A delegated session recalls no memories, because the task contains everything that the session needs
+    /// (L16). Memories that were stored by this session are excluded, because the session's history already
+    /// contains their content.
     pub(crate) fn recall_filter(&self) -> Option<MemoryFilter> {
         let config = self.agent.config();
         let user = config.user.clone().filter(|_| self.delegated_by.is_none())?;
@@ -151,8 +156,8 @@ impl SessionServices {
         }
     }
 
-    /// Returns a plugin of the turn with its current grants (P6, P10). The current grants are those with which the turn
-    /// began, plus those that users have given since then, minus those that have been revoked.
+    /// Returns a plugin of the open turn with the grants that are currently in force for the turn (P6, P10): the grants
+    /// with which the turn began, plus grants that users have given since then, minus grants that have been revoked.
     pub(crate) fn current_setup<'s>(&self, pinned: &'s PluginSetup) -> Cow<'s, PluginSetup> {
         let current = self.live.current();
         let name = pinned.plugin().name();
@@ -177,7 +182,7 @@ impl SessionServices {
         intersect_trees(&self.agent.config().host_trees, &self.live.current().config().host_trees)
     }
 
-    /// Returns the source of the media bytes for a model request.
+    /// Returns the object from which a model provider reads the bytes of the media in a request.
     pub(crate) fn outgoing_media<'m>(&'m self, downscaled: &'m [Downscaled]) -> OutgoingMedia<'m> {
         OutgoingMedia { store: &*self.store, session: &self.subject, downscaler: &self.downscaler, downscaled }
     }

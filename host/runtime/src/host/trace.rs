@@ -1,4 +1,4 @@
-//! W3C trace contexts. Each turn has a trace, and each call has a span in this trace.
+//! Creates and checks W3C trace contexts. Each turn has a trace, and each call in the turn has a span in this trace.
 
 use agent_core::plugin::TraceContext;
 use uuid::Uuid;
@@ -62,7 +62,7 @@ mod tests {
         assert_ne!(parent, same);
     }
 
-    // Row 38: an invalid trace context is recognised, so that it can be replaced.
+    // Row 38: an invalid trace context is recognised, so that the host can replace it with a new one.
     #[test]
     fn row_38_an_invalid_trace_context_is_recognised() {
         let trace = |parent: &str, state: Option<&str>| TraceContext {

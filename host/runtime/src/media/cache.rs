@@ -8,41 +8,43 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum total size of the cached pictures, in bytes.
 pub(super) const MAX_CACHED_BYTES: usize = 64 << 20;
 
-/// Key of a cached picture: the digest of the original, and the maximum width and height of the scaled picture.
-pub(super) type Key = (Digest, (u32, u32));
+/// Key of a cached picture: the digest of the original picture, and the maximum width and height to which
+/// it was scaled.
+pub(super) type PictureKey = (Digest, (u32, u32));
 
-pub(super) fn key(digest: &Digest, to: Dimensions) -> Key {
+pub(super) fn picture_key(digest: &Digest, to: Dimensions) -> PictureKey {
     (digest.clone(), (to.width, to.height))
 }
 
 /// A least-recently-used cache of scaled pictures.
 #[derive(Debug, Default)]
 pub(super) struct Cache {
-    entries: HashMap<Key, Entry>,
-    /// Maps the number of an entry's latest use, which is the value that `uses` had then, to the key of the entry.
-    by_use: BTreeMap<u64, Key>,
-    /// Number of uses of the cache so far.
+    entries: HashMap<PictureKey, CacheEntry>,
+    /// The keys of all entries, ordered by the latest use of the entry. The key of this map is the value of `uses`
+    /// directly after the entry's latest use.
+    by_use: BTreeMap<u64, PictureKey>,
+    /// How often an entry of the cache has been read or added so far.
     uses: u64,
     /// Total size of all entries, in bytes.
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Entry {
-    /// The scaled picture, or `None` if the original was small enough.
+struct CacheEntry {
+    /// The scaled picture, or `None` if the original picture was small enough.
     picture: Option<MediaBytes>,
-    /// Value of [`Cache::uses`] at the latest use of this entry.
+    /// The value of [`Cache::uses`] when this entry was last read or added.
     last_use: u64,
 }
 
-/// Number of bytes that are counted for each entry in addition to the size of its picture. Because of these bytes, the
-/// number of entries that have no picture is limited too.
+/// Number of bytes that each entry counts in addition to the size of its picture. These bytes limit the number of
+/// entries that contain no picture.
 const ENTRY_BYTES: usize = 256;
 
 impl Cache {
-    /// Returns the cached result of scaling a picture, or `None` if no result is cached. The result is the scaled
-    /// picture, or `Some(None)` if the original was small enough.
-    pub(super) fn get(&mut self, key: &Key) -> Option<Option<MediaBytes>> {
+    /// Returns the cached result of scaling a picture, or `None` if no result is cached. The cached result is `Some`
+    /// with the scaled picture, or `Some(None)` if the original picture was small enough.
+    pub(super) fn get(&mut self, key: &PictureKey) -> Option<Option<MediaBytes>> {
         let entry = self.entries.get_mut(key)?;
         self.uses += 1;
         self.by_use.remove(&entry.last_use);
@@ -53,12 +55,12 @@ impl Cache {
 
     /// Adds the result of scaling a picture to the cache. If the cache becomes too large, the least recently used
     /// entries are removed.
-    pub(super) fn put(&mut self, key: Key, picture: Option<MediaBytes>) {
+    pub(super) fn put(&mut self, key: PictureKey, picture: Option<MediaBytes>) {
         self.remove(&key);
         self.bytes += size_of(picture.as_ref());
         self.uses += 1;
         self.by_use.insert(self.uses, key.clone());
-        self.entries.insert(key, Entry { picture, last_use: self.uses });
+        self.entries.insert(key, CacheEntry { picture, last_use: self.uses });
         while self.bytes > MAX_CACHED_BYTES
             && let Some((_, oldest)) = self.by_use.pop_first()
         {
@@ -66,7 +68,7 @@ impl Cache {
         }
     }
 
-    fn remove(&mut self, key: &Key) {
+    fn remove(&mut self, key: &PictureKey) {
         if let Some(entry) = self.entries.remove(key) {
             self.by_use.remove(&entry.last_use);
             self.bytes -= size_of(entry.picture.as_ref());
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_picture_is_removed_at_the_bound() {
-        let key = |name: &str| key(&digest_of(name.as_bytes()), Dimensions { width: 1, height: 1 });
+        let key = |name: &str| picture_key(&digest_of(name.as_bytes()), Dimensions { width: 1, height: 1 });
         let mut cache = Cache::default();
         cache.put(key("a"), picture(MAX_CACHED_BYTES / 2 - 1_000));
         cache.put(key("b"), picture(MAX_CACHED_BYTES / 2 - 1_000));

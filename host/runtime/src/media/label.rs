@@ -1,5 +1,5 @@
-//! Adds labels to the media in a prompt. A label is a line of text before a media item. With the name in the label, the
-//! model can refer to the item in a tool call.
+//! Adds labels to the media in a prompt. A label is a line of text that precedes a media item and contains the item's
+//! name and digest. The model uses the digest to refer to the item in a tool call.
 
 use agent_core::message::{Content, Media, Message, Part};
 use agent_core::visible::visible_name;
@@ -7,8 +7,9 @@ use agent_core::visible::visible_name;
 /// Maximum number of characters of a media item's name in a label.
 const MAX_NAME_CHARACTERS: usize = 60;
 
-/// Puts a label before each media item that is not masked. Add labels only after masking, and only to the copy of the
-/// messages that is sent, because masks refer to the parts of stored messages by index.
+/// Puts a label before each media item that is not masked. The labels change the indexes of a message's parts, and
+/// masks refer to parts by index. The caller must therefore mask the media first, and must add labels only to the copy
+/// of the messages that is sent to the model.
 pub(crate) fn with_labels(messages: &mut [Message]) {
     for message in messages {
         if message.parts.iter().any(|part| matches!(part, Part::Media(_))) {
@@ -43,7 +44,8 @@ fn media_of_content(content: &Content) -> Option<&Media> {
     }
 }
 
-/// Returns the label of a media item. The label depends only on the item, so it is the same in every prompt.
+/// Returns the label of a media item. The label depends only on the media item, so that an item has the same label
+/// in every prompt.
 fn label(media: &Media) -> String {
     format!("[{}; {}]", about(media), media.digest)
 }
@@ -64,7 +66,7 @@ mod tests {
     use agent_core::message::{CallId, Dimensions, Role, ToolResult};
     use agent_store::digest_of;
 
-    /// P4, P2: every media item in messages and tool results has a label that the model can refer to.
+    /// P4, P2: every media item in messages and tool results gets a label, with which the model can refer to the item.
     #[test]
     fn p4_every_media_item_has_a_label() {
         let media = |name: Option<&str>, dimensions| Media {

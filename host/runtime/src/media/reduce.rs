@@ -1,5 +1,6 @@
-//! Scales one picture down: checks its header and memory use, and then decodes, resamples and encodes it. The functions
-//! block, and their result depends only on their arguments.
+//! Scales one picture down: checks the size that the picture's header declares and the memory that decoding would use,
+//! and then decodes, resamples and encodes the picture. The functions of this module block the thread, and their
+//! results depend only on their arguments.
 
 use agent_core::message::Dimensions;
 use agent_models::MediaBytes;
@@ -12,10 +13,11 @@ use std::io::Cursor;
 /// Maximum number of bytes of memory that one picture may use while it is decoded. The limit is necessary because a
 /// small file can declare very large dimensions.
 pub(super) const MAX_DECODING_BYTES: u64 = 256 << 20;
-/// JPEG quality, from 1 to 100.
+/// Quality of the JPEG files that scaled pictures are encoded to, from 1 to 100.
 const JPEG_QUALITY: u8 = 88;
 
-/// The reason why a picture can never be scaled down. The reason depends only on the picture's bytes.
+/// The reason why a picture can never be scaled down. The reason lies in the bytes of the picture, so another attempt
+/// would fail in the same way.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unscalable {
     /// The format of the picture is not supported.
@@ -46,15 +48,15 @@ pub(super) enum Reduced {
     Scaled(MediaBytes),
 }
 
-/// Scales a picture down to at most this width and height. The proportions are kept, and the EXIF orientation is
-/// applied. Only the first frame of an animation is kept. The scaled picture is a PNG if it has transparent pixels, and
-/// otherwise a JPEG.
+/// Scales a picture down to at most this width and height. The picture keeps its proportions and is rotated according
+/// to its EXIF orientation. The result contains only the first frame of an animation. The scaled picture is a PNG if it
+/// has transparent pixels, and otherwise a JPEG.
 pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalable> {
     let format = image::guess_format(bytes).map_err(|_| Unscalable::Format)?;
     if !matches!(format, ImageFormat::Png | ImageFormat::Jpeg | ImageFormat::Gif | ImageFormat::WebP) {
         return Err(Unscalable::Format);
     }
-    let mut decoder = reader(bytes, format).into_decoder().map_err(unreadable)?;
+    let mut decoder = reader(bytes, format).into_decoder().map_err(decoding_error)?;
     let (width, height) = decoder.dimensions();
     if width == 0 || height == 0 {
         return Err(Unscalable::Unreadable("it has no pixels".to_owned()));
@@ -69,12 +71,12 @@ pub(super) fn reduced(bytes: &[u8], to: Dimensions) -> Result<Reduced, Unscalabl
     }
     let orientation = decoder.orientation().unwrap_or(Orientation::NoTransforms);
     drop(decoder);
-    let picture = with_eight_bits(reader(bytes, format).decode().map_err(unreadable)?);
-    let mut small = area_average::reduced(&picture, fitted((width, height), to));
+    let picture = with_eight_bits(reader(bytes, format).decode().map_err(decoding_error)?);
+    let mut small = area_average::reduced(&picture, fitting_size((width, height), to));
     drop(picture);
-    // The new picture has no EXIF data, so its pixels must be rotated.
+    // The scaled picture has no EXIF data that could describe its orientation, so its pixels are rotated here.
     small.apply_orientation(orientation);
-    encoded(small).map(Reduced::Scaled).map_err(unreadable)
+    encode_picture(small).map(Reduced::Scaled).map_err(decoding_error)
 }
 
 fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
@@ -85,20 +87,22 @@ fn reader(bytes: &[u8], format: ImageFormat) -> ImageReader<Cursor<&[u8]>> {
     reader
 }
 
-fn unreadable(error: image::ImageError) -> Unscalable {
+fn decoding_error(error: image::ImageError) -> Unscalable {
     Unscalable::Unreadable(error.to_string())
 }
 
-/// Estimates the memory per pixel that decoding uses, in bytes. The estimate is the sum of two values: `decoded`, the
-/// size of a decoded pixel, and the additional memory for the decoder or for the conversion to 8 bits per channel.
+/// Estimates how many bytes of memory per pixel are used to decode a picture. The estimate is the sum of
+/// `decoded`, which is the size of a decoded pixel, and the additional memory that the decoder or the conversion
+/// to 8 bits per channel needs.
 fn working_bytes(format: ImageFormat, decoded: u64, bytes: &[u8]) -> u64 {
     match format {
-        // The decoder keeps all coefficients in memory before it produces the first pixel.
+        // For a progressive JPEG, the decoder must keep the coefficients of the complete picture in memory before it
+        // produces the first pixel.
         ImageFormat::Jpeg if is_progressive(bytes) => decoded + 6,
         ImageFormat::Jpeg => decoded,
         ImageFormat::WebP => decoded + 4,
         ImageFormat::Gif => decoded + 1,
-        // Pictures with 16 bits per channel are converted to 8 bits per channel.
+        // These pictures have 16 bits per channel, and are converted to 8 bits per channel.
         _ if decoded == 2 || decoded > 4 => decoded + decoded / 2,
         _ => decoded,
     }
@@ -129,14 +133,15 @@ fn with_eight_bits(picture: DynamicImage) -> DynamicImage {
     }
 }
 
-/// Returns the largest size that has these proportions and fits into `to`. Width and height are at least one pixel.
-fn fitted((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
+/// Returns the largest size that has the proportions of `width` and `height` and fits into `to`. Width and height are
+/// at least one pixel.
+fn fitting_size((width, height): (u32, u32), to: Dimensions) -> (u32, u32) {
     let factor = (f64::from(to.width) / f64::from(width)).min(f64::from(to.height) / f64::from(height));
     let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);
     (side(width, to.width), side(height, to.height))
 }
 
-fn encoded(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
+fn encode_picture(picture: DynamicImage) -> Result<MediaBytes, image::ImageError> {
     let mut bytes = Vec::new();
     let mime_type = if is_transparent(&picture) {
         picture.write_with_encoder(PngEncoder::new(&mut bytes))?;
@@ -221,7 +226,8 @@ mod tests {
         assert_eq!((strip.width(), strip.height()), (100, 1));
     }
 
-    /// Scaling must always produce the same bytes for a picture, so that the provider's prompt cache can be used.
+    /// If a picture is scaled in two requests, the resulting bytes must be identical, because otherwise the second
+    /// request would not match the provider's prompt cache.
     #[test]
     fn scaling_the_same_picture_twice_returns_the_same_bytes() {
         let noise = RgbImage::from_fn(301, 203, |x, y| Rgb([(x * y) as u8, (x ^ y) as u8, (x + y) as u8]));

@@ -2,7 +2,7 @@
 //! (row 34).
 
 use super::ReadError;
-use super::cache::{Cache, Key, key};
+use super::cache::{Cache, PictureKey, picture_key};
 use super::reduce::{Reduced, Unscalable, reduced};
 use agent_core::message::{Dimensions, Media};
 use agent_models::MediaBytes;
@@ -13,26 +13,26 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Maximum number of pictures that are decoded at the same time. Each picture may use up to 256 MiB of memory.
 const MAX_CONCURRENT: usize = 2;
-/// Maximum time for scaling a picture. If scaling takes longer, the caller continues without the scaled picture, but
-/// the thread keeps its permit until it has finished.
+/// Maximum time for scaling a picture. If scaling takes longer, the caller gets the error [`ScaleError::Late`], but the
+/// thread that scales the picture keeps its permit until it has finished.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 /// Maximum time that a caller waits for a permit to scale a picture.
 const WAIT_LIMIT: Duration = Duration::from_secs(60);
 
-/// The reason why a picture could not be scaled down. If the media policy requires a smaller version of the picture,
-/// the original is not sent either.
+/// The reason why a picture could not be scaled down. A picture that could not be scaled down is not sent in its
+/// original size instead, because the media policy requires a smaller version.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScaleError {
-    /// The picture can never be scaled.
+    /// The bytes of the picture do not permit scaling, so the picture can never be scaled.
     #[error(transparent)]
     Unscalable(#[from] Unscalable),
-    /// The media item is too large, so it can never be scaled.
+    /// The media item is larger than [`MAX_SENT_BYTES`](super::MAX_SENT_BYTES), so it can never be scaled.
     #[error(transparent)]
     TooLarge(ReadError),
-    /// Scaling took too long. Another attempt may succeed.
+    /// Scaling took longer than [`TIME_LIMIT`]. A later attempt may succeed.
     #[error("it was not made smaller within {} s", TIME_LIMIT.as_secs())]
     Late,
-    /// No permit to scale a picture became available in time. Another attempt may succeed.
+    /// No permit to scale a picture became available within [`WAIT_LIMIT`]. A later attempt may succeed.
     #[error("too many pictures are being made smaller at the same time")]
     Busy,
     /// The session does not contain the media item.
@@ -44,7 +44,7 @@ pub(crate) enum ScaleError {
 }
 
 impl ScaleError {
-    /// Whether another attempt would fail in the same way.
+    /// Whether every later attempt to scale the picture would fail in the same way.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Unscalable(_) | Self::TooLarge(_))
     }
@@ -60,8 +60,8 @@ impl From<ReadError> for ScaleError {
     }
 }
 
-/// Scales pictures down for all sessions of a host, and caches the latest results. Clones share the cache and
-/// the permits.
+/// Scales pictures down for all sessions of a host, and caches the latest results. All clones of this value share one
+/// cache and one set of permits.
 #[derive(Clone, Debug)]
 pub struct Downscaler {
     permits: Arc<Semaphore>,
@@ -77,7 +77,8 @@ impl Default for Downscaler {
 
 impl Downscaler {
     /// Returns the picture, scaled down to at most this width and height. Returns `None` if the picture is small
-    /// enough, or if the media item is not an image. `read` is awaited only if the bytes are needed.
+    /// enough, or if the media item is not an image. `read` reads the bytes of the picture, and is awaited only if the
+    /// bytes are needed.
     pub(crate) async fn scaled(
         &self,
         media: &Media,
@@ -90,12 +91,12 @@ impl Downscaler {
         if media.dimensions.is_some_and(|size| size.width <= to.width && size.height <= to.height) {
             return Ok(None);
         }
-        let key = key(&media.digest, to);
+        let key = picture_key(&media.digest, to);
         if let Some(cached) = self.cached(&key) {
             return Ok(cached);
         }
         let permit = tokio::time::timeout(self.wait_limit, self.permits.clone().acquire_owned()).await;
-        // Another caller may have scaled the same picture in the meantime.
+        // While this call waited for the permit, a different call may have scaled the same picture.
         if let Some(cached) = self.cached(&key) {
             return Ok(cached);
         }
@@ -106,7 +107,7 @@ impl Downscaler {
         Ok(made)
     }
 
-    fn cached(&self, key: &Key) -> Option<Option<MediaBytes>> {
+    fn cached(&self, key: &PictureKey) -> Option<Option<MediaBytes>> {
         self.cache().get(key)
     }
 
@@ -155,7 +156,7 @@ mod tests {
         (media, bytes)
     }
 
-    const TO: Dimensions = Dimensions { width: 50, height: 50 };
+    const MAX_SIZE: Dimensions = Dimensions { width: 50, height: 50 };
 
     /// P4: a picture is read and scaled only once, even if several callers request it at the same time, and all permits
     /// are returned.
@@ -169,7 +170,7 @@ mod tests {
                 reads.fetch_add(1, Ordering::Relaxed);
                 Ok(bytes.clone())
             };
-            downscaler.scaled(&media, TO, read).await.expect("scaled").expect("a smaller picture")
+            downscaler.scaled(&media, MAX_SIZE, read).await.expect("scaled").expect("a smaller picture")
         };
         let first = scale().await;
         for repeated in futures::future::join_all((0..10).map(|_| scale())).await {
@@ -186,26 +187,27 @@ mod tests {
         let sound = Media { mime_type: "audio/wav".to_owned(), ..picture(60, 60).0 };
         for media in [small, sound] {
             let read = async { panic!("the bytes were read") };
-            assert_eq!(downscaler.scaled(&media, TO, read).await.expect("kept"), None);
+            assert_eq!(downscaler.scaled(&media, MAX_SIZE, read).await.expect("kept"), None);
         }
     }
 
-    /// Row 34: a caller that gets no permit in time gets an error, and every failure returns its permit.
+    /// Row 34: a caller that gets no permit in time gets an error, and a caller whose picture cannot be scaled
+    /// returns its permit.
     #[tokio::test]
     async fn row_34_permits_are_bounded_and_returned() {
         let downscaler = Downscaler { wait_limit: Duration::from_millis(20), ..Downscaler::default() };
         let (media, bytes) = picture(200, 100);
         let held: Vec<_> =
             (0..MAX_CONCURRENT).map(|_| downscaler.permits.clone().try_acquire_owned().expect("a permit")).collect();
-        let refused = downscaler.scaled(&media, TO, async { Ok(bytes.clone()) }).await;
+        let refused = downscaler.scaled(&media, MAX_SIZE, async { Ok(bytes.clone()) }).await;
         assert!(matches!(refused, Err(ScaleError::Busy)), "{refused:?}");
         drop(held);
-        let broken = downscaler.scaled(&media, TO, async { Ok(bytes[..40].to_vec()) }).await;
+        let broken = downscaler.scaled(&media, MAX_SIZE, async { Ok(bytes[..40].to_vec()) }).await;
         assert!(matches!(broken, Err(ScaleError::Unscalable(Unscalable::Unreadable(_)))), "{broken:?}");
-        let missing =
-            downscaler.scaled(&media, TO, async { Err(StoreError::NoBlob { digest: media.digest.clone() }.into()) });
+        let missing = downscaler
+            .scaled(&media, MAX_SIZE, async { Err(StoreError::NoBlob { digest: media.digest.clone() }.into()) });
         assert!(matches!(missing.await, Err(ScaleError::Missing)));
         assert_eq!(downscaler.permits.available_permits(), MAX_CONCURRENT);
-        assert!(downscaler.scaled(&media, TO, async { Ok(bytes) }).await.expect("scaled").is_some());
+        assert!(downscaler.scaled(&media, MAX_SIZE, async { Ok(bytes) }).await.expect("scaled").is_some());
     }
 }

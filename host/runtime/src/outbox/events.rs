@@ -11,8 +11,8 @@ use agent_store::StoreError;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Adds the event about the end of a turn, if the agent is configured to send such events. `before` and `after` are the
-/// states of the run before and after the change.
+/// If the change ends a turn and the agent is configured to announce the end of turns, adds the event about the end of
+/// the turn. `before` and `after` are the states of the run before and after the change.
 pub(crate) async fn announce_end(
     services: &SessionServices,
     history: &mut LoadedHistory,
@@ -40,8 +40,8 @@ pub(crate) async fn announce_end(
     Ok(())
 }
 
-/// Adds the cost of a turn to the data of the event about the turn's end. This function is used only for turns without
-/// an output, because an output already contains the cost of its turn.
+/// Adds the cost of a failed or cancelled turn to the data of the event about the turn's end. For a finished turn, the
+/// cost is already part of the turn's output.
 fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     if let (Value::Object(data), Value::Object(cost)) = (&mut data, json!(cost)) {
         data.extend(cost);
@@ -49,7 +49,7 @@ fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     data
 }
 
-/// Returns the attributes that the host sets on every outgoing event of the session.
+/// Returns the event attributes that the host sets on every outgoing event of a session.
 pub(crate) fn attributes(scope: &Scope, id: String) -> EventAttributes {
     EventAttributes {
         id,

@@ -1,6 +1,6 @@
-//! Memories of a turn for the user's long-term memory (D4). The memories describe the turn's tool calls and how the
-//! turn ended. A memory is committed as an outbox effect together with the change that it describes (D6), so it is
-//! written once, and a failed write is retried.
+//! Creates the memories of a turn for the user's long-term memory (D4). The memories describe the turn's tool calls and
+//! how the turn ended. A memory is committed as an outbox effect together with the change that the memory describes
+//! (D6), so the memory is written once, and a failed write is retried.
 
 use crate::agent::MemoryUse;
 use crate::history::LoadedHistory;
@@ -14,32 +14,31 @@ use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
-/// Maximum number of characters of the user's question in a memory about the end of a turn. The limit also applies to
-/// the answer in this memory.
-const ANSWERED_CHARACTERS: usize = 2_000;
+/// Maximum number of characters of the user's question, and of the answer, in a memory about the end of a turn.
+const ENDING_CHARACTERS: usize = 2_000;
 /// Maximum number of characters of the user's question in a memory about tool calls.
-const ASKED_CHARACTERS: usize = 500;
+const QUESTION_CHARACTERS: usize = 500;
 /// Maximum number of characters of a call's arguments in a memory.
 const ARGUMENT_CHARACTERS: usize = 300;
 /// Maximum number of characters of a call's result in a memory.
 const RESULT_CHARACTERS: usize = 1_000;
-/// Maximum number of characters of an error in a memory.
+/// Maximum number of characters of an error's text in a memory.
 const ERROR_CHARACTERS: usize = 200;
-/// Maximum number of characters of a memory's text about all calls of one reply.
+/// Maximum number of characters of the text that describes all calls of one model reply in a memory.
 const CALLS_CHARACTERS: usize = 4_000;
-/// Those of the host's own tools whose calls are not remembered. These tools read data that the host has already
+/// Names of the host's own tools whose calls are not remembered. These tools only read data that the host has already
 /// stored, or end the turn.
 const NOT_REMEMBERED: [&str; 4] =
     [name::MEMORY_SEARCH, name::READ_RESULT, loop_break::name::TASK_COMPLETION, loop_break::name::CONVERSE];
 /// Maximum number of outbox items that one query reads.
 const PAGE_SIZE: usize = 100;
 
-/// Whether the results of calls in a change come from the tools or from the host.
+/// Who created the results of the calls that finish in a change: the tools or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultOrigin {
     /// The results come from the tools, or from the users and services that answer calls.
     Tools,
-    /// The results come from the host, because the turn was stopped and its unfinished calls were abandoned.
+    /// The host created the results, because the turn was stopped and its unfinished calls were abandoned.
     Abandoned,
 }
 
@@ -49,9 +48,9 @@ impl ResultOrigin {
     }
 }
 
-/// Adds the memories of a change. After all calls of a reply have their results, one memory describes these calls. If
-/// the turn was answered or reached its limit, another memory describes how it ended. `before` and `after` are the
-/// states of the run before and after the change.
+/// Adds the memories that follow from a change. If the change completes the results of all calls of a model reply, a
+/// memory about these calls is added. If the turn ends with an answer or at a limit, a memory about the end of the turn
+/// is added. `before` and `after` are the states of the run before and after the change.
 pub(crate) async fn add_memories(
     services: &SessionServices,
     history: &mut LoadedHistory,
@@ -64,8 +63,8 @@ pub(crate) async fn add_memories(
     if config.memory == MemoryUse::Off || !before.is_open() && !after.is_open() {
         return;
     }
-    let interaction = interaction(history, turn, results, change).await;
-    let ending = turn.end().filter(|end| is_worth_remembering(services, end)).and_then(|end| ending(turn, end));
+    let interaction = memory_of_calls(history, turn, results, change).await;
+    let ending = turn.end().filter(|end| is_worth_remembering(services, end)).and_then(|end| memory_of_end(turn, end));
     for (kind, suffix, text) in interaction.into_iter().chain(ending) {
         let (agent, session, number) = (after.agent.clone(), after.session.clone(), turn.number);
         let id = format!("{session}/{number}/{suffix}");
@@ -76,14 +75,14 @@ pub(crate) async fn add_memories(
 }
 
 /// Returns whether the end of a turn is worth remembering. An answer that was not written by a language model is not
-/// worth remembering, because it consists of fixed phrases and of tool results, which are already remembered.
+/// worth remembering: it consists of fixed phrases and of tool results, and the tool results are remembered separately.
 fn is_worth_remembering(services: &SessionServices, end: &TurnEnd) -> bool {
     let TurnEnd::Finished(output) = end else { return true };
     let mut models = services.agent.models().all();
     models.all(|model| model.is_language_model() || model.info().model.to_string() != output.model)
 }
 
-async fn interaction(
+async fn memory_of_calls(
     history: &mut LoadedHistory,
     turn: &Turn,
     results: ResultOrigin,
@@ -105,39 +104,39 @@ async fn interaction(
             return None;
         }
     };
-    let text = format!("Asked: {}\n{}", input_text(turn, ASKED_CHARACTERS), describe_calls(&calls)?);
+    let text = format!("Asked: {}\n{}", input_text(turn, QUESTION_CHARACTERS), describe_calls(&calls)?);
     Some((MemoryKind::Tool, format!("tool/{}", turn.interactions), text))
 }
 
-/// The kind of a memory, the suffix of its id, and its text. The suffix is unique in the turn.
+/// The kind of a memory, the suffix of the memory's id, and the memory's text. The suffix is unique in the turn.
 type MemoryText = (MemoryKind, String, String);
 
-fn ending(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
+fn memory_of_end(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
     let (kind, result) = match end {
         TurnEnd::Finished(output) => {
             let answered = match &output.data {
-                serde_json::Value::String(text) => truncated(text, ANSWERED_CHARACTERS),
-                json => truncated(&json.to_string(), ANSWERED_CHARACTERS),
+                serde_json::Value::String(text) => truncated(text, ENDING_CHARACTERS),
+                json => truncated(&json.to_string(), ENDING_CHARACTERS),
             };
             let kind = if output.limit_reached { MemoryKind::Limit } else { MemoryKind::Final };
             (kind, format!("Answered: {answered}"))
         }
-        // The model's last reply did not answer the user, so it is not remembered as an answer.
+        // The last reply of the model did not answer the user, so the memory contains no answer.
         TurnEnd::Failed(TurnError::InteractionsExhausted { interactions, reason, .. }) => {
             let reason = truncated(reason, ERROR_CHARACTERS);
             (MemoryKind::Limit, format!("Not answered after {interactions} model calls: {reason}"))
         }
         TurnEnd::Failed(_) | TurnEnd::Cancelled => return None,
     };
-    Some((kind, kind.as_str().to_owned(), format!("Asked: {}\n{result}", input_text(turn, ANSWERED_CHARACTERS))))
+    Some((kind, kind.as_str().to_owned(), format!("Asked: {}\n{result}", input_text(turn, ENDING_CHARACTERS))))
 }
 
 fn input_text(turn: &Turn, max_characters: usize) -> String {
     truncated(&turn.input.message().plain_text(), max_characters)
 }
 
-/// Writes a memory that a commit put in the outbox, even if another process has already written it. If the turn has
-/// been undone or the session has been deleted since the commit, the memory is removed again.
+/// Writes a memory that a commit put in the outbox. The memory may be written twice, by two processes. If the turn has
+/// been undone or the session has been deleted since the commit, the written memory is removed again.
 pub(super) async fn write_memory(
     store: &dyn Store,
     item: &StoredOutboxItem,
@@ -164,13 +163,14 @@ async fn is_undone_or_deleted(store: &dyn Store, item: &StoredOutboxItem, turn: 
         }
         match items.last() {
             Some(last) if items.len() == PAGE_SIZE => after = last.number,
-            // If the query finds no items, the item itself has been deleted together with its session.
+            // The first query must find at least `item`. If it finds no items, `item` has been deleted together
+            // with its session.
             last => return Ok(last.is_none() && after < item.number),
         }
     }
 }
 
-/// Returns a text that describes the calls and their results, or `None` if no call is worth remembering.
+/// Returns a text that describes calls and their results. Returns `None` if none of the calls is worth remembering.
 fn describe_calls(calls: &[CallRecord]) -> Option<String> {
     let is_own = |call: &CallRecord| call.source == Some(ToolSource::BuiltIn);
     let lines = calls.iter().filter(|call| !is_own(call) || !NOT_REMEMBERED.contains(&&*call.name));

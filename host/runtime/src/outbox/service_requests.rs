@@ -1,4 +1,5 @@
-//! Requests to services. Each request is sent as a CloudEvent, and its call waits for the answer (L10, L15, I6).
+//! Requests to services. Each request is sent as a CloudEvent, and the call that made the request waits for the answer
+//! (L10, L15, I6).
 
 use super::events::attributes;
 use crate::agent::{ANY_TYPE, ServiceConfig};
@@ -16,16 +17,16 @@ use std::time::Duration;
 /// The conditions that the answer to a service request must satisfy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceContract {
-    /// JSON text that maps the event types of answers to the schemas of their data. If `None`, every answer
-    /// is accepted.
+    /// JSON text of a map from the event type of an answer to the JSON Schema of the answer's data. If `None`, every
+    /// answer is accepted.
     emits: Option<String>,
-    /// Time limit for the answer. `None` means no limit.
+    /// Time within which the answer must arrive. `None` means no limit.
     within: Option<Duration>,
 }
 
 impl ServiceContract {
-    /// Returns the contract of a configured service. The answer schema in the request is used only if the configuration
-    /// of the service contains no answer schemas. If the configuration and the request both have a time limit, the
+    /// Returns the contract of a configured service. If the configuration of the service contains no schemas for
+    /// answers, the schema in the request is used. If both the configuration and the request contain a time limit, the
     /// shorter limit is used.
     pub(crate) fn of_service(service: &ServiceConfig, request: Option<&ServiceRequest>) -> Self {
         let requested = request.map(Self::of_request).unwrap_or_default();
@@ -34,29 +35,30 @@ impl ServiceContract {
         Self { emits, within }
     }
 
-    /// Returns the contract that a plugin's request contains.
+    /// Returns the contract that a plugin has specified in its request.
     pub(crate) fn of_request(request: &ServiceRequest) -> Self {
         let emits = request.answer_schema.as_ref().map(|schema| json!({ ANY_TYPE: schema }).to_string());
         Self { emits, within: request.answer_within.map(|within| Duration::from_millis(within.into())) }
     }
 }
 
-/// A call that is answered from outside of the host.
+/// The data of a call that waits for an answer from a service.
 #[derive(Debug)]
 pub(crate) struct ForwardedCall {
-    /// The answer that the call waits for, with the outgoing event.
+    /// Describes the answer that the call waits for, and contains the outgoing event with the request.
     pub(crate) awaits: Awaited,
-    /// JSON text of the schemas for the answer. The text must be stored by the commit that stores the call.
+    /// JSON text of the schemas for the answer, which must be stored in the same commit as the call. `None` if every
+    /// answer is accepted.
     pub(crate) contract: Option<String>,
 }
 
-/// Returns the current time in milliseconds since 1970.
+/// Returns the current time in milliseconds since the start of 1970 (UTC).
 pub(crate) fn now_ms() -> u64 {
     u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
 }
 
-/// Converts a service request to an outgoing event, and to the description of the answer that the call waits for. Only
-/// the type and the data of the event come from the request. The host sets all other attributes.
+/// Creates the outgoing event for a service request, and the description of the answer that the call waits for. The
+/// type and the data of the event come from the request. The host sets all other attributes.
 pub(crate) fn forward(
     scope: &Scope,
     call: &CallId,
@@ -89,7 +91,7 @@ mod tests {
         }
     }
 
-    /// I6, P2: the event of a request has exactly the expected attributes.
+    /// I6, P2: the CloudEvent that is sent for a service request has exactly the expected attributes.
     #[test]
     fn i6_a_request_is_a_cloud_event_with_the_calls_id() {
         let config = ServiceConfig {
@@ -115,7 +117,8 @@ mod tests {
         assert!(expires_at > now_ms() && expires_at <= now_ms() + 5_000, "the shorter of the two time limits is used");
     }
 
-    /// P2: the answer schemas in the service's configuration take precedence over the schema in the plugin's request.
+    /// P2: if both the service's configuration and the plugin's request contain schemas for answers, the schemas in
+    /// the configuration apply.
     #[test]
     fn p2_the_service_configuration_takes_precedence_over_the_request() {
         let mut config = ServiceConfig::new("com.example.work".parse().unwrap());

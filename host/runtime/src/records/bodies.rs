@@ -1,4 +1,4 @@
-//! Types for the bodies of step records. The order of the fields is their order in the stored JSON.
+//! The types of the bodies of step records. The fields are declared in the order that they have in the stored JSON.
 
 use super::MessagePositions;
 use agent_core::change::Denial;
@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Kind of a record of a plugin's question to the agent's model.
+/// Kind of the records that describe a plugin's question to the agent's model.
 const MODEL_QUESTION_KIND: &str = "host_model";
 /// Kind of the record that describes the origin of a fork.
 pub(crate) const FORK_KIND: &str = "fork";
@@ -26,13 +26,13 @@ pub(crate) const FORK_KIND: &str = "fork";
 pub(crate) enum StepRecordBody {
     /// The plugins, servers, tools and memories with which a turn began.
     Context(Box<ContextRecord>),
-    /// The call of the context builder before a step of the turn.
+    /// The call of the context builder immediately before a step of the turn.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
-    /// The prompt of a model call, with references to its texts and messages.
+    /// The prompt of a model call, which refers to its system texts by digest and to its messages by position.
     Prompt(Box<PromptRecord>),
     /// The text at the end of a planning model's prompt.
     PlanPrompt(PlanPromptRecord),
-    /// A model's reply, with the provider's raw response.
+    /// A model's reply in the host's format, with the raw response of the provider.
     Reply(Box<ReplyRecord>),
     /// A summary of messages that were removed from the prompt.
     Summary(Box<SummaryRecord>),
@@ -40,13 +40,13 @@ pub(crate) enum StepRecordBody {
     Verdict(Box<VerdictRecord>),
     /// The decisions of a media policy.
     MediaPolicy(Box<MediaPolicyRecord>),
-    /// Those pictures of a prompt that could not be scaled down.
+    /// The pictures in a prompt that could not be scaled down.
     MediaNotScaled(Vec<UnscaledPicture>),
     /// A plugin's question to the agent's model.
     PluginModel(Box<PluginModelRecord>),
     /// The host's answers to the plugin that executed a call.
     HostCallLog(Box<HostAnswersRecord>),
-    /// The service request that the plugin that executed a call made.
+    /// The service request that a plugin made during a tool call.
     ServiceRequest(Box<ServiceRequestRecord>),
     /// The event that the host accepted as a service's answer.
     ServiceAnswer(Box<ServiceAnswerRecord>),
@@ -54,12 +54,13 @@ pub(crate) enum StepRecordBody {
     Fork(Box<ForkRecord>),
 }
 
-/// A stored record that this host cannot read: its kind is unknown, or its body has a different shape.
+/// The error for a stored record that this host cannot read, because the kind of the record is unknown or the body of
+/// the record does not have the expected fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct UnreadableRecord;
 
 impl StepRecordBody {
-    /// Returns the record's kind as it is stored.
+    /// Returns the name of the record's kind, as it is stored with the record.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Context(_) => "context",
@@ -85,7 +86,7 @@ impl StepRecordBody {
         StepRecord { turn, step, kind: self.kind().to_owned(), body }
     }
 
-    /// Reads a stored record. Unknown fields are ignored.
+    /// Parses the body of a stored record. Fields that this host does not know are ignored.
     pub(crate) fn read(record: &StepRecord) -> Result<Self, UnreadableRecord> {
         fn read<T: DeserializeOwned>(body: &Value) -> Result<T, UnreadableRecord> {
             T::deserialize(body).map_err(|_| UnreadableRecord)
@@ -110,8 +111,9 @@ impl StepRecordBody {
         })
     }
 
-    /// Returns the id of the call that a record belongs to, if the record contains a plugin's question to the model, a
-    /// plugin's service request, or the host's answers to a plugin. Returns `None` for records of all other kinds.
+    /// Returns the id of the call to which a record belongs. Only three kinds of records belong to a call: a
+    /// plugin's question to the model, a plugin's service request, and the host's answers to a plugin. Returns
+    /// `None` for all other records.
     pub(crate) fn call_of(record: &StepRecord) -> Option<CallId> {
         let is_of_call = [MODEL_QUESTION_KIND, "host_answers", "service_request"].contains(&record.kind.as_str());
         let call = record.body["call"].as_str().filter(|_| is_of_call)?;
@@ -119,14 +121,14 @@ impl StepRecordBody {
     }
 }
 
-/// The input of a plugin call, if it is recorded.
+/// The input of a plugin call, or the part of the input that an older host recorded.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Question<Q> {
     /// The record contains the complete input of the plugin call.
     Recorded(Q),
-    /// The record does not contain the complete input, because an older host wrote the record. Contains the stored
-    /// value of the field.
+    /// The record does not contain the complete input, because an older host wrote the record. This variant contains
+    /// the field's value as it is stored.
     NotRecorded(Value),
 }
 
@@ -149,23 +151,23 @@ pub(crate) struct ContextRecord {
     /// The call of the context builder at the beginning of the turn. `None` if no plugin built the context.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) builder: Option<BuilderCallRecord<BuilderQuestion>>,
-    /// Facts that were found in long-term memory.
+    /// Memories from the user's long-term memory that the turn recalled.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) recollections: Vec<Recollection>,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugins: Option<Vec<PinnedPlugin>>,
-    /// Digest of each MCP server's tool list, by the name of the server.
+    /// Digest of the list of tools of each MCP server, by the name of the server.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) servers: BTreeMap<String, String>,
-    /// Digest of the agent's configuration.
+    /// Digest of the agent's configuration when the turn began.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) configuration: String,
-    /// Names of the tools that were offered to the model. `None` if all tools were offered.
+    /// Names of the tools that were offered to the model in this turn. `None` if all tools were offered.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) offered: Option<Vec<String>>,
 }
 
-/// A call to a context builder.
+/// A call to a context builder, with the context builder's input and output.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(bound(deserialize = "Q: DeserializeOwned"))]
 pub(crate) struct BuilderCallRecord<Q> {
@@ -182,7 +184,7 @@ pub(crate) struct BuilderCallRecord<Q> {
     pub(crate) cost: CallCost,
 }
 
-/// The host's answers to a context builder, and the accesses that the host denied.
+/// What the host answered to a context builder's host calls, and which accesses it denied to the context builder.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BuilderSurroundings {
     pub(crate) answers: Option<Box<HostCallLog>>,
@@ -190,22 +192,23 @@ pub(crate) struct BuilderSurroundings {
     pub(crate) denials: Vec<Denial>,
 }
 
-/// The input of a context builder at the beginning of a turn. Texts and messages are stored as references.
+/// The input of a context builder at the beginning of a turn. Long texts are stored as digests, and
+/// messages as positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct BuilderQuestion {
     pub(crate) model: Model,
     pub(crate) input: TurnInput,
-    /// Digest of the text that lists the tools.
+    /// Digest of the JSON text that lists the tools for the context builder.
     pub(crate) tools: String,
     pub(crate) messages: MessagePositions,
     pub(crate) result_characters: usize,
     pub(crate) hidden: u32,
-    /// Digest of the text of the summary.
+    /// Digest of the text of the summary of earlier messages. `None` if the session has no summary.
     pub(crate) summary: Option<String>,
     pub(crate) budget: Budget,
 }
 
-/// The input of a context builder before a step. Messages are stored as references.
+/// The input of a context builder before a step. Messages are stored as positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepQuestion {
     pub(crate) lifecycle: Lifecycle,
@@ -217,7 +220,8 @@ pub(crate) struct StepQuestion {
     pub(crate) budget: Budget,
 }
 
-/// The exact prompt of a model call. The record contains digests instead of texts, and positions instead of messages.
+/// The prompt of a model call. The record contains digests instead of system texts, positions instead of messages, and
+/// names instead of tool definitions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PromptRecord {
     pub(crate) model: Model,
@@ -236,36 +240,37 @@ pub(crate) struct PromptRecord {
     pub(crate) output_schema: Option<Value>,
 }
 
-/// The text at the end of a planning model's prompt.
+/// The text that the host adds at the end of a planning model's prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PlanPromptRecord {
     pub(crate) asked: ModelRole,
     pub(crate) text: String,
 }
 
-/// A model's reply, and the provider's raw response.
+/// A model's reply in the host's format, and the raw response of the provider.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ReplyRecord {
     pub(crate) reply: Reply,
     pub(crate) raw: Value,
 }
 
-/// A summary of messages that were removed from the prompt.
+/// A summary of messages that were removed from the prompt, and how the summary was written.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct SummaryRecord {
     pub(crate) messages: Vec<MessageId>,
     /// Name of the model that wrote the summary, or `extract` if the host extracted the summary from the messages.
     pub(crate) by: String,
-    /// The reason why a model's summary was not used.
+    /// The reason why the summary model's summary was not used. `None` if the summary was used, or if no model was
+    /// asked for a summary.
     pub(crate) problem: Option<String>,
     /// Digests of the texts in the summary model's prompt.
     pub(crate) prompt: Vec<String>,
-    /// Digest of the summary's text.
+    /// Digest of the text of the summary.
     pub(crate) summary: String,
     pub(crate) raw: Option<Value>,
 }
 
-/// An output validator's verdict.
+/// A call to an output validator, with the validator's verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct VerdictRecord {
     /// The plugin that was called, as `name@digest`.
@@ -278,7 +283,7 @@ pub(crate) struct VerdictRecord {
     pub(crate) cost: CallCost,
 }
 
-/// The input of an output validator. Messages are stored as references.
+/// The input of an output validator. Messages are stored as positions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ValidatorQuestion {
     pub(crate) text: String,
@@ -290,7 +295,7 @@ pub(crate) struct ValidatorQuestion {
     pub(crate) result_characters: usize,
 }
 
-/// A media policy's decisions on the media of a prompt.
+/// A call to a media policy, with the policy's decisions on the media of a prompt.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct MediaPolicyRecord {
     /// The plugin that was called, as `name@digest`.
@@ -304,7 +309,7 @@ pub(crate) struct MediaPolicyRecord {
     pub(crate) cost: CallCost,
 }
 
-/// The input of a media policy without the media.
+/// The input of a media policy, except the descriptions of the media, which [`MediaPolicyRecord::items`] contains.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PolicyQuestion {
     pub(crate) model: Model,
@@ -318,7 +323,8 @@ pub(crate) struct UnscaledPicture {
     pub(crate) text: String,
 }
 
-/// A plugin's question to the agent's model. If `reply` is `None`, the question was cancelled or failed.
+/// A plugin's question to the agent's model, and the model's answer. If `reply` is `None`, the question was
+/// cancelled or failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PluginModelRecord {
     #[serde(default, deserialize_with = "or_default")]
@@ -327,7 +333,7 @@ pub(crate) struct PluginModelRecord {
     /// turn N.
     pub(crate) call: String,
     pub(crate) question: ModelQuestionRecord,
-    /// The provider's raw response.
+    /// The raw response of the model's provider. `None` if the question was cancelled or failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) answer: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -336,18 +342,18 @@ pub(crate) struct PluginModelRecord {
     pub(crate) error: Option<String>,
 }
 
-/// A plugin's question to the model. The record contains digests instead of texts.
+/// The content of a plugin's question to the model, with digests instead of texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ModelQuestionRecord {
-    /// Digest of the system text.
+    /// Digest of the question's system text. `None` if the question has no system text.
     pub(crate) system: Option<String>,
-    /// Role and digest of each message.
+    /// The role of each message of the question, and the digest of the message's text.
     pub(crate) messages: Vec<(String, String)>,
     pub(crate) output_schema: Option<Value>,
     pub(crate) max_tokens: Option<u32>,
 }
 
-/// The reply that a plugin received to its question.
+/// The model's reply, in the form in which the plugin that asked received it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PluginModelReply {
     pub(crate) text: String,
@@ -363,7 +369,7 @@ pub(crate) struct HostAnswersRecord {
     pub(crate) host: Box<HostCallLog>,
 }
 
-/// The service request that a call's plugin made.
+/// The service request that a plugin made during a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ServiceRequestRecord {
     pub(crate) call: CallId,
@@ -385,10 +391,10 @@ pub(crate) struct ServiceAnswerRecord {
 /// The session and message from which a fork was created.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ForkRecord {
-    /// Subject of the original session.
+    /// Subject of the session from which the fork was created.
     #[serde(default)]
     pub(crate) from: String,
-    /// The last message that the fork copied from the original.
+    /// Id of the last message that the fork copied from the original session.
     #[serde(default)]
     pub(crate) at: MessageId,
     #[serde(default)]
@@ -396,22 +402,23 @@ pub(crate) struct ForkRecord {
     /// Sessions in which the fork's turns ran, earliest first.
     #[serde(default)]
     pub(crate) origins: Vec<ForkOrigin>,
-    /// Maps each call to the session in which it ran. Older versions of the host stored this map instead of `origins`.
+    /// Maps the id of each call to the session in which the call ran. Older versions of the host stored this map
+    /// instead of `origins`.
     #[serde(default)]
     pub(crate) ran_in: BTreeMap<CallId, String>,
 }
 
-/// A session in which turns of a fork ran.
+/// A session in which some of a fork's turns ran.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ForkOrigin {
     pub(crate) session: String,
-    /// Number of the last turn that ran in this session. Earlier turns also ran in this session, except those that an
-    /// earlier entry of `origins` covers.
+    /// Number of the last turn that ran in this session. All earlier turns ran in this session too, unless an earlier
+    /// entry of `origins` covers them.
     pub(crate) until_turn: u32,
 }
 
-/// Deserializes a field. Returns the default value if the stored value does not fit the field's type, for example
-/// because a newer host wrote it.
+/// Deserializes a field. If the stored value does not fit the field's type, for example because a newer host wrote the
+/// value, returns the default value of the type.
 fn or_default<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,

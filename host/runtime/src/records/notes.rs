@@ -1,4 +1,4 @@
-//! Data that is committed together with a change to the session (D1).
+//! Data that is committed together with a change to the session, but is not a part of the change (D1).
 
 use super::StepRecordBody;
 use agent_core::change::Denial;
@@ -14,16 +14,16 @@ pub(crate) struct CommitNotes {
     pub(crate) records: Vec<StepRecord>,
     /// Texts that the records refer to by digest.
     pub(crate) texts: Vec<String>,
-    /// Denials that no call's result contains. These denials are committed before the change.
+    /// Denials that are not recorded as part of a call's result. They are committed before the change.
     pub(crate) denials: Vec<(Option<CallId>, Denial)>,
-    /// The host's answers to the plugin of a finished call.
+    /// The host's answers to the plugin that executed a finished call, with the id of the call.
     pub(crate) host_answers: Option<(CallId, Box<HostCallLog>)>,
-    /// The service request that the plugin of a finished call made.
+    /// The service request that a plugin made during a finished call, with the id of the call.
     pub(crate) service_request: Option<(CallId, ServiceRequest)>,
 }
 
 impl CommitNotes {
-    /// Adds a step record for this step of the latest turn.
+    /// Adds a step record for step `step` of the latest turn.
     pub(crate) fn add(&mut self, run: &Run, step: u32, body: StepRecordBody) {
         self.records.push(body.into_record(run.turns, step));
     }

@@ -1,17 +1,17 @@
-//! References from step records to the messages that a model or a plugin was shown (D1). Messages are identified by
-//! their ids. The references stay small even if the history is long.
+//! References from step records to the messages that a model or a plugin was shown (D1). A reference contains the id of
+//! a message. The references in a record stay small even if the history is long.
 
 use agent_core::message::{Digest, MessageId};
 use agent_store::{Store, StoreError, digest_of};
 use serde::{Deserialize, Serialize};
 
-/// The id of a message, and the number of model calls that have included the message.
+/// The id of a message, and the number of model calls so far whose prompts included the message.
 pub(crate) type MessagePosition = (MessageId, u32);
-/// The id of a message, and the number of model calls in the session before the first call that included the message.
-/// Unlike the count in [`MessagePosition`], this number never changes.
+/// The id of a message, and the number of model calls that the session had made before a prompt first included the
+/// message. Unlike the number in [`MessagePosition`], this number never changes.
 type FirstSeen = (MessageId, i64);
 
-/// Number of consecutive message ids that one block covers.
+/// Number of consecutive message ids that one block of references covers.
 const BLOCK_MESSAGES: u64 = 128;
 
 /// The references to messages that a step record contains.
@@ -23,19 +23,19 @@ pub(crate) enum MessagePositions {
     /// Most messages are listed in blocks. Each block is stored as a separate text, and later records refer to the
     /// same blocks.
     Blocks {
-        /// Number of model calls in the session so far. A message with the number `since` was not included in the first
-        /// `since` of these calls.
+        /// Number of model calls in the session so far. The first `since` of these calls did not include a message that
+        /// is listed with the number `since`.
         calls: u64,
         /// Digests of the blocks. Each block is a JSON array of pairs `[id, since]`, one for each message.
         blocks: Vec<String>,
-        /// The messages after the last complete block, listed individually.
+        /// The messages after the last complete block, each listed as a pair `[id, since]`.
         rest: Vec<FirstSeen>,
     },
 }
 
 impl MessagePositions {
-    /// Creates references to these messages. `calls` is the number of model calls in the session so far. Also returns
-    /// the texts of the blocks, which must be stored together with the record.
+    /// Creates references to these messages. `calls` is the number of model calls in the session so far. The returned
+    /// texts are the blocks of references, and must be stored together with the record.
     pub(crate) fn new(seen: &[MessagePosition], calls: u64) -> (Self, Vec<String>) {
         let since = |(id, seen): &MessagePosition| -> FirstSeen { (*id, calls as i64 - i64::from(*seen)) };
         let mut blocks: Vec<&[MessagePosition]> =
@@ -53,7 +53,8 @@ impl MessagePositions {
         (Self::Blocks { calls, blocks, rest: rest.iter().map(since).collect() }, texts)
     }
 
-    /// Resolves the references. Returns `None` if a block is not in the format that this host can read.
+    /// Returns the positions of the referenced messages. Returns `None` if a block is not in the format that this
+    /// host can read.
     pub(crate) async fn resolve(&self, store: &dyn Store) -> Result<Option<Vec<MessagePosition>>, StoreError> {
         let (calls, blocks, rest) = match self {
             Self::Each(seen) => return Ok(Some(seen.clone())),
@@ -101,7 +102,7 @@ mod tests {
             serde_json::to_string(&MessagePositions::new(&seen(messages, 6_000), 6_000).0).expect("JSON").len()
         };
         assert!(length(10_000) < 10_000, "{} bytes", length(10_000));
-        // The record of the next model call refers to the same blocks.
+        // The record of the next model call refers to the same blocks as the record of this model call.
         let texts = |calls| MessagePositions::new(&seen(1_000, calls), calls).1;
         assert_eq!(texts(6_000), texts(6_001));
         assert!(store.text(&digest_of(texts(6_000)[0].as_bytes())).await.is_ok());

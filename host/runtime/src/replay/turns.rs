@@ -1,4 +1,4 @@
-//! Reads step records as the actions of plugins, with their inputs and answers.
+//! Converts the step records of a turn to the actions of plugins, with the recorded inputs and outputs of the plugins.
 
 use super::recorded_model::RecordedAnswer;
 use super::{PluginAction, PluginActionKind, RecordedBuilderCall, RecordedRequest, scope};
@@ -27,18 +27,18 @@ const STEP_CONTEXT: &str = "a step's context";
 const MEDIA_DECISION: &str = "a decision about media";
 const VERDICT: &str = "a verdict";
 
-/// The recorded data of one turn that a replay needs.
+/// The data that a replay of one turn needs.
 #[derive(Default)]
 pub(super) struct TurnRecords {
-    /// The actions of plugins in the order in which they were performed.
+    /// The actions of plugins in the order in which the plugins performed them.
     pub(super) actions: Vec<PluginAction>,
-    /// The answers of the agent's model to plugins, by the id of the call in which the plugin asked.
+    /// The model's answers to plugins, by the id of the call during which the plugin asked.
     pub(super) model: BTreeMap<String, VecDeque<RecordedAnswer>>,
-    /// The host's answers to plugins, by the id of the call.
+    /// The host's answers to plugins, by the id of the call during which the plugin asked.
     pub(super) host: BTreeMap<String, HostCallLog>,
 }
 
-/// The stored turn whose records are read.
+/// Identifies the stored turn whose records are read.
 #[derive(Clone, Copy)]
 struct TurnSource<'a> {
     store: &'a dyn Store,
@@ -53,12 +53,12 @@ pub(super) struct TurnReader {
     turn: u32,
     /// Sequence number of the last event that was read.
     event: u64,
-    /// Events that were read but belong to later turns.
+    /// Events that have been read from the store but belong to later turns.
     later: VecDeque<Event>,
 }
 
 impl TurnReader {
-    /// Reads the next turn. Returns `None` after the last turn.
+    /// Reads the records of the next turn. Returns `None` after the last turn of the session.
     pub(super) async fn next(
         &mut self,
         store: &dyn Store,
@@ -72,7 +72,7 @@ impl TurnReader {
         read(TurnSource { store, session, turn: self.turn }, requests).await.map(Some)
     }
 
-    /// Returns the event types of the service requests of the turn's calls.
+    /// Returns the event types of the turn's service requests, by the id of the call that waited for the answer.
     async fn requests(
         &mut self,
         store: &dyn Store,
@@ -106,7 +106,7 @@ async fn read(
     let TurnSource { store, session, turn } = source;
     let mut records = TurnRecords::default();
     let mut actions: Vec<(Phase, PluginAction)> = Vec::new();
-    // The state that the context builder's `init` returned.
+    // The state that the context builder returned at the beginning of the turn, and receives before each step.
     let mut state: Option<Vec<u8>> = None;
     for StoredRecord { record, .. } in store.records(&session.subject, RecordRange::Turn(turn)).await? {
         let at = (turn, record.step);
@@ -116,7 +116,8 @@ async fn read(
                     records.model.entry(call).or_default().push_back(answer);
                 }
             }
-            // If a call of the plugin was retried, the record of the last attempt is used.
+            // If the host ran a call again, for example after a crash, the record of the last attempt replaces
+            // the earlier records.
             Ok(StepRecordBody::HostCallLog(record)) => {
                 records.host.insert(record.call.0, *record.host);
             }
@@ -127,22 +128,28 @@ async fn read(
                 let ContextRecord { builder: Some(builder), recollections, .. } = *record else { continue };
                 state = Option::deserialize(&builder.answer["state"]).unwrap_or_default();
                 let plugin = builder.plugin.clone();
-                actions.push((Phase::Context, action(at, &plugin, context(source, builder, recollections).await?)));
+                actions.push((
+                    Phase::Context,
+                    plugin_action(at, &plugin, context_action(source, builder, recollections).await?),
+                ));
             }
             Ok(StepRecordBody::StepContext(record)) => {
                 let plugin = record.plugin.clone();
-                actions.push((Phase::Context, action(at, &plugin, step(source, *record, state.clone()).await?)));
+                actions.push((
+                    Phase::Context,
+                    plugin_action(at, &plugin, step_action(source, *record, state.clone()).await?),
+                ));
             }
             Ok(StepRecordBody::MediaPolicy(record)) => {
                 let plugin = record.plugin.clone();
-                actions.push((Phase::Media, action(at, &plugin, decision(source, *record))));
+                actions.push((Phase::Media, plugin_action(at, &plugin, decision_action(source, *record))));
             }
             Ok(StepRecordBody::Verdict(record)) => {
                 let plugin = record.plugin.clone();
-                actions.push((Phase::Verdict, action(at, &plugin, verdict(source, *record).await?)));
+                actions.push((Phase::Verdict, plugin_action(at, &plugin, verdict_action(source, *record).await?)));
             }
             Ok(_) => {}
-            Err(UnreadableRecord) => actions.extend(unreadable(at, &record)),
+            Err(UnreadableRecord) => actions.extend(unreadable_action(at, &record)),
         }
     }
     for call in store.calls(&session.subject, CallFilter::Turn(turn)).await? {
@@ -153,7 +160,7 @@ async fn read(
     Ok(records)
 }
 
-/// The order of plugin actions within a step.
+/// The kinds of plugin actions, in the order in which they happen within a step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Phase {
     Context,
@@ -162,8 +169,9 @@ enum Phase {
     Verdict,
 }
 
-/// Returns an action that cannot be replayed, for a record that this host cannot read.
-fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginAction)> {
+/// Converts a record that this host cannot read to an action that cannot be replayed. Returns `None` if the record does
+/// not describe an action of a plugin in a step.
+fn unreadable_action(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginAction)> {
     let (phase, what) = match record.kind.as_str() {
         "step_context" => (Phase::Context, STEP_CONTEXT),
         "media_policy" => (Phase::Media, MEDIA_DECISION),
@@ -171,11 +179,11 @@ fn unreadable(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginActio
         _ => return None,
     };
     let plugin = record.body["plugin"].as_str().unwrap_or_default();
-    Some((phase, action(at, plugin, PluginActionKind::NotReplayable(what, NO_INPUT_RECORDED))))
+    Some((phase, plugin_action(at, plugin, PluginActionKind::NotReplayable(what, NO_INPUT_RECORDED))))
 }
 
 impl TurnSource<'_> {
-    /// Loads the messages at the recorded positions, in the form in which the plugin was shown the messages.
+    /// Loads the messages at the recorded positions, in the form in which the plugin received the messages.
     async fn messages(&self, positions: &MessagePositions, characters: usize) -> Result<Vec<Message>, StoreError> {
         let positions = positions.resolve(self.store).await?.unwrap_or_default();
         let ids = positions.iter().map(|(id, _)| *id).collect();
@@ -184,7 +192,7 @@ impl TurnSource<'_> {
         Ok(shown.map(|(message, (_, seen))| shown_message(message, *seen, characters)).collect())
     }
 
-    /// Loads a text that a record refers to.
+    /// Loads a text to which a record refers by digest. Returns an empty text if the digest is invalid.
     async fn text(&self, digest: &str) -> Result<String, StoreError> {
         match Digest::parse(digest) {
             Ok(digest) => self.store.text(&digest).await,
@@ -199,7 +207,7 @@ fn builder_action<Q, R>(request: R, record: BuilderCallRecord<Q>) -> Box<Recorde
     Box::new(RecordedBuilderCall { request, answer: record.answer, host, denials })
 }
 
-async fn context(
+async fn context_action(
     source: TurnSource<'_>,
     mut record: BuilderCallRecord<BuilderQuestion>,
     recollections: Vec<Recollection>,
@@ -226,7 +234,7 @@ async fn context(
     Ok(PluginActionKind::Context(builder_action(request, record)))
 }
 
-async fn step(
+async fn step_action(
     source: TurnSource<'_>,
     mut record: BuilderCallRecord<StepQuestion>,
     state: Option<Vec<u8>>,
@@ -247,7 +255,7 @@ async fn step(
     Ok(PluginActionKind::Step(builder_action(request, record)))
 }
 
-fn decision(source: TurnSource<'_>, record: MediaPolicyRecord) -> PluginActionKind {
+fn decision_action(source: TurnSource<'_>, record: MediaPolicyRecord) -> PluginActionKind {
     let MediaPolicyRecord { asked, items, answer, .. } = record;
     let Question::Recorded(question) = asked else {
         return PluginActionKind::NotReplayable(MEDIA_DECISION, NO_INPUT_RECORDED);
@@ -257,7 +265,7 @@ fn decision(source: TurnSource<'_>, record: MediaPolicyRecord) -> PluginActionKi
     PluginActionKind::Decision(Box::new((request, answer)))
 }
 
-async fn verdict(source: TurnSource<'_>, record: VerdictRecord) -> Result<PluginActionKind, StoreError> {
+async fn verdict_action(source: TurnSource<'_>, record: VerdictRecord) -> Result<PluginActionKind, StoreError> {
     let VerdictRecord { asked, answer, .. } = record;
     let Question::Recorded(question) = asked else {
         return Ok(PluginActionKind::NotReplayable(VERDICT, NO_INPUT_RECORDED));
@@ -275,7 +283,7 @@ async fn verdict(source: TurnSource<'_>, record: VerdictRecord) -> Result<Plugin
     Ok(PluginActionKind::Verdict(Box::new((request, answer))))
 }
 
-fn action((turn, step): (u32, u32), identity: &str, kind: PluginActionKind) -> PluginAction {
+fn plugin_action((turn, step): (u32, u32), identity: &str, kind: PluginActionKind) -> PluginAction {
     let (plugin, digest) = identity.rsplit_once('@').unwrap_or((identity, ""));
     PluginAction { turn, step, plugin: plugin.to_owned(), digest: digest.to_owned(), kind }
 }
@@ -287,7 +295,7 @@ fn call_action(call: CallRecord, requests: &BTreeMap<CallId, RecordedRequest>) -
     let result = call.result.as_ref();
     let kind = match requests.get(&call.id).cloned() {
         Some(request) => PluginActionKind::Request(Box::new((call, request))),
-        // A call that never ran or was stopped has no run time.
+        // A call that never ran, or that was stopped, has a recorded run time of 0.
         None if call.attempt > 0 && result.is_some_and(|result| result.cost.wall_us > 0) => {
             PluginActionKind::Call(Box::new(call))
         }

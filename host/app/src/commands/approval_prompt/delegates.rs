@@ -1,5 +1,5 @@
-//! Asks the user at the terminal for what delegates need: approvals of their calls, answers to their questions, and
-//! decisions about their calls whose outcome is unknown (L16, L17, D3).
+//! Asks the user at the terminal for the input that delegates need: approvals of their calls, answers to their
+//! questions, and decisions about their calls whose outcome is unknown (L16, L17, D3).
 
 use super::{AfterQuestions, ApprovalPrompter};
 use crate::arguments::Verdict;
@@ -40,17 +40,17 @@ impl ApprovalPrompter {
             let mut next = self.answer(session, cancel).await?;
             if owner == TurnOwner::Delegate && self.user == UserPresence::AtTerminal {
                 if next.asks_more() {
-                    next = next.then(self.decide(session, cancel).await?);
+                    next = next.combine(self.decide(session, cancel).await?);
                 }
                 if next.asks_more() {
-                    next = next.then(self.reply(session, cancel).await?);
+                    next = next.combine(self.reply(session, cancel).await?);
                 }
             }
             for call in session.delegated_calls() {
                 if !next.asks_more() || cancel.is_cancelled() {
                     break;
                 }
-                next = next.then(self.settle_delegate(session, &call, cancel).await?);
+                next = next.combine(self.settle_delegate(session, &call, cancel).await?);
             }
             Ok(next)
         })
@@ -82,7 +82,7 @@ impl ApprovalPrompter {
             self.terminal.note(approval::unknown(&call));
             let decision = match self.ask_until(QUESTION_OF_UNKNOWN, parse_decision, cancel).await? {
                 Ok(decision) => decision,
-                Err(unanswered) => return Ok(next.then(unanswered)),
+                Err(unanswered) => return Ok(next.combine(unanswered)),
             };
             session.resolve(call.id, decision).await.map_err(Failure::refused)?;
             next = AfterQuestions::Continue;
@@ -107,8 +107,8 @@ impl ApprovalPrompter {
         Ok(AfterQuestions::Continue)
     }
 
-    /// Asks until the typed line can be parsed. The inner `Err` contains what to do next, because the user did not
-    /// answer or has cancelled the turn.
+    /// Asks the question until the user types a line that can be parsed. If the user declines to answer or cancels the
+    /// turn, the inner `Err` tells the caller what to do next.
     async fn ask_until<A>(
         &self,
         prompt: &str,

@@ -5,7 +5,7 @@ use agent_devkit::build::{BuiltPlugin, Written};
 use agent_devkit::dev::DevEvent;
 use agent_runtime::Notice;
 
-/// Maximum number of lines of a toolchain's errors that are shown. The first errors are the most important ones.
+/// Maximum number of lines that are shown if a toolchain reports errors. The first errors are the most important ones.
 const SHOWN_LINES: usize = 60;
 
 /// Minimum size, in bytes, of a component for which `dev` announces that compiling it to machine code takes a while.
@@ -21,7 +21,7 @@ pub(in crate::commands) fn describe(news: &DevEvent) -> Option<String> {
         DevEvent::Building { changed: None } | DevEvent::Superseded => None,
         DevEvent::Built(plugins) => {
             let is_new = |plugin: &&BuiltPlugin| plugin.written == Written::Changed;
-            let lines: Vec<_> = plugins.iter().filter(is_new).map(built).collect();
+            let lines: Vec<_> = plugins.iter().filter(is_new).map(describe_built).collect();
             Some(match lines.is_empty() {
                 true => format!("{DIM}built: the component has not changed{DIM:#}"),
                 false => lines.join("\n"),
@@ -39,7 +39,7 @@ pub(in crate::commands) fn describe(news: &DevEvent) -> Option<String> {
     }
 }
 
-fn built(plugin: &BuiltPlugin) -> String {
+fn describe_built(plugin: &BuiltPlugin) -> String {
     let BuiltPlugin { name, digest, size, .. } = plugin;
     let next = if *size < LARGE_COMPONENT { "" } else { "; compiling it takes a while" };
     format!("{DIM}built {name} {} ({}){next}{DIM:#}", digest.short(), text::size(*size))

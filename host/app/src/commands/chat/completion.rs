@@ -18,7 +18,7 @@ pub(super) struct NameCompleter {
 }
 
 impl NameCompleter {
-    /// Creates a completer for these names, slash commands and their arguments.
+    /// Creates a completer for `names`, and for the slash commands and their arguments.
     pub(super) fn new(names: Names) -> Self {
         Self { names }
     }

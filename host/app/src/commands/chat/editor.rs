@@ -46,13 +46,14 @@ pub(super) enum Typed {
 pub(super) struct Editor {
     terminal: Terminal,
     interrupts: Interrupts,
-    kind: Kind,
+    reader: LineReader,
 }
 
 /// A background task that reads one line.
 type LineTask = JoinHandle<std::io::Result<Option<String>>>;
 
-enum Kind {
+/// How the editor reads a line.
+enum LineReader {
     /// A line editor.
     Full(Box<FullEditor>),
     /// A reader of plain lines. If the wait for a line was interrupted, this value contains the task that still reads
@@ -66,7 +67,7 @@ struct FullEditor {
     line: Arc<LineState>,
 }
 
-/// Maximum number of texts in the queue of texts to show above the input line.
+/// Maximum number of texts that are queued to be shown above the input line.
 const MAX_QUEUED_TEXTS: usize = 64;
 
 /// Shows texts above the line that is being typed, without changing the line.
@@ -87,33 +88,33 @@ impl PrinterAbove {
 struct LineState {
     /// Whether the line contains text.
     has_text: AtomicBool,
-    /// The content that the line had each time the user pressed Enter after a backslash.
+    /// Contents of the line: one entry for each time that the user pressed Enter after a backslash.
     continued: Mutex<Vec<String>>,
 }
 
 impl Editor {
     /// Creates the line editor. If the terminal is not interactive, creates a reader of plain lines instead.
     pub(super) fn new(terminal: &Terminal, interrupts: &Interrupts, data: &DataDirectory, names: Names) -> Self {
-        let kind = match terminal.is_interactive() {
-            true => Kind::Full(Box::new(FullEditor::new(terminal, interrupts, data, names))),
-            false => Kind::Plain(None),
+        let reader = match terminal.is_interactive() {
+            true => LineReader::Full(Box::new(FullEditor::new(terminal, interrupts, data, names))),
+            false => LineReader::Plain(None),
         };
-        Self { terminal: terminal.clone(), interrupts: interrupts.clone(), kind }
+        Self { terminal: terminal.clone(), interrupts: interrupts.clone(), reader }
     }
 
-    /// Returns the printer for texts above the line, or `None` if there is no line editor.
+    /// Returns the printer for texts above the input line, or `None` if there is no line editor.
     pub(super) fn above(&self) -> Option<PrinterAbove> {
-        match &self.kind {
-            Kind::Full(full) => Some(full.above.clone()),
-            Kind::Plain(_) => None,
+        match &self.reader {
+            LineReader::Full(full) => Some(full.above.clone()),
+            LineReader::Plain(_) => None,
         }
     }
 
     /// Waits for the next input.
     pub(super) async fn read(&mut self) -> Result<Typed, Failure> {
-        let mut full = match std::mem::replace(&mut self.kind, Kind::Plain(None)) {
-            Kind::Full(full) => full,
-            Kind::Plain(reading) => return self.read_plain(reading).await,
+        let mut full = match std::mem::replace(&mut self.reader, LineReader::Plain(None)) {
+            LineReader::Full(full) => full,
+            LineReader::Plain(reading) => return self.read_plain(reading).await,
         };
         let _token = self.interrupts.begin(Activity::Prompt);
         let reading = tokio::task::spawn_blocking(move || {
@@ -122,14 +123,15 @@ impl Editor {
         });
         let (mut full, signal) = tokio::select! {
             read = reading => read.map_err(|error| Failure::failed(format!("the line editor failed: {error}")))?,
-            // If the terminal was closed, reading again would return the end of input in an endless loop.
+            // If the terminal was closed, a loop that reads again would never end, because each read returns the end
+            // of input.
             () = self.terminal.hung_up() => return Ok(Typed::Leave),
         };
         match signal {
             Ok(Signal::HostCommand(_)) => self.interrupts.leave_at_once(&self.terminal),
             Ok(signal) => {
                 let typed = full.typed(signal);
-                self.kind = Kind::Full(full);
+                self.reader = LineReader::Full(full);
                 Ok(typed)
             }
             // The editor does not work, for example because the terminal does not report its cursor position.
@@ -153,8 +155,8 @@ impl Editor {
             let line = tokio::select! {
                 line = &mut line => line.map_err(Failure::failed)?,
                 () = token.cancelled() => {
-                    self.kind = Kind::Plain(Some(line));
-                    break if self.interrupts.is_leaving() { Typed::Leave } else { Typed::Interrupted };
+                    self.reader = LineReader::Plain(Some(line));
+                    break if self.interrupts.is_exiting() { Typed::Leave } else { Typed::Interrupted };
                 }
             };
             match line.map_err(|error| Failure::refused(format!("stdin cannot be read: {error}")))? {
@@ -193,8 +195,8 @@ impl FullEditor {
         // not end the input.
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
-        // While the editor reads from the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\ and
-        // Ctrl-4.
+        // While the editor reads from the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\
+        // and Ctrl-4.
         for key in ['\\', '4'] {
             let leave_at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
             keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), leave_at_once);

@@ -33,7 +33,8 @@ pub(super) fn help(width: usize) -> String {
     lines.join("\n")
 }
 
-/// Lists the tools that the model may call. Also lists the withheld tools, each with the reason why it is withheld.
+/// Lists the tools that the model may call. Also lists the tools that the host withholds from the model, each with
+/// the reason.
 pub(super) fn tools(agent: &Agent, width: usize) -> String {
     let mut tools: Vec<_> = agent.registry().tools().collect();
     tools.sort_by(|left, right| left.definition.name.cmp(&right.definition.name));
@@ -72,8 +73,9 @@ pub(super) fn plugins(agent: &Agent, width: usize) -> String {
             line.push_str(&format!("\n  {GREEN}may{GREEN:#} {}", text::cut(&grant, width.saturating_sub(6))));
         }
         for unmet in setup.unmet() {
-            let thing = text::one_line(&unmet.thing, 100);
-            line.push_str(&format!("\n  {YELLOW}asks for{YELLOW:#} {thing}, not granted: {}", unmet.advice.short()));
+            let permission = text::one_line(&unmet.thing, 100);
+            let advice = unmet.advice.short();
+            line.push_str(&format!("\n  {YELLOW}asks for{YELLOW:#} {permission}, not granted: {advice}"));
         }
         line
     });
@@ -93,8 +95,8 @@ fn grants(grants: &Grants) -> Vec<String> {
     trees.chain(variables).chain(settings).collect()
 }
 
-/// Returns the names that `/model` completes: the agent's models, the built-in model, and the prefixes of known
-/// providers.
+/// Returns the names that `/model` completes: the agent's models, the built-in model, and the prefixes of
+/// known providers.
 pub(super) fn models(agent: &Agent) -> Vec<String> {
     let mut names = own_models(agent);
     names.extend(KNOWN_PROVIDERS.iter().map(|provider| format!("{}/", provider.name)));

@@ -1,5 +1,5 @@
-//! Releases the session's lease while its turn waits, so that another process can record the answer that the turn waits
-//! for.
+//! Releases the session's lease while its turn waits, so that another process can record the answer that the turn
+//! waits for.
 
 use super::Chat;
 use crate::exit::Failure;
@@ -13,7 +13,7 @@ use agent_store::StoreError;
 pub(super) enum LeaseState {
     /// This process has the lease.
     Held,
-    /// This process released the lease when the session had this revision. Any process may acquire it.
+    /// This process released the lease when the session had this revision. Any process may acquire the lease.
     Released(u64),
 }
 
@@ -27,8 +27,8 @@ impl Chat<'_> {
         Ok(LeaseState::Released(self.session.revision()))
     }
 
-    /// Acquires the lease again and loads the current state of the session. Returns false if another process has the
-    /// lease.
+    /// Acquires the lease again and loads the current state of the session. Returns false if another process has
+    /// the lease.
     pub(super) async fn reacquire_lease(&mut self, lease: LeaseState) -> Result<bool, Failure> {
         let LeaseState::Released(revision) = lease else { return Ok(true) };
         let target = OpenSession::Existing(self.session.subject().to_owned());
@@ -48,8 +48,8 @@ impl Chat<'_> {
         Ok(true)
     }
 
-    /// Reports that another process changed the session. Continues the turn if the turn can run again, or shows its
-    /// result.
+    /// Reports that another process changed the session. If the turn can run again, continues the turn; otherwise,
+    /// shows the turn's result.
     async fn continue_after_other_process(&mut self) -> Result<(), Failure> {
         match self.session.state().action() {
             Action::Suspended(_) => Ok(()),
@@ -58,7 +58,7 @@ impl Chat<'_> {
                 self.turn(None).await
             }
             _ => {
-                self.hint("another process continued the turn, and it ended like this:");
+                self.hint("another process continued the turn, and the turn ended as follows:");
                 self.turn(None).await
             }
         }

@@ -7,7 +7,7 @@ pub(super) struct Command {
     pub(super) name: &'static str,
     /// Arguments in usage notation, such as `[NAME]`; empty if there are none.
     pub(super) arguments: &'static str,
-    /// Description of the command that `/help` shows.
+    /// Description that `/help` shows for the command.
     pub(super) description: &'static str,
 }
 
@@ -15,7 +15,7 @@ pub(super) struct Command {
 pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/help", arguments: "", description: "this list" },
     Command { name: "/tools", arguments: "", description: "the tools that the model may call" },
-    Command { name: "/plugins", arguments: "", description: "the plugins, and what each of them is granted" },
+    Command { name: "/plugins", arguments: "", description: "the plugins, and the grants of each plugin" },
     Command { name: "/model", arguments: "[NAME]", description: "lists the models; with NAME, switches to that model" },
     Command {
         name: "/session",
@@ -39,7 +39,7 @@ pub(super) const COMMANDS: &[Command] = &[
         arguments: "CALL retry|failed|result [TEXT]",
         description: "decides about a call whose outcome is unknown",
     },
-    Command { name: "/respond", arguments: "FILE", description: "records a service's answer, a CloudEvent in a file" },
+    Command { name: "/respond", arguments: "FILE", description: "records a service's answer from a CloudEvent file" },
     Command { name: "/cancel", arguments: "", description: "ends a waiting turn" },
     Command { name: "/quit", arguments: "", description: "quits, as Ctrl-D does" },
 ];
@@ -55,7 +55,7 @@ pub(super) enum SlashCommand {
     Plugins,
     /// List the models.
     Models,
-    /// Switch to the model of this name.
+    /// Switch to the model with this name.
     Model(String),
     /// Show this session.
     Session,
@@ -75,7 +75,7 @@ pub(super) enum SlashCommand {
     Continue,
     /// Decide about a call whose outcome is unknown: call id, verdict and text.
     Resolve(String, String, Option<String>),
-    /// Record the service's answer in this file.
+    /// Record the service's answer that this file contains.
     Respond(String),
     /// End a suspended turn.
     Cancel,

@@ -33,11 +33,12 @@ impl ChatWatch {
     }
 
     /// Creates a watch that never reports a change.
-    pub(super) fn nothing() -> Self {
+    pub(super) fn inactive() -> Self {
         Self { agents: None, sources: None }
     }
 
-    /// Makes this watch report the background builds that `sources` receives, too.
+    /// Returns this watch with a receiver of background builds. If `sources` is not `None`, the watch also reports the
+    /// builds that `sources` receives.
     pub(super) fn with_sources(self, sources: Option<Receiver<DevEvent>>) -> Self {
         Self { sources, ..self }
     }

@@ -1,5 +1,5 @@
 //! `plugin call`: calls one tool once, with the grants that the command line gives to the plugin. If the command line
-//! names an agent, the agent's grants and limits apply, too.
+//! names an agent, the agent's grants and limits also apply.
 
 use super::GrantSource;
 use super::media::CallMedia;
@@ -31,7 +31,7 @@ pub(super) struct CallOptions {
     pub(super) tool: String,
     /// Arguments of the tool call, as JSON text.
     pub(super) arguments: String,
-    /// Source of the grants and limits.
+    /// Where the grants and limits of the call come from.
     pub(super) grant_source: GrantSource,
     /// Format in which the outcome is shown.
     pub(super) format: Format,
@@ -40,8 +40,8 @@ pub(super) struct CallOptions {
 }
 
 impl CallOptions {
-    /// Opens the store for the key-value pairs of `plugin call`. These pairs are separate from the key-value pairs of
-    /// all agents.
+    /// Opens the store for the key-value pairs of `plugin call`. These pairs are separate from the key-value pairs that
+    /// plugins store in turns of agents.
     fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
         Ok(store)
@@ -51,7 +51,7 @@ impl CallOptions {
 /// Output format of the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
-    /// Text for users: the content goes to stdout, and everything else goes to stderr.
+    /// Text for users: the content of the result goes to stdout, and all other output goes to stderr.
     Text,
     /// One JSON document for programs, on stdout.
     Json,
@@ -120,8 +120,7 @@ fn allowed(
     Ok((grants, limits))
 }
 
-/// Creates the context of a call outside any session. The session id is random, because the context requires a session
-/// id.
+/// Creates the context of a call that runs outside any session. The context requires a session id, so the id is random.
 fn context(limits: CallLimits) -> ToolCallContext {
     let id = Uuid::new_v4().simple().to_string();
     let trace = TraceContext { traceparent: format!("00-{id}-{}-01", &id[16..]), tracestate: None };
@@ -165,7 +164,8 @@ fn show(
         Ok(ToolOutcome::Pending(request)) => {
             let event = text::one_line(request.event_type.as_str(), 200);
             terminal.note(format!(
-                "the tool asks for the service `{event}`: its answer can only be delivered in a turn of a session"
+                "the tool asks for the service `{event}`: the answer of a service can only be delivered in a turn of a \
+                 session"
             ));
         }
         Err(error) => {
@@ -185,7 +185,7 @@ fn content_text(content: &Content) -> String {
     }
 }
 
-/// Converts a denial to the type of denial that the error of a failed call contains.
+/// Converts a denial to the type that errors of failed calls use for denials.
 fn stored_denial(denial: &Denial) -> agent_core::change::Denial {
     let Denial { plugin, thing, advice } = denial;
     agent_core::change::Denial { plugin: plugin.to_string(), thing: thing.clone(), grant: advice.to_string() }

@@ -7,10 +7,10 @@ use agent_plugins::{Access, Asks, Grants, LoadedPlugin, SkippedExport};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Maximum number of characters of a name or description that are shown.
+/// Maximum displayed length of a name or description, in characters.
 const MAX_CHARACTERS: usize = 100;
 
-/// Formats a plugin for a list. Also shows the grants that the plugin requests but does not have.
+/// Formats a plugin as an entry of a list. The entry also shows the grants that the plugin requests but does not have.
 pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
@@ -21,13 +21,13 @@ pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
         lines.push(format!("  {DIM}functions that are not offered as tools: {count}, see `plugin inspect`{DIM:#}"));
     }
     for unmet in plugin.unmet(grants) {
-        let thing = text::one_line(&unmet.thing, MAX_CHARACTERS);
-        lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {thing}, not granted: {}", unmet.advice.short()));
+        let permission = text::one_line(&unmet.thing, MAX_CHARACTERS);
+        lines.push(format!("  {YELLOW}!{YELLOW:#} asks for {permission}, not granted: {}", unmet.advice.short()));
     }
     lines.join("\n")
 }
 
-/// Formats an MCP server for a list.
+/// Formats an MCP server as an entry of a list.
 pub(super) fn server(name: &str, tools: &[&McpTool]) -> String {
     let mut lines = vec![format!("{BOLD}{name}{BOLD:#}  MCP server")];
     for McpTool { definition, .. } in tools {
@@ -49,7 +49,7 @@ pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -
     lines.push(format!("  file     {}", file.display()));
     lines.push(format!("  digest   {}", plugin.digest()));
     lines.push(format!("  size     {}", text::size(plugin.size())));
-    lines.push(format!("  asks     {}", asks(plugin)));
+    lines.push(format!("  asks     {}", describe_requests(plugin)));
     let imports = text::imports(plugin.imports()).join("\n           ");
     let worlds = worlds(exports);
     if !worlds.is_empty() {
@@ -114,9 +114,9 @@ pub(super) fn heading(plugin: &LoadedPlugin) -> String {
     format!("{BOLD}{name}{BOLD:#} {version}  {} {DIM}{digest}{DIM:#}", plugin.kind_labels().join(", "))
 }
 
-fn asks(plugin: &LoadedPlugin) -> String {
+fn describe_requests(plugin: &LoadedPlugin) -> String {
     match requested_grants(plugin) {
-        None => "it has no manifest, so it may use everything that it is granted".to_owned(),
+        None => "the plugin has no manifest, so it may use everything that it is granted".to_owned(),
         Some(requests) if requests.is_empty() => "nothing".to_owned(),
         Some(requests) => requests.join(", "),
     }
@@ -157,8 +157,7 @@ fn traits(tool: &ToolDefinition) -> String {
     set.join(", ")
 }
 
-/// Lists the arguments in the schema with their types and descriptions. Required arguments come
-/// first.
+/// Lists the arguments in the schema with their types and descriptions. Required arguments come first.
 fn arguments(schema: &Value) -> Vec<String> {
     let Some(properties) = schema["properties"].as_object() else {
         return Vec::new();

@@ -6,7 +6,7 @@ use agent_config::grants;
 use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup};
 use std::sync::Arc;
 
-/// Maximum number of characters of a description that are shown.
+/// Maximum displayed length of a description, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// Explains the plugin's grants, one per line.
@@ -16,29 +16,30 @@ pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
     let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
     let mut lines = vec![format!("{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", plugin.name(), plugin.digest().short())];
     if plugin.manifest().is_none() {
-        lines.push("  it has no manifest, so it gets everything that it is granted".to_owned());
+        lines.push("  the plugin has no manifest, so it gets everything that it is granted".to_owned());
     }
     lines.extend(always_available(plugin.kinds()));
-    for thing in effective_grants(setup.grants()) {
-        lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&thing, MAX_CHARACTERS)));
+    for permission in effective_grants(setup.grants()) {
+        lines.push(format!("  {GREEN}gets{GREEN:#}      {}", text::one_line(&permission, MAX_CHARACTERS)));
     }
     for part in &partial {
-        let (thing, given) = (text::one_line(&part.thing, MAX_CHARACTERS), text::one_line(&part.part, MAX_CHARACTERS));
-        lines.push(format!("  {YELLOW}partly{YELLOW:#}    {thing}; it gets {given}"));
-        lines.push(advised("to allow all of it", &part.advice));
+        let requested = text::one_line(&part.thing, MAX_CHARACTERS);
+        let granted = text::one_line(&part.part, MAX_CHARACTERS);
+        lines.push(format!("  {YELLOW}partly{YELLOW:#}    {requested}; the plugin gets {granted}"));
+        lines.push(advice_line("to allow all of it", &part.advice));
     }
     for unmet in setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need)) {
         lines.push(format!("  {YELLOW}denied{YELLOW:#}    {}", text::one_line(&unmet.thing, MAX_CHARACTERS)));
-        lines.push(advised("to allow it", &unmet.advice));
+        lines.push(advice_line("to allow it", &unmet.advice));
     }
     lines.extend(unused.iter().map(|grant| format!("  {YELLOW}unused{YELLOW:#}    `{}` {grant}", plugin.name())));
     if setup.unmet().is_empty() && effective_grants(setup.grants()).is_empty() && plugin.manifest().is_some() {
-        lines.push("  it asks for nothing, and gets nothing".to_owned());
+        lines.push("  the plugin asks for nothing, and gets nothing".to_owned());
     }
     lines.join("\n")
 }
 
-fn advised(purpose: &str, advice: &GrantAdvice) -> String {
+fn advice_line(purpose: &str, advice: &GrantAdvice) -> String {
     let (table, line) = (text::one_line(&advice.table, MAX_CHARACTERS), text::one_line(&advice.line, MAX_CHARACTERS));
     format!("            {DIM}{purpose}:{DIM:#} {table} {line}")
 }
@@ -57,7 +58,7 @@ fn always_available(kinds: &[Kind]) -> Vec<String> {
     if inert.len() == kinds.len() { vec![nothing] } else { vec![granted, nothing] }
 }
 
-/// Describes the grants that are in effect.
+/// Describes each grant that is in effect for the plugin.
 fn effective_grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(|tree| match tree.access {
         Access::Read => format!("reading below {}", tree.guest),

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Maximum size in bytes of all media together.
+/// Maximum total size, in bytes, of the media that one call stores.
 const MAX_TOTAL_BYTES: usize = 64 * 1024 * 1024;
 
 /// The media items that one call has stored.
@@ -26,7 +26,7 @@ impl MediaPort for CallMedia {
         let stored = self.stored.lock().unwrap_or_else(PoisonError::into_inner);
         let (_, bytes) = stored
             .get(digest)
-            .ok_or_else(|| PortError::Refused("there is no media item with this digest".to_owned()))?;
+            .ok_or_else(|| PortError::Refused("the call has stored no media item with this digest".to_owned()))?;
         let from = usize::try_from(range.offset).unwrap_or(usize::MAX).min(bytes.len());
         let to = from.saturating_add(range.length as usize).min(bytes.len());
         Ok(bytes[from..to].to_vec())

@@ -42,7 +42,7 @@ fn find_by_digest<'q>(entries: &'q [QuarantineEntry], wanted: &str) -> Result<&'
             text::one_line(wanted, 100)
         ))),
         _ => Err(Failure::refused(format!(
-            "several digests begin with `{}`; write more of the digest",
+            "several digests begin with `{}`; write more characters of the digest",
             text::one_line(wanted, 100)
         ))),
     }

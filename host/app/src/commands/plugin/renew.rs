@@ -6,7 +6,7 @@ use agent_devkit::build::projects_at;
 use agent_devkit::renew::{RenewError, Renewal, renew as renew_project};
 use std::path::Path;
 
-/// Updates the project, or all projects of the folder, and reports the result for each.
+/// Updates the project, or all projects of the folder, and reports the result for each project.
 pub(super) fn renew(directory: &Path, terminal: &Terminal) -> Result<(), Failure> {
     let mut refused = Vec::new();
     for project in projects_at(directory).map_err(Failure::refused)? {

@@ -24,7 +24,7 @@ use agent_registry::{
 use std::path::Path;
 use std::sync::Arc;
 
-/// Maximum number of characters of a name or description that are shown.
+/// Maximum displayed length of a name or description, in characters.
 const MAX_CHARACTERS: usize = 100;
 
 fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {
@@ -61,7 +61,7 @@ fn failed(error: RegistryError) -> Failure {
     }
 }
 
-/// Returns the name, the version and the other facts that are published with a plugin.
+/// Returns the facts that are published with a plugin, such as its name and version.
 fn facts(plugin: &LoadedPlugin) -> PluginFacts {
     let interfaces = plugin.interfaces().clone();
     let manifest = plugin.manifest();
@@ -91,7 +91,7 @@ pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal
         )));
     }
     let facts = facts(&plugin);
-    // Ask for the key's password before anything is sent.
+    // Ask for the key's password before the component is sent to the registry.
     let key = match &arguments.sign {
         Some(path) => Some(key::open(path, terminal).await?),
         None => None,
@@ -127,8 +127,7 @@ fn describe(pushed: &Pushed, facts: &PluginFacts) -> String {
     )
 }
 
-/// Signs a component that is already in a registry or in a file. The component is not run, because the user may not
-/// trust it yet.
+/// Signs a component in a registry or in a local file. The component is not run, because the user may not trust it yet.
 pub(super) async fn sign(arguments: SignArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let key = key::open(&arguments.key, terminal).await?;
@@ -172,7 +171,7 @@ fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), F
     )
 }
 
-/// Prints those plugins of an index that match the search words best.
+/// Prints the plugins of an index that match the search words best.
 pub(super) async fn search(arguments: SearchArguments, _: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let words = arguments.words.join(" ");
     let registry = registry(&arguments.connection, terminal)?;

@@ -15,10 +15,10 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Number of digits of a digest that are shown.
+/// Displayed length of a digest, in hexadecimal digits.
 const DIGITS: usize = 12;
 
-/// Prints the versions, the latest first.
+/// Prints the plugin versions that were used, latest first.
 pub(super) async fn history(
     arguments: HistoryArguments,
     data: Option<&Path>,
@@ -72,9 +72,11 @@ pub(super) async fn rollback(
     }
     let serving = versions.iter().find(|version| version.ended.is_none()).map(|version| &version.digest);
     let Some(in_file) = current.as_ref().map(|rollback| &rollback.from).or(serving) else {
-        return Err(Failure::refused(format!("`{plugin}` is no longer in {directory}: put its file back there first")));
+        return Err(Failure::refused(format!(
+            "`{plugin}` is no longer in {directory}: put its file back into the folder first"
+        )));
     };
-    let to = target(&versions, (in_file, serving), arguments.to.as_deref())
+    let to = rollback_target(&versions, (in_file, serving), arguments.to.as_deref())
         .map_err(|problem| Failure::refused(format!("`{plugin}`: {problem}")))?;
     PluginStore::new(data.plugins()).get(&to).map_err(|error| Failure::refused(format!("`{plugin}`: {error}")))?;
     let (from, name) = (in_file.clone(), plugin.clone());
@@ -128,9 +130,9 @@ async fn versions_of(
     }
 }
 
-/// Finds the version to roll back to: the version whose digest begins with `digest_prefix`. Without a prefix, finds the
-/// latest version that is neither in the plugin's file nor in use.
-fn target(
+/// Finds the version to roll back to. If `digest_prefix` is given, this is the version whose digest begins with the
+/// prefix. Otherwise, it is the latest version that is neither in the plugin's file nor in use.
+fn rollback_target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),
     digest_prefix: Option<&str>,
@@ -145,11 +147,13 @@ fn target(
         versions.iter().map(|version| &version.digest).filter(|digest| digest.hex().starts_with(digits)).collect();
     match (digits.is_empty(), found.into_iter().collect::<Vec<_>>().as_slice()) {
         (false, [digest]) if *digest == in_file => {
-            Err(format!("{} is the version in its file; use `--undo` to return to it", in_file.short()))
+            Err(format!("{} is the version in the plugin's file; `--undo` returns to that version", in_file.short()))
         }
         (false, [digest]) => Ok((*digest).clone()),
-        (false, []) => Err(format!("no version begins with `{prefix}`; `agent-host plugin history` shows all")),
-        _ => Err(format!("several versions begin with `{prefix}`; write more of the digest")),
+        (false, []) => {
+            Err(format!("no version has a digest that begins with `{prefix}`; `agent-host plugin history` shows all"))
+        }
+        _ => Err(format!("the digests of several versions begin with `{prefix}`; write more characters")),
     }
 }
 
@@ -158,9 +162,9 @@ fn describe(version: &PluginVersion) -> String {
     let until = match (&version.ended, version.why) {
         (Some(ended), why) => {
             let why = match why {
-                Some(VersionEndReason::Replaced) | None => "its file changed",
-                Some(VersionEndReason::Removed) => "its file was removed",
-                Some(VersionEndReason::Trapped) => "it crashed too often",
+                Some(VersionEndReason::Replaced) | None => "the file of the plugin changed",
+                Some(VersionEndReason::Removed) => "the file of the plugin was removed",
+                Some(VersionEndReason::Trapped) => "the version crashed too often",
                 Some(VersionEndReason::Requested) => "another version was requested",
             };
             format!("until {}: {why}", time(ended))
@@ -168,8 +172,8 @@ fn describe(version: &PluginVersion) -> String {
         (None, _) => "in use".to_owned(),
     };
     let digest = version.digest.hex().get(..DIGITS).unwrap_or_default();
-    // Show the absolute path of the folder: several folders may have a file with this name, and a relative path depends
-    // on the folder in which it was typed.
+    // Show the absolute path of the folder, because several folders may contain a file with this name, and the meaning
+    // of a relative path depends on the current folder of the command that recorded it.
     let file = Path::new(&version.origin).file_name().map(Path::new).unwrap_or(Path::new(&version.origin));
     let origin = Path::new(&version.directory).join(file).display().to_string();
     let (name, origin) = (text::one_line(&version.plugin, 64), text::one_line(&origin, 200));
@@ -208,10 +212,10 @@ mod tests {
     fn p10_rollback_target_is_the_previous_or_the_named_version() {
         let versions = [version(3), version(2), version(3), version(1)];
         let digest = |byte: u8| Digest::from_sha256([byte; 32]);
-        let target_of = |prefix| target(&versions, (&digest(3), Some(&digest(3))), prefix);
+        let target_of = |prefix| rollback_target(&versions, (&digest(3), Some(&digest(3))), prefix);
         assert_eq!(target_of(None), Ok(digest(2)));
         assert_eq!(
-            target(&versions, (&digest(3), Some(&digest(2))), None),
+            rollback_target(&versions, (&digest(3), Some(&digest(2))), None),
             Ok(digest(1)),
             "the version before the previous version"
         );
@@ -222,6 +226,6 @@ mod tests {
         assert!(target_of(Some("0")).unwrap_err().contains("several"));
         assert!(target_of(Some("")).unwrap_err().contains("several"));
         assert!(target_of(Some("ff")).unwrap_err().contains("plugin history"));
-        assert!(target(&versions[..1], (&digest(3), None), None).is_err());
+        assert!(rollback_target(&versions[..1], (&digest(3), None), None).is_err());
     }
 }

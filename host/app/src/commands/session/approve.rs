@@ -71,7 +71,8 @@ async fn answer_requests(
     run::run_once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
 }
 
-/// Stores the verdicts about the named calls, or about all waiting calls if none is named.
+/// Stores the verdicts about the calls that the user named. If the user named no call, stores verdicts about all
+/// waiting calls.
 async fn decide(
     session: &mut Session,
     calls: &[String],
@@ -86,14 +87,14 @@ async fn decide(
     }
     let selected = select_calls(session.subject(), &waiting, calls)?;
     if let Some(edit) = edits.iter().find(|edit| !selected.iter().any(|call| call.is_named(&edit.call))) {
-        return Err(unknown(session.subject(), &edit.call, &waiting));
+        return Err(unknown_call(session.subject(), &edit.call, &waiting));
     }
     let decisions = selected.into_iter().map(|call| ApprovalDecision { verdict: verdict(&call), call });
     session.approve(decisions.collect()).await.map_err(Failure::refused)
 }
 
-/// Resolves the named calls. An id may have the session's id as a prefix. If no call is named, returns all
-/// waiting calls.
+/// Returns the full ids of the calls that the user named. The user may write the session's id before a call id. If no
+/// call is named, returns all waiting calls.
 fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Result<Vec<CallId>, Failure> {
     if waiting.is_empty() {
         return Err(Failure::refused(format!("session {session} is not waiting for an approval")));
@@ -104,12 +105,12 @@ fn select_calls(session: &str, waiting: &[ApprovalItem], calls: &[String]) -> Re
     let id = |call: &String| {
         let id = call.strip_prefix(session).and_then(|rest| rest.strip_prefix('/')).unwrap_or(call);
         let found = waiting.iter().find(|item| item.call.is_named(id));
-        found.map(|item| item.call.clone()).ok_or_else(|| unknown(session, call, waiting))
+        found.map(|item| item.call.clone()).ok_or_else(|| unknown_call(session, call, waiting))
     };
     calls.iter().map(id).collect()
 }
 
-fn unknown(session: &str, call: &str, waiting: &[ApprovalItem]) -> Failure {
+fn unknown_call(session: &str, call: &str, waiting: &[ApprovalItem]) -> Failure {
     let waiting: Vec<_> = waiting.iter().map(|item| format!("{} ({})", item.call, item.name)).collect();
     let waiting = waiting.join(", ");
     Failure::refused(format!(

@@ -12,7 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Delegated sessions are cancelled down to this depth. Agents cannot be configured to delegate more deeply.
+/// Maximum number of levels of delegated sessions that are cancelled. A configuration cannot allow agents to delegate
+/// through more levels.
 const MAX_LEVELS: usize = 16;
 
 /// Ends the open turn. Each call that still waits gets an error as its result. The error states that the call
@@ -80,9 +81,9 @@ async fn end_turn(
     Ok(was_open.then_some(ended))
 }
 
-/// A cancelled turn may have delegated work to sessions, which may have delegated work to further sessions. Ends the
-/// open turns of all these sessions. No session needs the answers of these turns any more. Returns one line of output
-/// for each session.
+/// Ends the open turns of all sessions to which a cancelled turn has delegated work, directly or through other
+/// sessions, because no session needs the answers of these turns any more. Returns one line of output for each session
+/// that it has ended or could not end.
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,
@@ -99,12 +100,12 @@ fn cancel_delegates<'c>(
             let Some(child) = found.into_iter().next() else { continue };
             if let (Some(process), SessionState::Running) = (&child.open_in, child.state) {
                 lines.push(format!(
-                    "its delegate session {subject} runs in {process}, and only that process can cancel it"
+                    "the delegate session {subject} runs in {process}, and only that process can cancel it"
                 ));
                 continue;
             }
             let Some(ended) = end_turn(store, &child, data).await? else { continue };
-            lines.push(format!("its delegate session {subject} was cancelled, too"));
+            lines.push(format!("the delegate session {subject} was also cancelled"));
             if levels > 0 {
                 lines.extend(cancel_delegates(store, ended.waits, data, levels - 1).await?);
             }

@@ -1,4 +1,5 @@
-//! `session delete`: removes sessions from the store. On a terminal, asks for confirmation first.
+//! `session delete`: removes sessions from the store. On a terminal, asks the user for confirmation before it removes
+//! the sessions.
 
 use super::tree;
 use crate::commands::delegation;
@@ -9,7 +10,7 @@ use agent_config::DataDirectory;
 use agent_store::{SessionSummary, Store};
 use std::io::{IsTerminal, stdin};
 
-/// Whether to ask for confirmation.
+/// Whether `session delete` asks the user for confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Confirmation {
     /// Ask for confirmation if a user is at the terminal.
@@ -41,9 +42,7 @@ pub(super) async fn delete(
             terminal.note(tree::line(0, session));
         }
         let what = text::count(selected.len(), "session");
-        terminal.note(format!(
-            "delete {what} with everything that is stored, memories included? This cannot be undone [y/N]"
-        ));
+        terminal.note(format!("delete {what} with all stored data, including memories? This cannot be undone [y/N]"));
         if !is_yes(&tokio::task::spawn_blocking(answer).await.unwrap_or_default()) {
             terminal.note("nothing was deleted");
             return Ok(Exit::Refused);

@@ -20,7 +20,7 @@ pub(in crate::commands) enum Existing {
 pub(super) enum Destination {
     /// A regular file that exists or will be created. Symbolic links are resolved.
     File(PathBuf, Existing),
-    /// A pipe or a terminal. The export is written to it directly, without a temporary file.
+    /// A pipe or a terminal. The export is written to the pipe or terminal directly, without a temporary file.
     Stream(PathBuf),
 }
 
@@ -31,7 +31,8 @@ pub(super) enum Writing {
 }
 
 impl Destination {
-    /// Examines the path. Only a regular file can be replaced. If the path is a symbolic link, its target is replaced.
+    /// Examines the path of the export. An existing file can be replaced only if it is a regular file. If the path is a
+    /// symbolic link, its target is replaced.
     pub(super) fn of(output: &Path, existing: Existing) -> Result<Self, Failure> {
         let shown = output.display();
         let metadata = match std::fs::metadata(output) {
@@ -44,25 +45,26 @@ impl Destination {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::File(output.to_owned(), existing)),
             Err(error) => return Err(unwritable(output, &error)),
         };
-        match Kind::of(&metadata) {
-            Kind::File if existing == Existing::Keep => Err(Failure::refused(format!(
+        match FileKind::of(&metadata) {
+            FileKind::File if existing == Existing::Keep => Err(Failure::refused(format!(
                 "`{shown}` already exists: --force replaces it, --output FILE writes to another file"
             ))),
-            Kind::File => {
+            FileKind::File => {
                 let path = output.canonicalize().map_err(|error| unwritable(output, &error))?;
                 Ok(Self::File(path, existing))
             }
-            Kind::Stream => Ok(Self::Stream(output.to_owned())),
-            Kind::Folder => {
+            FileKind::Stream => Ok(Self::Stream(output.to_owned())),
+            FileKind::Folder => {
                 Err(Failure::refused(format!("`{shown}` is a folder: name a file in it, as in `{shown}/session.json`")))
             }
-            Kind::Device => Err(Failure::refused(format!(
+            FileKind::Device => Err(Failure::refused(format!(
                 "`{shown}` is neither a file nor a pipe, and is not overwritten: name a file, or `-` for stdout"
             ))),
         }
     }
 
-    /// Opens the destination. Returns the file to write to, and a value whose method completes the export.
+    /// Opens the destination. Returns the file to write to, and a value whose method [`Writing::finish`] completes
+    /// the export.
     pub(super) async fn open(self) -> Result<(File, Writing), Failure> {
         match self {
             Self::File(path, existing) => {
@@ -98,7 +100,7 @@ impl Writing {
 }
 
 /// Kind of an existing file.
-enum Kind {
+enum FileKind {
     File,
     Folder,
     /// A pipe or a character device such as a terminal.
@@ -107,7 +109,7 @@ enum Kind {
     Device,
 }
 
-impl Kind {
+impl FileKind {
     fn of(metadata: &Metadata) -> Self {
         match metadata.file_type() {
             kind if kind.is_file() => Self::File,

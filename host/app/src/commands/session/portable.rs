@@ -1,5 +1,5 @@
-//! `session fork|undo|export|import`: copies sessions, undoes their last turns, and moves sessions between machines
-//! (D5).
+//! `session fork|undo|export|import`: copies sessions, undoes their last turns, and moves sessions between
+//! machines (D5).
 
 use super::destination::{Destination, Existing, unwritable};
 use crate::commands::stored_sessions::find;
@@ -17,7 +17,7 @@ use tokio::io::AsyncWriteExt;
 /// File name that means stdin or stdout.
 const PIPE: &str = "-";
 
-/// Creates a new session from the messages that the model sees, and prints its id.
+/// Creates a new session from the messages that the model sees, and prints the id of the new session.
 pub(super) async fn fork(
     store: &dyn Store,
     (session, at): (&str, Option<u64>),
@@ -37,7 +37,7 @@ pub(super) async fn fork(
     Ok(Exit::Done)
 }
 
-/// Undoes the last turn: the model no longer sees its messages.
+/// Undoes the last turn, so that the model no longer sees the messages of that turn.
 pub(super) async fn undo(
     store: Arc<dyn Store>,
     session: &str,
@@ -91,7 +91,7 @@ pub(super) async fn export(
     Ok(Exit::Done)
 }
 
-/// Creates a session from an exported document, and prints its id.
+/// Creates a session from an exported document, and prints the id of the session.
 pub(super) async fn import(
     store: &dyn Store,
     (file, subject): (&Path, Option<String>),

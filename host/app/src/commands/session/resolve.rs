@@ -22,11 +22,11 @@ pub(super) struct ResolveOptions {
     pub(super) decision: Verdict,
     /// Text of the result or of the error.
     pub(super) text: Option<String>,
-    /// Id of the session, if it is not part of the call id.
+    /// Id of the session, if the user passed it separately from the call id.
     pub(super) session: Option<String>,
 }
 
-/// Stores the decision. The turn continues only when the user continues the session.
+/// Stores the decision about the call. The turn continues only when the user continues the session.
 pub(super) async fn resolve(
     options: ResolveOptions,
     store: Arc<dyn Store>,

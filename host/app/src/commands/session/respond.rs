@@ -29,17 +29,17 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct RespondOptions {
     /// Id or id prefix of the session.
     pub(super) session: String,
-    /// File with the event. `-` means stdin.
+    /// File that contains the event; `-` means stdin.
     pub(super) event: std::path::PathBuf,
-    /// The session's agent. The agent is needed to continue the turn.
+    /// Options that configure the session's agent, which is needed to continue the turn.
     pub(super) agent: AgentArguments,
-    /// What to do after the answer is stored.
-    pub(super) then: AfterAnswer,
+    /// What the command does after it has stored the answer.
+    pub(super) after_answer: AfterAnswer,
     /// Output format.
     pub(super) format: Format,
 }
 
-/// What to do when all answers that the turn waits for are stored.
+/// What the command does when all answers that the turn waits for are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterAnswer {
     /// Continue the turn.
@@ -65,10 +65,10 @@ pub(super) async fn respond(
                       --plugins, --model and --grant";
         return Err(Failure::refused(advice));
     }
-    let continues = options.then == AfterAnswer::Continue && names_agent;
+    let continues = options.after_answer == AfterAnswer::Continue && names_agent;
     let to_answer = SessionToAnswer { options: &options, subject: &found.subject, data };
-    // The stored state is sufficient to record an answer (L1), so the answer is not lost if the agent's files have
-    // errors.
+    // The stored state is sufficient to record an answer (L1), so the answer is not lost if the agent's files
+    // have errors.
     let (mut session, storage, agents) = match needs_agent {
         true => to_answer.with_agent(terminal).await?,
         false => {
@@ -156,7 +156,7 @@ async fn report(
     let (status, message) = match responded {
         ResponseOutcome::Taken { .. } if violations.is_empty() => ("taken", "the answer was accepted"),
         ResponseOutcome::Taken { .. } => {
-            ("taken", "the answer does not match the agreed schema, so the model gets an error that says so")
+            ("taken", "the answer does not match the agreed schema, so the model gets an error instead of the answer")
         }
         ResponseOutcome::Duplicate => ("duplicate", "the call has this answer already; nothing was changed"),
         ResponseOutcome::Late => ("late", "the answer came too late: the call has another result; nothing was changed"),

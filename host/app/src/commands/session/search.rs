@@ -1,5 +1,5 @@
-//! `session search`: searches the messages of all sessions by their words, including messages that the model no longer
-//! sees.
+//! `session search`: searches the messages of all sessions by their words, including messages that the model no
+//! longer sees.
 
 use crate::commands::stored_sessions;
 use crate::exit::{Exit, Failure};
@@ -9,7 +9,7 @@ use agent_config::DataDirectory;
 use agent_store::{MAX_PAGE, SessionFilter, Store};
 use std::collections::BTreeSet;
 
-/// Maximum number of characters of a name or excerpt that are shown.
+/// Maximum displayed length of a name or excerpt, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// Arguments of `session search`.
@@ -18,11 +18,11 @@ pub(super) struct SearchOptions {
     pub(super) words: Vec<String>,
     /// Maximum number of results.
     pub(super) limit: u32,
-    /// Print JSON lines instead of text.
+    /// Whether to print JSON lines instead of text.
     pub(super) json: bool,
 }
 
-/// Prints the messages that match, the best match first.
+/// Prints the messages that contain all the words, the best match first.
 pub(super) async fn search(
     (store, data): (&dyn Store, &DataDirectory),
     options: SearchOptions,

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of messages that one query reads.
 const PAGE: usize = 200;
-/// Maximum number of characters of arguments and results that are shown.
+/// Maximum displayed length of arguments and results, in characters.
 const MAX_CHARACTERS: usize = 160;
 
 /// Prints a session, its messages and its open calls.
@@ -48,7 +48,7 @@ pub(crate) async fn show(
 /// Shows all messages, grouped by turn. Also shows the results of finished calls in a batch that is not finished.
 async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) -> Result<(), Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
-    let (ends, hidden) = (ends(store, session).await?, hide_reasons(store, session).await?);
+    let (ends, hidden) = (turn_end_lines(store, session).await?, hide_reasons(store, session).await?);
     let (mut after, mut turn) = (0, 0);
     let (mut answered, mut costs) = (BTreeSet::new(), Costs::new());
     loop {
@@ -119,7 +119,7 @@ async fn show_open_calls(
 }
 
 /// Returns one line for each turn that has ended. The line describes how the turn ended.
-async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>, Failure> {
+async fn turn_end_lines(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>, Failure> {
     let (mut ends, mut errors) = (BTreeMap::new(), BTreeMap::new());
     let mut after = 0;
     loop {
@@ -133,7 +133,7 @@ async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>,
                 }
                 EventKind::LoopEnd { reason } => {
                     let error = errors.remove(&event.turn);
-                    ends.insert(event.turn, end(reason, error.as_deref()));
+                    ends.insert(event.turn, turn_end_line(reason, error.as_deref()));
                 }
                 _ => {}
             }
@@ -141,7 +141,7 @@ async fn ends(store: &dyn Store, session: &str) -> Result<BTreeMap<u32, String>,
     }
 }
 
-fn end(reason: EndReason, error: Option<&str>) -> String {
+fn turn_end_line(reason: EndReason, error: Option<&str>) -> String {
     match reason {
         EndReason::Answered => format!("{GREEN}answered{GREEN:#}"),
         EndReason::Completed => format!("{GREEN}completed{GREEN:#}"),
@@ -196,7 +196,7 @@ fn open_call(call: &CallRecord, open_in: Option<&str>) -> String {
         }
         CallState::Outstanding => "waits for an answer",
         CallState::Started => {
-            "had started; it is repeated if that is safe, otherwise the turn will wait for your decision"
+            "had started; the host repeats it if that is safe, otherwise the turn will wait for your decision"
         }
         CallState::OutcomeUnknown => "waits for your decision",
         CallState::Finished => "has its result",
@@ -222,7 +222,9 @@ fn describe_message(message: &StoredMessage, (hide_reason, costs): (Option<HideR
     let note = match hide_reason {
         None => String::new(),
         Some(HideReason::Undone) => format!(" {YELLOW}undone{YELLOW:#}"),
-        Some(HideReason::Evicted) => format!(" {YELLOW}no longer in the prompt, but in its summary{YELLOW:#}"),
+        Some(HideReason::Evicted) => {
+            format!(" {YELLOW}no longer in the prompt, but in the summary of removed messages{YELLOW:#}")
+        }
         Some(HideReason::Superseded) => format!(" {YELLOW}no longer in the prompt{YELLOW:#}"),
     };
     format!("{BOLD}{role}{BOLD:#} {DIM}{id}{DIM:#}{note}\n  {}", parts.join("\n  "))
@@ -248,7 +250,7 @@ mod tests {
 
     #[test]
     fn turn_end_line_describes_each_reason() {
-        let shown = |reason, error| anstream::adapter::strip_str(&end(reason, error)).to_string();
+        let shown = |reason, error| anstream::adapter::strip_str(&turn_end_line(reason, error)).to_string();
         assert_eq!(shown(EndReason::Answered, None), "answered");
         assert_eq!(shown(EndReason::Limit, None), "answered because it reached a limit");
         assert_eq!(shown(EndReason::Cancelled, None), "cancelled");
@@ -271,8 +273,8 @@ mod tests {
             result: None,
         };
         let shown = |state| anstream::adapter::strip_str(&open_call(&call(state), None)).to_string();
-        let started = "  files.write {\"path\":\"a\"}\n    had started; it is repeated if that is safe, otherwise the turn \
-                       will wait for your decision call_1_1_1";
+        let started = "  files.write {\"path\":\"a\"}\n    had started; the host repeats it if that is safe, otherwise \
+                       the turn will wait for your decision call_1_1_1";
         assert_eq!(shown(CallState::Started), started);
         assert!(shown(CallState::Waiting).contains("it runs when the turn continues"));
         let running = open_call(&call(CallState::Started), Some("process 7"));

@@ -15,7 +15,7 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     let (mut below, top): (Vec<_>, Vec<_>) = sessions.into_iter().partition(has_parent);
     let mut ordered = Vec::with_capacity(subjects.len());
     for session in top {
-        push(session, 0, &mut below, &mut ordered);
+        push_with_children(session, 0, &mut below, &mut ordered);
     }
     // A damaged import can contain a cycle of parents. The sessions of a cycle are listed at the top level, so that no
     // session is missing.
@@ -23,7 +23,7 @@ pub(super) fn in_order(sessions: Vec<SessionSummary>) -> Vec<(usize, SessionSumm
     ordered
 }
 
-fn push(
+fn push_with_children(
     session: SessionSummary,
     depth: usize,
     below: &mut Vec<SessionSummary>,
@@ -34,11 +34,11 @@ fn push(
     *below = others;
     ordered.push((depth, session));
     for child in children {
-        push(child, depth + 1, below, ordered);
+        push_with_children(child, depth + 1, below, ordered);
     }
 }
 
-/// Formats a session for a list.
+/// Formats a session as an entry of a list.
 pub(super) fn line(depth: usize, session: &SessionSummary) -> String {
     let shown = summary(session);
     match (depth, &session.delegated_by) {
@@ -78,8 +78,8 @@ pub(super) fn kept_children_note(children: &[SessionSummary], flag: &str) -> Opt
     };
     (!subjects.is_empty()).then(|| {
         format!(
-            "kept {number} that worked for the deleted session{open}; to delete them, too: agent-host session delete \
-             {ids}{flag}"
+            "kept {number} that worked for the deleted session{open}; to delete what was kept: agent-host session \
+             delete {ids}{flag}"
         )
     })
 }
@@ -112,7 +112,7 @@ mod tests {
         let child = |subject: &str, state| SessionSummary { state, ..session(subject, Some("lead")) };
         let note = |children: &[SessionSummary]| kept_children_note(children, " --data d").unwrap_or_default();
         assert_eq!(note(&[]), "");
-        let ended = "kept 1 session that worked for the deleted session; to delete them, too: agent-host session \
+        let ended = "kept 1 session that worked for the deleted session; to delete what was kept: agent-host session \
                      delete a --data d";
         assert_eq!(note(&[child("a", SessionState::Idle)]), ended);
         let shown = note(&[child("a", SessionState::Idle), child("b", SessionState::Suspended)]);

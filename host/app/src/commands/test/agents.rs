@@ -1,4 +1,5 @@
-//! Creates the agents of a scenario from the scenario's keys of agent.toml, folders and variables (S4).
+//! Creates the agents of a scenario. The scenario contains the keys of agent.toml, the folders and the variables for
+//! these agents (S4).
 
 use super::components::Components;
 use crate::environment;
@@ -41,12 +42,12 @@ pub(super) struct ScenarioAgents {
 #[async_trait]
 impl AgentFactory for ScenarioAgents {
     async fn agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, String> {
-        self.make(scenario, setup).await.map_err(|failure| failure.message)
+        self.create_agent(scenario, setup).await.map_err(|failure| failure.message)
     }
 }
 
 impl ScenarioAgents {
-    async fn make(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, Failure> {
+    async fn create_agent(&self, scenario: &Scenario, setup: &AgentSetup) -> Result<ScenarioAgent, Failure> {
         let reader = ScenarioReader::new(scenario, setup);
         let settings = reader.first_agent()?;
         let generation = self.generation(scenario, &settings).await?;
@@ -70,8 +71,9 @@ impl ScenarioAgents {
         Ok(ScenarioAgent { agent, servers, delegate_servers })
     }
 
-    /// Loads the plugins that the scenario names. If it names none, loads the plugin of the scenario's project. If
-    /// there is no such project, loads the plugins in the agent's plugin folder.
+    /// Loads the plugins that the scenario names. If the scenario names no plugin, loads the plugin of the project that
+    /// contains the scenario. If the scenario uses an agent file, or if no project contains the scenario, loads the
+    /// plugins in the agent's plugin folder instead of the project's plugin.
     async fn generation(&self, scenario: &Scenario, settings: &Settings) -> Result<Generation, Failure> {
         let components = self.components.of(scenario)?;
         if let (true, Some(folder)) = (components.is_empty(), settings.plugins.as_deref()) {
@@ -91,12 +93,12 @@ impl ScenarioAgents {
     }
 }
 
-/// Reads agent files with the variables of a scenario and without MCP servers. All grants for files are inside the
-/// scenario's folder.
+/// Reads agent files for a scenario. Uses the variables of the scenario, and ignores MCP servers. All grants for files
+/// are inside the scenario's folder.
 struct ScenarioReader<'s> {
     scenario: &'s Scenario,
     setup: &'s AgentSetup,
-    /// Environment of the host, to which the variables of the scenario are added.
+    /// Environment of the host, extended by the variables of the scenario.
     environment: HostEnvironment,
     /// Unmodified environment of the host.
     host: HostEnvironment,
@@ -131,7 +133,7 @@ impl<'s> ScenarioReader<'s> {
         self.settings_of_file(path, file)
     }
 
-    /// Converts a file to settings, without settings that would have effects outside the scenario.
+    /// Converts an agent file to settings, and removes the settings that would have effects outside the scenario.
     fn settings_of_file(&self, path: Option<PathBuf>, mut file: AgentFile) -> Result<Settings, ConfigError> {
         file.outbox.directory = None;
         move_trees(&mut file, &self.setup.folder)?;
@@ -158,7 +160,8 @@ impl DelegateReader for ScenarioReader<'_> {
     }
 }
 
-/// Makes the paths of granted folders relative to the scenario's own folder, and creates the missing folders.
+/// Resolves the relative paths of granted folders in the scenario's own folder, and creates the folders that
+/// are missing.
 fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     for grant in file.grants.iter_mut().filter(|grant| matches!(grant.kind, Kind::Read | Kind::Write)) {
         if Path::new(&grant.value).is_absolute() {
@@ -179,7 +182,7 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Creates the models of an agent whose replies the scenario contains.
+/// Creates an agent's models. The scenario contains the replies of these models.
 fn scripted(model: &Arc<dyn Provider>, settings: &Settings) -> Models {
     let mut models = Models::new(model.clone(), []);
     models.retry = retry_policy(settings);
@@ -199,8 +202,8 @@ fn refuse_remote_models(settings: &Settings) -> Result<(), ConfigError> {
     match settings.models.all_named().iter().find(|model| !is_built_in(model)) {
         None => Ok(()),
         Some(model) => Err(ConfigError::settings(format!(
-            "{}: `{}` would be called over the network, which a scenario must not do: give its turns `replies`, or name a \
-             file with replies, `scripted:FILE`",
+            "{}: `{}` would be called over the network, but scenarios cannot use the network: give the scenario's \
+             turns `replies`, or name a file with replies, `scripted:FILE`",
             model.place, model.name
         ))),
     }

@@ -1,4 +1,5 @@
-//! Finds the components of the plugins that a scenario names, or else the component of the scenario's own project.
+//! Finds the components of the plugins that a scenario names. If the scenario names no plugins, finds the component of
+//! the scenario's own project.
 
 use crate::exit::Failure;
 use agent_devkit::build::{Project, is_project};
@@ -8,8 +9,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The host looks for a plugin by its name in the scenario's folder and the folders above it. It searches at most this
-/// many folders.
+/// Maximum number of folders in which the host looks for a plugin by its name: the scenario's folder and folders
+/// above it.
 const SEARCHED_FOLDERS: usize = 6;
 
 /// Finds the components that scenarios use.
@@ -17,11 +18,11 @@ const SEARCHED_FOLDERS: usize = 6;
 pub(crate) struct Components {
     /// The folder or file that the user passed to `agent-host test`.
     root: PathBuf,
-    /// The folder that `--plugins` names. It contains all components.
+    /// The folder that `--plugins` names, which contains all components. `None` without `--plugins`.
     component_folder: Option<PathBuf>,
-    /// Path of each component that was built, by the folder of its project.
+    /// Maps the folder of each project that was built to the path of the project's component.
     built: BTreeMap<PathBuf, PathBuf>,
-    /// Error of each build that failed, by the folder of the project.
+    /// Maps the folder of each project whose build failed to the error of the build.
     build_errors: BTreeMap<PathBuf, String>,
 }
 
@@ -35,7 +36,8 @@ enum Origin {
 }
 
 impl Components {
-    /// Creates a finder. `component_folder` is the folder that `--plugins` names, which contains all components.
+    /// Creates a finder of components. `component_folder` is the folder that `--plugins` names, which contains
+    /// all components.
     pub(super) fn new(root: &Path, component_folder: Option<PathBuf>) -> Result<Self, Failure> {
         component_folder.as_deref().map_or(Ok(()), has_components)?;
         Ok(Self { root: root.to_owned(), component_folder, built: BTreeMap::new(), build_errors: BTreeMap::new() })
@@ -56,9 +58,9 @@ impl Components {
         self.built.insert(project.to_owned(), component);
     }
 
-    /// Returns the projects that these scenarios need, grouped by the folder that their components are written to.
-    /// Components are written to the tested folder if it contains the project, as with `--plugins DIR --build`.
-    /// Otherwise, they are written to the project's folder, as with `plugin build`.
+    /// Returns the projects that these scenarios need, grouped by the folder into which the components of the projects
+    /// are written. If the tested folder contains the project, this is the tested folder, as with
+    /// `--plugins DIR --build`. Otherwise, it is the project's own folder, as with `plugin build`.
     pub(super) fn projects<'s>(
         &mut self,
         scenarios: impl Iterator<Item = &'s Scenario>,
@@ -190,7 +192,8 @@ fn canonical(path: &Path) -> PathBuf {
     path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
-/// Finds a plugin by its path relative to the scenario's folder, or by its name in the folder and its parents.
+/// Finds a plugin by its path relative to the scenario's folder, or by its name in the scenario's folder and the
+/// parents of that folder.
 fn origin(folder: &Path, plugin: &str) -> Result<Origin, String> {
     let of_path = |path: PathBuf| {
         let is_component = path.extension().is_some_and(|extension| extension == "wasm") && path.is_file();

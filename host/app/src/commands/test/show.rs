@@ -6,19 +6,19 @@ use agent_devkit::scenario::{Failure, GoldenResult, Report, Totals, Verdict};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-/// Maximum number of lines of a diff that are shown.
+/// Maximum number of displayed lines of a diff.
 const DIFF_LINES: usize = 80;
 
-/// Prints reports, and remembers the reasons that were already printed.
+/// Prints reports, and remembers which reasons for scenarios that cannot run were already printed.
 #[derive(Debug, Default)]
 pub(super) struct ShownReports {
-    /// Reasons why scenarios could not run. Each reason is printed once, because many scenarios may need the same
-    /// project.
+    /// Reasons why scenarios could not run. Each reason is printed once, because many scenarios may need the
+    /// same project.
     reasons: BTreeSet<String>,
 }
 
 impl ShownReports {
-    /// Prints one report. If the scenario passed, this is one line. Otherwise, all failures are printed.
+    /// Prints one report. If the scenario passed, prints one line. Otherwise, prints all failures.
     pub(super) fn report(&mut self, report: &Report, terminal: &Terminal) -> Result<(), CommandFailure> {
         let is_shown = match &report.verdict {
             Verdict::NotPlayed(reason) => !self.reasons.insert(reason.clone()),

@@ -57,8 +57,8 @@ pub(super) const MODELS: Section = Section {
     path: &[],
     example: "",
     title: "Models",
-    about: "A model is written as PROVIDER/MODEL, `offline` or `scripted:FILE`. PROVIDER is a known provider or one with \
-            a table `[providers.NAME]`.",
+    about: "A model is written as PROVIDER/MODEL, `offline` or `scripted:FILE`. PROVIDER is a known provider or a \
+            provider with a table `[providers.NAME]`.",
     keys: &[
         Key {
             name: "model",
@@ -111,9 +111,9 @@ pub(super) const MODELS: Section = Section {
             name: "offered_tools",
             value: Value::Number(1, 1024),
             default: Default::Is("15"),
-            meaning: "Maximum number of tools that are offered to the model. If there are more, the tools that best match \
-                      the input are offered. The built-in `read_result` and `memory_search` and the tools that end a turn \
-                      are always offered in addition.",
+            meaning: "Maximum number of tools that are offered to the model. If the agent has more tools, the tools \
+                      that best match the input are offered. The built-in `read_result` and `memory_search` and the \
+                      tools that end a turn are always offered in addition.",
             example: "8",
         },
         Key {
@@ -247,9 +247,9 @@ pub(super) const TURN: Section = Section {
             name: "finish",
             value: Value::Choice(&["text", "tool"]),
             default: Default::Is(r#""text""#),
-            meaning: "What ends a turn. With `text`, a reply without a tool call ends it. With `tool`, a call to \
-                      `task_completion`, `ask_question` or `converse` ends it, and the host reminds the model of this \
-                      after a reply without a tool call.",
+            meaning: "What ends a turn. With `text`, a reply without a tool call ends the turn. With `tool`, a call to \
+                      `task_completion`, `ask_question` or `converse` ends the turn, and after a reply without a tool \
+                      call, the host reminds the model to call one of these tools.",
             example: r#""text""#,
         },
         Key {
@@ -257,7 +257,7 @@ pub(super) const TURN: Section = Section {
             value: Value::Number(1, 2_592_000_000),
             default: Default::Words("no limit"),
             meaning: "Maximum time to wait for the answer to a question that was asked with `ask_question`, in \
-                      milliseconds. After that, the turn ends with the question.",
+                      milliseconds. After this time, the turn ends with the question.",
             example: "3600000",
         },
         Key {

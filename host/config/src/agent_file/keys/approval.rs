@@ -10,7 +10,7 @@ pub(super) const APPROVAL: Section = Section {
     example: "approval",
     title: "Approvals",
     about: "Which tools run without an approval (`allow`), which tools run only after someone approves the call \
-            (`ask`), and which tools never run (`deny`). If several rules match a tool, the strictest one applies. A \
+            (`ask`), and which tools never run (`deny`). If several rules match a tool, the strictest rule applies. A \
             tool that declares that it needs an approval is treated as `ask`. Only a rule in `tools` with the exact \
             name of a tool overrides all other rules and can be less strict.",
     keys: &[

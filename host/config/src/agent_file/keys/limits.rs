@@ -50,7 +50,8 @@ pub(super) const PLUGIN_LIMITS: Section = Section {
     path: &["plugins", "NAME", "limits"],
     example: "plugins.files.limits",
     title: "Limits for calls of one plugin",
-    about: "Limits for the calls of a single plugin. A limit that is set here overrides the one in `[limits]`.",
+    about: "Limits for the calls of a single plugin. A limit that is set here overrides the same limit in \
+            `[limits]`.",
     keys: &CALL_KEYS,
 };
 
@@ -59,7 +60,7 @@ pub(super) const HOST_TABLE: Section = Section {
     example: "host.limits",
     title: "Limits for the host",
     about: "Limits for all plugins in the process together, regardless of the agent that calls them. The host reads \
-            them once, at startup, from the file that it is started with. Later changes have no effect. Limits in the \
-            files of delegates have no effect either, and the host prints a warning about them.",
+            these limits once, at startup, from the file that it is started with. Later changes to these limits have \
+            no effect. Such limits in the files of delegates have no effect, and the host prints a warning about them.",
     keys: &HOST_KEYS,
 };

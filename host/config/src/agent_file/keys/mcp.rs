@@ -14,13 +14,14 @@ pub(super) const MCP_PROCESS: Section = Section {
     path: &[MCP, "NAME"],
     example: "mcp.notes",
     title: "MCP servers as child processes",
-    about: "Servers of the Model Context Protocol. The agent can use their tools under the names `NAME.tool`. The \
-            program runs with your user's rights, outside the sandbox for plugins: it can do everything that you can. \
-            The program is started when a turn begins. The key `tools` and the keys after it also apply to servers \
-            with a `url`. NAME must not be `local`, `service` or `mcp`, which are reserved for other sources of tools. \
-            A secret that a server sends back is shown as `(secret)`, even in one of the usual encodings: see \
-            [secrets](secrets.md). Secrets are values of eight or more characters that the server got through \
-            `pass_env` or `header_env`, and values of `env` or `headers` whose names look like names of secrets.",
+    about: "Servers of the Model Context Protocol. The agent can use the tools of a server under the names \
+            `NAME.tool`. The program runs with your user's rights, outside the sandbox for plugins: it can do \
+            everything that you can. The program is started when a turn begins. The key `tools` and the keys after it \
+            also apply to servers with a `url`. NAME must not be `local`, `service` or `mcp`, which are reserved for \
+            other sources of tools. A secret that a server sends back is shown as `(secret)`, even in one of the \
+            usual encodings: see [secrets](secrets.md). Secrets are values of eight or more characters that the \
+            server got through `pass_env` or `header_env`, and values of `env` or `headers` whose names look like \
+            names of secrets.",
     keys: &PROCESS_KEYS,
 };
 
@@ -66,8 +67,9 @@ const BASE_PROCESS_KEYS: [Key; 9] = [
         name: "pass_env",
         value: Value::Texts(TextFormat::Variable),
         default: NONE,
-        meaning: "Variables of the host's environment that are passed to the process. All of them must be set. Of the \
-                  other variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and `TMPDIR`.",
+        meaning: "Variables of the host's environment that are passed to the process. All variables in this list must \
+                  be set. Of the other variables, the process gets only `PATH`, `HOME`, `USER`, `LOGNAME`, `LANG` and \
+                  `TMPDIR`.",
         example: r#"["NOTES_TOKEN"]"#,
     },
     Key {

@@ -11,8 +11,8 @@ pub(super) const SHARING: Section = Section {
     title: "Sharing",
     about: "The signatures that plugins need when `plugin add` and `plugin update` download them from registries and \
             the web, and when the plugins in the plugin directory are loaded. A plugin that was built or copied into \
-            the plugin directory has no entry in `plugins.lock`. Such a plugin is loaded unless signatures are \
-            required.",
+            the plugin directory has no entry in `plugins.lock`. A plugin without an entry is loaded unless \
+            signatures are required.",
     keys: &[
         Key {
             name: "signatures",

@@ -7,8 +7,8 @@ pub(super) const RETRY: Section = Section {
     example: "retry",
     title: "Retries",
     about: "When a failed model request is retried: after connection errors, broken streams, and the HTTP status codes \
-            408, 429 and 5xx. Each wait is twice as long as the one before, with jitter. A provider's `Retry-After` \
-            takes precedence.",
+            408, 429 and 5xx. Each wait is twice as long as the wait before it, with jitter. A provider's \
+            `Retry-After` takes precedence.",
     keys: &[
         Key {
             name: "attempts",
@@ -137,8 +137,8 @@ pub(super) const DELEGATES: Section = Section {
     example: "agents.researcher",
     title: "Agents as tools",
     about: "Other agents that this agent may delegate work to, each as the tool NAME. A delegate works in its own \
-            session, with the model, plugins, grants and limits of its own file. From this agent, the delegate gets \
-            only the task.",
+            session, with the model, plugins, grants and limits of its own file. This agent passes only the task to \
+            the delegate.",
     keys: &[
         Key {
             name: "agent",
@@ -173,7 +173,7 @@ pub(super) const HOST_GRANTS: Section = Section {
         name: "read",
         value: Value::Texts(TextFormat::Tree),
         default: NONE,
-        meaning: "Folders that these tools may read.",
+        meaning: "Folders that `read_file` and `list_directory` may read.",
         example: r#"["docs"]"#,
     }],
 };
@@ -183,8 +183,8 @@ pub(super) const GRANTS: Section = Section {
     example: "plugins.files.grants",
     title: "Grants for a plugin",
     about: "NAME is the name of the plugin as `agent-host plugin list` shows it. The plugin gets only the permissions \
-            that its manifest requests and this table grants. Folders must exist, and their paths must not \
-            contain `..`.",
+            that its manifest requests and this table grants. The folders in this table must exist, and their paths \
+            must not contain `..`.",
     keys: &[
         Key {
             name: "read",
@@ -270,8 +270,9 @@ pub(super) const SECRETS: Section = Section {
     path: &["plugins", "NAME", "secrets", "SECRET"],
     example: "plugins.web.secrets.API_TOKEN",
     title: "Secrets for a plugin",
-    about: "A credential that the host inserts into the plugin's requests. The plugin never sees it. SECRET is the name \
-            by which the plugin's manifest asks for the secret. The requests themselves also need a grant.",
+    about: "A credential that the host inserts into the plugin's requests. The plugin never sees the credential. \
+            SECRET is the name by which the plugin's manifest asks for the secret. A request that contains the secret \
+            also needs a grant.",
     keys: &[
         Key {
             name: "env",

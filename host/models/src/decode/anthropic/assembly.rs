@@ -29,7 +29,8 @@ pub(in crate::decode) struct ReplyAssembler {
     stop_details: Option<Value>,
     /// Usage as the provider sent it. Later fields replace earlier ones, because they count the whole reply.
     usage: Map<String, Value>,
-    is_done: bool,
+    /// Whether `message_stop` has arrived.
+    is_complete: bool,
 }
 
 impl ReplyAssembler {
@@ -57,7 +58,7 @@ impl ReplyAssembler {
                 }
                 self.add_usage(event.usage);
             }
-            "message_stop" => self.is_done = true,
+            "message_stop" => self.is_complete = true,
             "error" => return Err(error_shapes::from_text(data).into()),
             // `ping`, and events that were added to the format later.
             _ => {}
@@ -174,7 +175,7 @@ impl Assembler for ReplyAssembler {
                 return Err(error_shapes::from_document(text).unwrap_or_else(unknown).into());
             }
             self.add_message(&message, deltas)?;
-            self.is_done = true;
+            self.is_complete = true;
             Ok(())
         })
     }
@@ -183,13 +184,13 @@ impl Assembler for ReplyAssembler {
         event.is_empty() || event.starts_with("message") || event.starts_with("content_block_")
     }
 
-    fn is_done(&self) -> bool {
-        self.is_done
+    fn is_complete(&self) -> bool {
+        self.is_complete
     }
 
     fn finish(mut self: Box<Self>, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
         self.text.end_thinking(deltas);
-        if !self.is_done {
+        if !self.is_complete {
             return Err(StreamError::Truncated);
         }
         let (raw, usage) = (self.raw(), self.counts());

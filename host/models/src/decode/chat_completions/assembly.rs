@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 /// Name of the expected JSON, for error messages.
 const EXPECTED: &str = "a Chat Completions reply";
 
-/// State of one reply while it arrives.
+/// The parts of one reply that have arrived so far.
 #[derive(Debug, Default)]
 pub(in crate::decode) struct ReplyAssembler {
     /// Name of the configured provider.
@@ -24,17 +24,17 @@ pub(in crate::decode) struct ReplyAssembler {
     splitter: ThinkingSplitter,
     text: String,
     refusal: String,
-    /// First [`MAX_RECORDED_TEXT`] bytes of the thinking.
+    /// First part of the thinking, of at most [`MAX_RECORDED_TEXT`] bytes.
     thinking: String,
     /// Size of the complete thinking in bytes.
     thinking_size: usize,
     calls: ToolCallAssembler,
     replay_data: ReplayCollector,
     usage: Usage,
-    /// JSON of the usage as the provider sent it.
+    /// JSON text of the usage that the provider sent.
     raw_usage: String,
     id: String,
-    /// Name of the model as the provider sent it.
+    /// Name of the model that the provider sent in the reply.
     model: String,
     finish_reason: String,
     stop: Option<StopReason>,
@@ -43,14 +43,14 @@ pub(in crate::decode) struct ReplyAssembler {
     is_document: bool,
     /// Whether a `delta` has arrived. After a `delta`, a `message` is ignored, because it only repeats earlier content.
     has_deltas: bool,
-    /// Whether thinking has arrived in a field of its own. If so, the text of `reasoning_details` is ignored, because
-    /// it only repeats this thinking.
+    /// Whether thinking has arrived in `reasoning_content` or `reasoning`. In that case, the text of
+    /// `reasoning_details` is ignored, because it only repeats the same thinking.
     has_reasoning: bool,
     /// Total size in bytes of the text, thinking, refusal and calls that have arrived so far.
     size: usize,
 }
 
-/// Form in which tool calls arrive.
+/// Form in which the tool calls of a reply arrive.
 #[derive(Clone, Copy)]
 enum CallForm {
     Pieces,
@@ -62,7 +62,7 @@ impl ReplyAssembler {
         Self { provider: provider.to_owned(), answering_model: answering_model.to_owned(), ..Self::default() }
     }
 
-    /// Returns the provider's data for the step record.
+    /// Returns the data of the provider that the step record contains in addition to the reply.
     fn raw(&self) -> Value {
         let mut raw = Map::new();
         let texts = [("id", &self.id), ("model", &self.model), ("finish_reason", &self.finish_reason)];
@@ -141,7 +141,8 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Adds the thinking of a chunk. If several fields repeat the same thinking, only the first field is used.
+    /// Adds the thinking that a chunk contains. If several fields repeat the same thinking, only the first of these
+    /// fields is used.
     fn add_reasoning(&mut self, fields: &MessageFields<'_>, deltas: &mut Vec<Delta>) {
         let mut piece = String::new();
         fields.reasoning_content.plain_text(&mut piece);
@@ -183,7 +184,8 @@ impl ReplyAssembler {
         self.record(&deltas[start..]);
     }
 
-    /// Adds a piece of a refusal. The refusal is streamed as text, but the text of the reply does not contain it.
+    /// Adds a piece of a refusal to the reply. The refusal is streamed as text, but the text of the reply does not
+    /// contain it.
     fn add_refusal(&mut self, refusal: &str, deltas: &mut Vec<Delta>) {
         if !refusal.is_empty() {
             self.splitter.end_thinking(deltas);
@@ -193,7 +195,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Records a finish reason. A reason that reports a reply that was cut short is not replaced by later reasons.
+    /// Records a finish reason. If an earlier reason reported that the reply was cut short, the earlier reason is kept.
     fn set_finish_reason(&mut self, reason: &str) -> Result<(), StreamError> {
         let Some(stop) = stop_reason(reason)? else { return Ok(()) };
         if !matches!(self.stop, Some(StopReason::Length | StopReason::ContentFilter)) {
@@ -203,8 +205,8 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Records token usage. It replaces usage that was recorded earlier, because the last usage that a provider sends
-    /// counts the tokens of the complete reply.
+    /// Records token usage. Later usage replaces earlier usage, because the last usage that a provider sends counts the
+    /// tokens of the complete reply.
     fn add_usage(&mut self, usage: Option<&RawValue>) {
         let Some(raw) = usage else { return };
         let usage: WireUsage = serde_json::from_str(raw.get()).unwrap_or_default();
@@ -213,8 +215,8 @@ impl ReplyAssembler {
         if prompt.is_none() && completion.is_none() {
             return;
         }
-        // Counts above [`MAX_TOKENS`] cannot be correct, and the sums of counts must fit into the integers of
-        // the database.
+        // Reduce counts above [`MAX_TOKENS`]: such counts cannot be correct, and sums of counts must fit into the
+        // integers of the database.
         let [prompt_tokens, completion_tokens] =
             [prompt, completion].map(|count| count.unwrap_or_default().min(MAX_TOKENS));
         self.usage = Usage::new(prompt_tokens, completion_tokens);
@@ -224,7 +226,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Adds the text and thinking of the deltas to the reply.
+    /// Adds the text and the thinking that the deltas contain to the reply.
     fn record(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             match delta {
@@ -273,6 +275,10 @@ impl Assembler for ReplyAssembler {
         self.has_end_marker = true;
     }
 
+    fn is_complete(&self) -> bool {
+        self.stop.is_some()
+    }
+
     fn is_done(&self) -> bool {
         self.has_end_marker
     }
@@ -314,8 +320,8 @@ impl Content<'_> {
     }
 }
 
-/// Converts a server's finish reason. Returns `None` for an empty reason. Unknown reasons count as a normal stop,
-/// because servers add new reasons over time.
+/// Converts a server's finish reason to the host's stop reason. Returns `None` for an empty reason. Unknown reasons
+/// count as a normal stop, because servers add new reasons over time.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
         "" => Ok(None),

@@ -1,5 +1,5 @@
-//! Types for the JSON of one chunk of a stream, or of one complete reply, in Chat Completions and its dialects. Strings
-//! without escapes are not copied, and parts that are rarely needed are not parsed until they are used.
+//! Types for the JSON of one chunk of a stream or of one complete reply, in the Chat Completions API and its dialects.
+//! Strings without escapes are not copied, and fields that are rarely needed are parsed only when they are used.
 
 use super::super::lenient_fields::{Content, Count, Text};
 use serde::Deserialize;
@@ -12,10 +12,10 @@ pub(super) struct Chunk<'a> {
     pub(super) id: Text<'a>,
     #[serde(borrow)]
     pub(super) model: Text<'a>,
-    /// Some servers set this field to `error` in their errors.
+    /// Some servers set this field to `error` in a chunk that reports an error.
     #[serde(borrow)]
     pub(super) object: Text<'a>,
-    /// Some servers set this field to `error` in their errors.
+    /// Some servers set this field to `error` in a chunk that reports an error.
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
@@ -46,7 +46,7 @@ pub(super) struct Choice<'a> {
     pub(super) error: Option<&'a RawValue>,
 }
 
-/// Output of the model: either the complete output, or one piece of it.
+/// Output of the model: the complete output in a document, or one piece of the output in a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct MessageFields<'a> {
@@ -66,7 +66,7 @@ pub(super) struct MessageFields<'a> {
     pub(super) extra_content: Option<&'a RawValue>,
 }
 
-/// A tool call or a piece of a tool call.
+/// A complete tool call in a document, or one piece of a tool call in a stream.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct ToolCallDelta<'a> {
@@ -84,12 +84,13 @@ pub(super) struct ToolCallDelta<'a> {
 pub(super) struct Function<'a> {
     #[serde(borrow)]
     pub(super) name: Text<'a>,
-    /// JSON text in a string, which may arrive in pieces. Some servers send the JSON value itself instead of a string.
+    /// JSON text in a string, which may arrive in pieces. Some servers send the JSON value directly instead of a string
+    /// that contains it.
     #[serde(borrow)]
     pub(super) arguments: Option<&'a RawValue>,
 }
 
-/// The `usage` field. The names of its fields are those of Chat Completions or of newer APIs.
+/// JSON object in a `usage` field. Chat Completions and newer APIs use different names for the same counts.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct WireUsage {
@@ -99,7 +100,7 @@ pub(super) struct WireUsage {
     pub(super) output_tokens: Count,
 }
 
-/// The `x_groq` field, in which Groq sends usage and errors.
+/// JSON object in the `x_groq` field, in which Groq sends usage and errors.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct GroqExtension<'a> {

@@ -1,19 +1,19 @@
-//! Collects replay data. This is the reasoning and the signatures of a reply with tool calls. The next request must
-//! send them back to some providers.
+//! Collects replay data: the reasoning and the signatures of a reply with tool calls, which the next request must send
+//! back to some providers.
 
 use super::chunk::MessageFields;
 use agent_core::message::Replay;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-/// Maximum size of the replay data of one reply, in bytes. If a reply has more replay data, none of the data is
-/// sent back.
+/// Maximum size of the replay data of one reply, in bytes. If a reply has more replay data than this, none of its
+/// replay data is sent back.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Fields of an item of `reasoning_details` whose text may arrive in pieces.
+/// Fields in an item of `reasoning_details`. The texts of these fields may arrive in pieces.
 const PIECEWISE_FIELDS: [&str; 2] = ["text", "summary"];
 
-/// Collects the replay data of one reply as it arrives.
+/// Collects the replay data of one reply while the reply arrives.
 #[derive(Debug, Default)]
 pub(super) struct ReplayCollector {
     reasoning_content: String,
@@ -23,7 +23,7 @@ pub(super) struct ReplayCollector {
 }
 
 impl ReplayCollector {
-    /// Adds the data of a chunk, except for `reasoning_content`, which [`Self::reasoning_content`] adds.
+    /// Adds the replay data of a chunk, except for `reasoning_content`, which [`Self::reasoning_content`] adds.
     pub(super) fn add(&mut self, fields: &MessageFields<'_>) {
         if let Some(details) = fields.reasoning_details.filter(|details| self.reserve(details.get().len())) {
             self.add_details(details);
@@ -33,14 +33,16 @@ impl ReplayCollector {
         }
     }
 
-    /// Adds a piece of `reasoning_content`. DeepSeek rejects requests in which `reasoning_content` is missing.
+    /// Adds a piece of `reasoning_content`. This data is collected because DeepSeek rejects requests in which
+    /// `reasoning_content` is missing.
     pub(super) fn reasoning_content(&mut self, piece: &str) {
         if self.reserve(piece.len()) {
             self.reasoning_content.push_str(piece);
         }
     }
 
-    /// Returns the replay data of the reply. `calls` contains the provider's id and the `extra_content` of each call.
+    /// Returns the replay data of the reply, or `None` if nothing must be sent back or the data is too large. `calls`
+    /// contains the provider's id and the `extra_content` of each call.
     pub(super) fn finish(self, provider: &str, calls: Vec<(Option<&str>, Option<Value>)>) -> Option<Replay> {
         let mut message = Map::new();
         if !self.reasoning_content.is_empty() {
@@ -63,8 +65,8 @@ impl ReplayCollector {
         is_small.then(|| Replay { provider: provider.to_owned(), data })
     }
 
-    /// Adds `length` bytes to the size of the data and returns whether the size is still within the limit. If it is
-    /// not, drops all data that was collected.
+    /// Adds `length` bytes to the size of the data and returns whether the new size is within the limit. If the new
+    /// size exceeds the limit, drops all data that was collected.
     fn reserve(&mut self, length: usize) -> bool {
         self.size = self.size.saturating_add(length);
         if self.size > MAX_BYTES {

@@ -1,4 +1,4 @@
-//! Tests of the differences between dialects of Chat Completions.
+//! Tests of how replies in different dialects of Chat Completions are decoded.
 
 use crate::Protocol;
 use crate::decode::{DecodedReply, ReplyStream, decode_document};
@@ -7,7 +7,8 @@ use agent_core::model::Delta;
 use agent_core::model::{StopReason, Usage};
 use serde_json::{Value, json};
 
-/// Decodes chunks. Returns the reply and a string of all deltas, in which thinking is enclosed in braces.
+/// Decodes a stream of these chunks. Returns the reply and a string that joins all deltas, in which thinking is
+/// enclosed in braces.
 fn streamed(chunks: &[Value]) -> (DecodedReply, String) {
     let (mut stream, mut deltas) = (ReplyStream::new(Protocol::ChatCompletions, "p", "p/m"), Vec::new());
     for chunk in chunks {
@@ -73,7 +74,8 @@ fn m1_usage_is_found_in_all_fields() {
     assert_eq!((decoded.reply.usage, decoded.raw.get("usage")), (Usage::default(), None));
 }
 
-/// L21: thinking is read from all fields that servers use. Thinking is read only once and never appears in the text.
+/// L21: thinking is read from all fields that servers use. If several fields contain the same thinking, it is read only
+/// once, and it never appears in the text of the reply.
 #[test]
 fn l21_thinking_is_read_from_all_fields() {
     let detail = |text: &str| json!([{"type": "reasoning.text", "text": text}]);
@@ -111,7 +113,7 @@ fn l21_thinking_is_read_from_all_fields() {
     assert_eq!(streamed(&[delta(json!({"content": text})), end("stop")]).1, text);
 }
 
-/// M1: content is decoded whether it is a string or a list of parts, and even if it is in the same chunk as the
+/// M1: content is decoded in each of its forms: as a string, as a list of parts, and in the same chunk as the
 /// finish reason.
 #[test]
 fn m1_content_of_all_forms_is_decoded() {
@@ -132,11 +134,11 @@ fn m1_content_of_all_forms_is_decoded() {
     let duplicate_key = r#"data: {"choices":[{"delta":{"content":"x","content":"y"},"finish_reason":"stop"}]}"#;
     let (mut stream, mut deltas) = (ReplyStream::new(Protocol::ChatCompletions, "p", "p/m"), Vec::new());
     stream.push(format!("{duplicate_key}\n\n").as_bytes(), &mut deltas).unwrap();
-    assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last of two equal keys counts");
+    assert_eq!(stream.finish(&mut deltas).unwrap().reply.text, "y", "the last value of a key is used");
 }
 
-/// M1: a refusal is streamed and stored separately from the decoded text. The refusal becomes the text of the
-/// raw reply.
+/// M1: a refusal is streamed as text and stored separately from the text of the decoded reply. The raw reply has the
+/// refusal as its text.
 #[test]
 fn m1_a_refusal_is_separate_from_the_text() {
     let chunks = [delta(json!({"content": null, "refusal": "I "})), delta(json!({"refusal": "won't"})), end("stop")];
@@ -166,7 +168,7 @@ fn check_calls(cases: Vec<(Vec<Value>, Vec<Call<'_>>)>) {
 #[test]
 fn m1_pieces_of_calls_are_joined() {
     let cases: Vec<(Vec<Value>, Vec<Call<'_>>)> = vec![
-        // Pieces in which the name is repeated or null.
+        // Some pieces repeat the name of the call, and in one piece the name is null.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "type": "function", "function": {"name": "f", "arguments": ""}})),
@@ -185,7 +187,7 @@ fn m1_pieces_of_calls_are_joined() {
             ],
             vec![("", "f", "{\"x\":\"\\\"}\"}")],
         ),
-        // The server repeats the complete call at the end. The call must not run twice.
+        // The server repeats the complete call at the end of the stream. This must not produce a second call.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":"}})),
@@ -307,7 +309,8 @@ fn m1_stop_reasons_are_mapped() {
     }
 }
 
-/// M1: the data that must be sent back to DeepSeek and Gemini is collected, but only from replies with calls.
+/// M1: data that must be sent back to DeepSeek and Gemini is collected from replies with calls, and from no
+/// other replies.
 #[test]
 fn m1_replay_data_is_collected() {
     let signature = json!({"google": {"thought_signature": "s1"}});
@@ -328,7 +331,7 @@ fn m1_replay_data_is_collected() {
     assert_eq!(decoded.reply.replay, None);
 }
 
-/// D1: the size of the recorded data is limited.
+/// D1: long values are truncated or left out of the data for the step record.
 #[test]
 fn d1_recorded_data_is_limited() {
     let long_text = "ä".repeat(50_000);

@@ -1,4 +1,4 @@
-//! Assembles tool calls from pieces. Dialects differ in how a piece identifies its call.
+//! Assembles tool calls from pieces. The dialects differ in how a piece identifies the call to which it belongs.
 
 use super::super::StreamError;
 use super::super::lenient_fields::Text;
@@ -11,16 +11,16 @@ use std::collections::HashMap;
 
 /// Maximum number of calls in one reply.
 const MAX_CALLS: usize = 1024;
-/// Maximum size of a tool name in bytes. This is twice the maximum length of a name that the host accepts from any
-/// source of tools.
+/// Maximum size in bytes of a tool name in a call. Longer names are truncated. This limit is twice the maximum length
+/// of a tool name in the host, so that no valid name is truncated.
 const MAX_NAME_BYTES: usize = 256;
 
 /// The calls of one reply, in the order in which they started.
 #[derive(Debug, Default)]
 pub(super) struct ToolCallAssembler {
     calls: Vec<PartialCall>,
-    /// Position in `calls` of the latest call with each index. An index can be any number, so it is used as a key and
-    /// not as a position.
+    /// For each index that the server sent, the position in `calls` of the latest call with this index. The index that
+    /// a server sends can be any number, so the index is used as a key and not as a position.
     by_index: HashMap<u64, usize>,
 }
 
@@ -34,7 +34,7 @@ struct PartialCall {
 }
 
 impl ToolCallAssembler {
-    /// Adds a piece from a stream and returns how many of its bytes were stored.
+    /// Adds a piece from a stream and returns how many bytes of the piece were stored.
     pub(super) fn add_piece(&mut self, piece: &ToolCallDelta<'_>) -> Result<usize, StreamError> {
         let position = match self.continued_call(piece) {
             Some(position) => position,
@@ -43,7 +43,8 @@ impl ToolCallAssembler {
         Ok(self.calls[position].extend(piece))
     }
 
-    /// Adds an item of a complete reply, which is always a separate call. Returns how many of its bytes were stored.
+    /// Adds a call from a complete reply, in which each item is a separate call. Returns how many bytes of the item
+    /// were stored.
     pub(super) fn add_complete(&mut self, piece: &ToolCallDelta<'_>) -> Result<usize, StreamError> {
         let position = self.start_call(piece)?;
         Ok(self.calls[position].extend(piece))
@@ -53,7 +54,7 @@ impl ToolCallAssembler {
         self.calls.is_empty()
     }
 
-    /// Returns each call together with its `extra_content`, which must be sent back to the provider.
+    /// Returns each call together with the `extra_content` that must be sent back to the provider with this call.
     pub(super) fn finish(self) -> Vec<(RequestedCall, Option<Value>)> {
         let has_content =
             |call: &PartialCall| !(call.id.is_empty() && call.name.is_empty() && call.arguments.is_empty());
@@ -90,16 +91,16 @@ impl ToolCallAssembler {
 }
 
 impl PartialCall {
-    /// Returns whether the piece starts a new call instead of continuing this call. The index of the piece does not
-    /// decide this, because some servers use index 0 or no index for all calls. The id alone does not decide it either,
-    /// because some servers use no id or the same id for all calls.
+    /// Returns whether the piece starts a new call instead of continuing this call. The index of the piece cannot
+    /// answer this question, because some servers use index 0 or no index for all calls. The id alone cannot answer it
+    /// either, because some servers use no id or the same id for all calls.
     fn ends_before(&self, piece: &ToolCallDelta<'_>) -> bool {
         let (name, is_complete) = (piece.name(), self.progress.is_complete());
         let have_ids = !self.id.is_empty() && !piece.id.is_empty();
         if have_ids && *piece.id != self.id {
-            // Some servers create a new id for each piece. A piece with a new id therefore continues the call if it
-            // has no tool name and the arguments are incomplete, or if it repeats the tool name in the middle of
-            // the arguments.
+            // Some servers create a new id for each piece. A piece with a new id therefore continues the call if the
+            // arguments of the call are incomplete and the piece has no tool name, or if it repeats the tool name in
+            // the middle of the arguments.
             return if name.is_empty() { is_complete } else { name != self.name || !self.progress.is_open() };
         }
         if name.is_empty() || self.name.is_empty() {
@@ -110,7 +111,7 @@ impl PartialCall {
         if have_ids { has_more && arguments != self.arguments } else { has_more || name != self.name }
     }
 
-    /// Adds the piece to the call and returns how many of its bytes were stored.
+    /// Adds the piece to the call and returns how many bytes of the piece were stored.
     fn extend(&mut self, piece: &ToolCallDelta<'_>) -> usize {
         let mut size = 0;
         if self.id.is_empty() {
@@ -118,14 +119,15 @@ impl PartialCall {
             size += piece.id.len();
         }
         if self.name.is_empty() {
-            // Truncate the name, because a longer name cannot match a tool, and every message about the call would
-            // quote it.
+            // Truncate the name, because a name of more than [`MAX_NAME_BYTES`] bytes cannot match a tool, and every
+            // message about the call quotes the name.
             let name = piece.name();
             self.name.push_str(&name[..name.floor_char_boundary(MAX_NAME_BYTES)]);
             size += self.name.len();
         }
         let arguments = piece.arguments();
-        // Ignore arguments that repeat the complete arguments, because some servers repeat the whole call at the end.
+        // If the arguments are complete and the piece repeats them, ignore the repetition, because some servers repeat
+        // the whole call at the end.
         if !(self.progress.is_complete() && arguments == self.arguments) {
             self.progress.read(&arguments);
             self.arguments.push_str(&arguments);

@@ -150,9 +150,8 @@ impl Assembler for ReplyAssembler {
         matches!(event, "" | "message")
     }
 
-    /// A reply has no end marker, because the usage can follow the finish reason.
-    fn is_done(&self) -> bool {
-        false
+    fn is_complete(&self) -> bool {
+        self.stop.is_some()
     }
 
     fn finish(mut self: Box<Self>, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {

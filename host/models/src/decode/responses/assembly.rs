@@ -176,6 +176,10 @@ impl Assembler for ReplyAssembler {
         event.is_empty() || event.starts_with("response.")
     }
 
+    fn is_complete(&self) -> bool {
+        self.stop.is_some()
+    }
+
     fn is_done(&self) -> bool {
         self.stop.is_some()
     }

@@ -72,8 +72,8 @@ fn row_36_ordinary_components_are_accepted() {
     assert_eq!(check(&imports(1_000), LIMITS), Ok(()));
 }
 
-// Row 36: a component is refused if its components or types are nested more deeply than the limit, however deep
-// they are.
+// Row 36: a component is refused if its nested components or types exceed the limit on nesting, and extremely deep
+// nesting does not overflow the stack.
 #[test]
 fn row_36_nesting_is_limited() {
     let too_deep = Err(StructureProblem::Nesting { most: 100 });
@@ -192,7 +192,7 @@ proptest! {
         let small = StructureLimits { nesting: 10, types: 10, interfaces: 10 };
         let strict = check(&bytes, small);
         let usual = check(&bytes, LIMITS);
-        // A component that passes the check with lower limits also passes it with higher limits.
+        // A component that passes the check with the small limits also passes the check with the usual limits.
         prop_assert!(strict.is_err() || usual.is_ok());
         if usual.is_ok() {
             let _ = crate::binary::scan::scan(&bytes);

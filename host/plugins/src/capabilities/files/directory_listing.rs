@@ -1,5 +1,5 @@
 //! Lists directories for guests in small batches, so that memory use does not depend on the size of a directory. The
-//! implementation of wasmtime-wasi reads all entries of a directory into memory first.
+//! implementation of wasmtime-wasi reads all entries of a directory into memory before it returns the first entry.
 
 use super::{Answer, FILESYSTEM, FilesView, HasFiles};
 use crate::recording::file_records::EntryKind;
@@ -15,7 +15,8 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::filesystem::Descriptor;
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry, ErrorCode};
 
-/// Number of entries in a batch. With batches of this size, a thousand open directories need about 16 MiB of memory.
+/// Maximum number of entries in a batch. With batches of this size, a thousand open directories need about 16 MiB
+/// of memory.
 const BATCH_ENTRIES: usize = 64;
 
 /// A directory that is being read.
@@ -26,7 +27,8 @@ struct Entries {
     next: VecDeque<Answer<DirectoryEntry>>,
     /// The recording to which the names in the directory are added. None: the names are not recorded.
     recording: Option<NamesBeingRecorded>,
-    /// In a replay, the path of the directory if its recorded listing is incomplete.
+    /// Path of the directory, or None if the call is not a replay or if the recorded listing of the directory
+    /// is complete.
     incomplete: Option<TreePath>,
 }
 
@@ -147,13 +149,13 @@ fn kind_of(found: DescriptorType) -> EntryKind {
     }
 }
 
-/// One batch of directory entries.
+/// A number of directory entries that were read from the file system together.
 #[derive(Default)]
 struct Batch {
-    /// The entries of the batch. The batch is empty only at the end of the directory.
+    /// The directory entries that were read for this batch. The batch is empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
-    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. They are left out, because guest
-    /// libraries stop listing a directory at the first error.
+    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. Such entries are left out,
+    /// because guest libraries stop listing a directory at the first error.
     unnamed: usize,
 }
 

@@ -1,5 +1,5 @@
-//! Reads and writes open files of granted trees. A read or write fails if the grant was revoked (row 48), and a write
-//! fails if it would exceed the quota (row 44). Writes are recorded (S6).
+//! Reads and writes open files of granted trees. A read or write fails if the grant was revoked (row 48). A write also
+//! fails if it would exceed the quota (row 44). The host records each successful write (S6).
 
 use super::{Answer, FILESYSTEM, FilesView, Handle, HasFiles};
 use crate::file_trees::{GuardedReader, GuardedWriter, OnRefusal, TreeRefusal, WritePosition};
@@ -84,8 +84,8 @@ impl FilesView<'_> {
         })
     }
 
-    /// Converts the result of a write to a result for the guest. If the write succeeded, records that the call changed
-    /// the file.
+    /// Converts the result of writing to a file into the result that the guest receives. If the write succeeded,
+    /// records that the call changed the file.
     fn answer_write<T>(&self, handle: u32, done: std::result::Result<T, TreeRefusal>) -> Answer<T> {
         match done {
             Ok(done) => {

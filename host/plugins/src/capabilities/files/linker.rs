@@ -5,7 +5,8 @@ use super::{HasFiles, directory_listing, file_io, mutation_guard, open_guard, pa
 use wasmtime::Result;
 use wasmtime::component::Linker;
 
-/// Adds the host functions of the `files` capability. The linker must allow shadowing.
+/// Adds the host functions of the `files` capability. The linker must allow shadowing, because these functions replace
+/// functions of wasmtime-wasi.
 pub(crate) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
     preopens::add_to_linker(linker)?;
     open_guard::add_to_linker(linker)?;

@@ -11,8 +11,8 @@ use wasmtime::{Result, StoreContextMut};
 use wasmtime_wasi::p2::bindings::filesystem::types::{ErrorCode, NewTimestamp, PathFlags};
 
 /// Defines a WASI function that changes a tree. `$before` resolves the paths of the call, and refuses unrecorded paths
-/// in a replay. `$change` creates the change, `$action` describes the change in a denial, and `$after` records the
-/// change.
+/// in a replay. `$change` prepares the change, which is then made on a blocking thread. `$action` describes the change
+/// in a denial, and `$after` records the change.
 macro_rules! change {
     ($filesystem:expr, $name:literal, ($($argument:ident: $kind:ty),*), $action:expr,
      |$record:ident, $handle:ident| $before:expr, |$state:ident| $change:expr, |$target:ident| $after:expr) => {

@@ -1,6 +1,6 @@
 //! Opens files of granted trees for guests. Named pipes, devices and other objects that are neither files nor
-//! directories are refused before they are opened (row 33). Opening a named pipe would block a thread until its other
-//! end is opened, and opening a device can have side effects.
+//! directories are refused before they are opened (row 33). Opening a named pipe would block a thread until the other
+//! end of the pipe is opened, and opening a device can have side effects.
 
 use super::mutation_guard::times;
 use super::{Answer, FILESYSTEM, FilesView, HasFiles, action_on, final_link};

@@ -142,7 +142,7 @@ impl Body for RequestBody {
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The limit that determines the deadline. None: the wall-time limit of the call determines it.
+    /// The limit that determines the deadline. None: the wall-time limit of the call determines the deadline.
     limit: Option<Limit>,
 }
 
@@ -158,7 +158,7 @@ impl Deadline {
     }
 
     /// If the deadline has passed, records that the request exceeded the limit that determines the deadline.
-    pub(crate) fn note(self, record: &CallRecord) {
+    pub(crate) fn record_if_passed(self, record: &CallRecord) {
         if let Some(limit) = self.limit.filter(|_| self.time_left().is_zero()) {
             record.record_request_limit(limit);
         }
@@ -167,7 +167,7 @@ impl Deadline {
 
 /// The time limits for receiving a response body.
 pub(crate) struct ResponseTimes {
-    /// Deadline for the whole body.
+    /// Deadline for receiving the whole body.
     pub(crate) end: Deadline,
     /// Maximum time between two pieces of the body that arrive one after the other.
     pub(crate) between: Duration,
@@ -218,7 +218,7 @@ impl ResponseBody {
 
 impl Drop for ResponseBody {
     fn drop(&mut self) {
-        // A guest that knows the length of the body may drop it after the last byte, before the end of the stream
+        // A guest that knows the length of the body may drop the body after the last byte, before the end of the stream
         // is reported.
         if self.body.is_end_stream() {
             self.record.answers.response_ended(self.number);
@@ -243,7 +243,7 @@ impl Body for ResponseBody {
                 return Poll::Ready(None);
             }
             if self.alarm.as_mut().poll(context).is_ready() {
-                self.times.end.note(&self.record);
+                self.times.end.record_if_passed(&self.record);
                 return self.end(Error::HttpResponseTimeout);
             }
             let frame = match ready!(Pin::new(&mut self.body).poll_frame(context)) {

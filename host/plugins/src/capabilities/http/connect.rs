@@ -57,7 +57,7 @@ pub(crate) enum ConnectError {
     Failed(Error),
 }
 
-/// A bidirectional byte stream, encrypted or not.
+/// A bidirectional byte stream, with or without encryption.
 pub(crate) trait ByteStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> ByteStream for T {}
@@ -67,9 +67,9 @@ impl Network {
         Self { resolver, tls: OnceCell::new(), rates: Rates::default(), pool: Arc::default() }
     }
 
-    /// Connects to the server of the URL if the patterns admit every address of its name. If one address is refused,
-    /// the connection fails even if other addresses are allowed, because such a name is not trustworthy. The result
-    /// also contains the address to which the connection was made.
+    /// Connects to the server of the URL if the patterns allow every address to which the server's name resolves. If
+    /// one address is refused, the connection fails even if other addresses are allowed, because such a name is not
+    /// trustworthy. Returns the byte stream and the address to which the stream is connected.
     pub(crate) async fn connect(
         &self,
         url: &Url,
@@ -100,7 +100,7 @@ impl Network {
             Host::Ipv4(address) => vec![SocketAddr::from((address, port))],
             Host::Ipv6(address) => vec![SocketAddr::from((address, port))],
             Host::Domain(name) => self.resolver.resolve(name, port).await.map_err(|error| {
-                tracing::debug!(target: "plugin", %name, %error, "the name cannot be resolved");
+                tracing::debug!(target: "plugin", %name, %error, "the server's name cannot be resolved");
                 ConnectError::Failed(Error::DnsError { rcode: None, info_code: None })
             })?,
         };

@@ -20,7 +20,8 @@ use wasmtime_wasi_http::{Error, RequestOptions};
 /// Smallest buffer size that the HTTP client accepts.
 const MIN_BUFFER: usize = 8 * 1024;
 
-/// The destination of a request, the limits on its duration, and the plugin call to which it belongs.
+/// The destination of a request, the limits on the duration of the request, and the plugin call to which the
+/// request belongs.
 pub(crate) struct RequestRoute<'a> {
     pub(crate) url: &'a Url,
     /// Granted patterns that allow the request.
@@ -34,7 +35,7 @@ pub(crate) struct RequestRoute<'a> {
 
 pub(crate) type LeasedResponse = (Response<Incoming>, Lease);
 
-/// An attempt to send a request that ended without a response.
+/// A failed attempt to send a request: the attempt ended without a response.
 struct FailedAttempt {
     error: AttemptError,
     /// The request, if no part of the request was sent, so that it can be sent again.
@@ -46,7 +47,8 @@ enum AttemptError {
     Broken(hyper::Error),
 }
 
-/// Sends the request. If the server has closed a pooled connection, tries the next connection.
+/// Sends the request over a pooled or new connection. If the server has closed a pooled connection, tries the
+/// next connection.
 pub(crate) async fn exchange(
     mut request: Request<RequestBody>,
     route: &RequestRoute<'_>,
@@ -59,8 +61,8 @@ pub(crate) async fn exchange(
             |error: &AttemptError, retry: &Request<RequestBody>| is_closed(error) && retry.body().is_unread();
         match attempt(request, lease, route).await {
             Ok(response) => return Ok(response),
-            // If no part of the request was sent, or if the request may be repeated, it is sent over
-            // another connection.
+            // If no part of the request was sent, or if the request may be repeated, the request is sent over a
+            // different connection.
             Err(FailedAttempt { error, unsent }) => {
                 let retry = retry.filter(|retry| may_be_repeated(&error, retry));
                 match unsent.map(|unsent| *unsent).or(retry) {
@@ -83,8 +85,8 @@ async fn connect(route: &RequestRoute<'_>, network: &Network) -> Result<Lease, C
     let handshake = builder.handshake(TokioIo::new(wire)).await;
     let (sender, connection) = handshake.map_err(|error| ConnectError::Failed(error.into()))?;
     let connection = spawn(async move {
-        // This error needs no report, because the error of the request or of its response body explains why the
-        // connection broke.
+        // The error of the connection is not reported, because the error of the request or of its response body
+        // explains why the connection broke.
         let _ = connection.await;
     });
     Ok(Lease::new((sender, connection), (route.owner.clone(), address), &route.grants, &network.pool))
@@ -106,8 +108,8 @@ async fn attempt(
     }
 }
 
-/// Whether the server may receive the request twice. A request with a safe method may be repeated whatever its body is:
-/// the body is usually empty, but guests rarely mark it as empty.
+/// Whether the server may receive the request twice. For a request with a safe method, the host does not check whether
+/// the body is empty: such a body is usually empty, but guests rarely mark it as empty.
 fn repeatable(request: &Request<RequestBody>) -> Repeatable {
     let method = request.method();
     let is_repeatable = method.is_safe() || method.is_idempotent() && request.body().is_end_stream();

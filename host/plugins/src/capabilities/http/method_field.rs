@@ -4,7 +4,8 @@
 
 use crate::grants::request_rules::names_method;
 
-/// Maximum number of bytes of a field name or line that are stored. A longer name cannot be the name of a method field.
+/// Maximum number of bytes that the search stores of a field name or of a line. A longer name cannot be the name of a
+/// method field.
 const MAX_NAME_BYTES: usize = 1024;
 
 /// Searches a request body, which arrives in pieces, for a method field. The body may be a form, JSON or
@@ -89,7 +90,7 @@ enum JsonPosition {
     Between,
     InText,
     Escaped,
-    /// After a string. The string is a field name if a colon follows.
+    /// The search has read a whole string. The string is a field name if a colon follows.
     AfterText,
 }
 
@@ -122,8 +123,8 @@ impl JsonNames {
     }
 }
 
-/// Finds the field names in multipart data: `Content-Disposition: form-data; name="…"`, even on several lines, and
-/// `Content-ID: …`, which Rack uses as a name.
+/// Finds the field names in multipart data. A name is in `Content-Disposition: form-data; name="…"`, which may have
+/// several lines, or in `Content-ID: …`, which Rack uses as a name.
 #[derive(Debug, Default)]
 struct PartNames {
     line: BoundedBuffer,
@@ -160,8 +161,8 @@ mod tests {
         body.as_bytes().chunks(piece).any(|piece| search.finds(piece))
     }
 
-    /// Row 43: a method field is found in each format, with escapes, under each of its names, and in pieces of
-    /// any size.
+    /// Row 43: a method field is found in each format, with escapes, under each name that a framework accepts, and in
+    /// pieces of any size.
     #[test]
     fn row_43_method_in_body_is_found() {
         let late = format!("{}_method=DELETE", "a=b&".repeat(100));

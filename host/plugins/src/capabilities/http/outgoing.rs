@@ -49,7 +49,7 @@ pub(crate) struct Outgoing {
 pub(super) struct Authorised {
     pub(super) request: Request<RequestBody>,
     pub(super) url: Url,
-    /// Digest of the headers that the guest set. The headers that the host adds are not part of it.
+    /// Digest of the headers that the guest set. The digest does not cover the headers that the host adds.
     pub(super) own_headers: Digest,
     /// Granted patterns that allow the request.
     patterns: Vec<HttpPattern>,
@@ -98,8 +98,8 @@ impl Outgoing {
         self.check_headers(&parts.headers)?;
         self.set_host_headers(&mut parts.headers, (&method, &url), &grants)?;
         self.trace.iter().for_each(|trace| add_trace_headers(trace, &mut parts.headers));
-        // The parsed path and query are sent instead of the guest's text, because only the parsed ones were checked. A
-        // parsed path has no `.` or `..` segments.
+        // The parsed path and query are sent instead of the guest's text, because only the parsed path and query were
+        // checked. A parsed path has no `.` or `..` segments.
         let target = &url[url::Position::BeforePath..];
         parts.uri = target.parse::<Uri>().map_err(|_| Error::HttpRequestUriInvalid)?;
         let body_policy = if has_body(&method) { BodyPolicy::Allowed } else { BodyPolicy::Forbidden };
@@ -111,7 +111,8 @@ impl Outgoing {
         Ok(Authorised { request, url, own_headers, patterns, end, number, options, owner, grants })
     }
 
-    /// Returns the granted patterns that allow the request, or the denial to record if there are none.
+    /// Returns the granted patterns that allow the request, or, if no granted pattern allows the request, the denial
+    /// to record.
     fn allowing_patterns(
         &self,
         grants: &Grants,
@@ -248,8 +249,8 @@ impl WasiHttpHooks for Outgoing {
         64 * 1024
     }
 
-    /// Reports the error to the plugin. The default implementation of this hook would also log a warning that does not
-    /// name the plugin.
+    /// Reports the error to the plugin. The default implementation of this hook would, in addition, log a warning that
+    /// does not name the plugin.
     fn p2_error_from_hyper(&mut self, error: &hyper::Error) -> ErrorCode {
         tracing::debug!(target: "plugin", plugin = %self.record.plugin, call = %self.record.call, %error, "a request failed");
         ErrorCode::HttpProtocolError
@@ -261,7 +262,7 @@ pub(super) fn header_bytes(headers: &HeaderMap) -> usize {
     headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
-/// Adds the call's trace context (P5), unless the guest has set its own trace context.
+/// Adds the call's trace context to the headers (P5), unless the guest has set its own trace context.
 fn add_trace_headers(trace: &TraceContext, headers: &mut HeaderMap) {
     if headers.contains_key("traceparent") || trace.traceparent.is_empty() {
         return;
@@ -282,7 +283,7 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     let route = RequestRoute { url: &url, patterns: &patterns, owner, grants, options, end, record: &record };
     let (response, lease) = exchange(request, &route, network).await.map_err(|problem| match problem {
         ConnectError::Failed(error) => {
-            end.note(&record);
+            end.record_if_passed(&record);
             error
         }
         ConnectError::Untrusted(problem) => {
@@ -306,14 +307,14 @@ async fn send(authorised: Authorised, record: Arc<CallRecord>, network: &Network
     record.answers.response_started(number, parts.status.as_u16(), &parts.headers);
     let between = options.between_bytes_timeout.unwrap_or(limits.request_time).max(Duration::from_millis(1));
     let body = ResponseBody::new(body, ResponseTimes { end, between }, (number, record)).with_connection(lease);
-    // A separate task drives the connection, so the driver that is returned here does nothing.
+    // A separate task drives the connection, so the driver that is returned to wasmtime-wasi-http does nothing.
     let driver = std::future::ready(Ok(()));
     Ok((Response::from_parts(parts, body.boxed_unsync()), Box::new(driver)))
 }
 
 /// Returns the headers of a response after removing secrets from them. Fails if the response is compressed and the
 /// server knows a secret, because the host cannot find secrets in a compressed response and had asked for an
-/// uncompressed one.
+/// uncompressed response.
 pub(super) fn redacted_headers(headers: HeaderMap, url: &Url, record: &CallRecord) -> Result<HeaderMap, Error> {
     let is_plain = |value: &HeaderValue| {
         let value = value.as_bytes().trim_ascii();
@@ -357,7 +358,7 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
     Ok(clean)
 }
 
-/// Description of a request for users. The description omits the query, which often contains credentials.
+/// Describes a request for a message to the user. The description omits the query, which often contains credentials.
 fn description(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::AfterPath]), 256)
 }

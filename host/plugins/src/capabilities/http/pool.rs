@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use url::Url;
 use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
 
-/// Time after which the host closes an idle connection. Servers usually wait longer before they close an
+/// Time after which the host closes an idle connection. Servers usually wait longer than this time before they close an
 /// idle connection.
-const IDLE: Duration = Duration::from_secs(15);
+const IDLE_TIME: Duration = Duration::from_secs(15);
 /// Interval at which the pool checks whether the grants under which each connection was opened are still in force.
 const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 /// Maximum number of idle connections of one plugin of one agent.
@@ -23,9 +23,9 @@ const MAX_IDLE_PER_PLUGIN: usize = 8;
 const MAX_IDLE: usize = 64;
 /// A server is unlikely to have closed a connection that was idle for less than this time. Connections that were idle
 /// for a longer time are used only for requests that may be sent twice.
-const FRESH: Duration = Duration::from_secs(2);
+const FRESH_TIME: Duration = Duration::from_secs(2);
 
-/// The agent and the plugin to which a connection belongs, and the origin to which it leads.
+/// The agent and the plugin to which a connection belongs, and the origin to which the connection leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
     pub(crate) agent: String,
@@ -34,7 +34,7 @@ pub(crate) struct Owner {
     pub(crate) origin: String,
 }
 
-/// An open connection. Dropping the lease without returning it to the pool closes the connection.
+/// An open connection that one request uses. Dropping the lease without returning it to the pool closes the connection.
 pub(crate) struct Lease {
     pub(crate) sender: SendRequest<RequestBody>,
     owner: Owner,
@@ -53,12 +53,12 @@ pub(crate) enum Repeatable {
 
 /// Idle connections, oldest first.
 #[derive(Default)]
-pub(crate) struct Pool(Mutex<Vec<Idle>>);
+pub(crate) struct Pool(Mutex<Vec<IdleConnection>>);
 
-struct Idle {
+struct IdleConnection {
     lease: Lease,
     since: Instant,
-    /// Task that closes the connection when it expires.
+    /// Task that closes the connection when the connection has been idle for too long.
     _sweeper: AbortOnDropJoinHandle<()>,
 }
 
@@ -97,8 +97,8 @@ impl Pool {
     pub(crate) async fn take(&self, owner: &Owner, patterns: &[HttpPattern], repeatable: Repeatable) -> Option<Lease> {
         loop {
             let mut lease = self.next(owner, patterns, repeatable)?;
-            // A connection is not ready for the next request immediately after a response. `ready` waits until it is,
-            // and returns an error if the server has closed the connection.
+            // A connection is not ready for the next request immediately after a response. `ready` waits until the
+            // connection is ready, and returns an error if the server has closed the connection.
             if let Ok(Ok(())) = tokio::time::timeout(SWEEP_INTERVAL, lease.sender.ready()).await {
                 return Some(lease);
             }
@@ -110,7 +110,7 @@ impl Pool {
         // The most recently used connection is taken first, because it is the least likely to have been closed by
         // the server.
         let index = idle.iter().rposition(|idle| {
-            let is_usable = repeatable == Repeatable::Yes || idle.since.elapsed() < FRESH;
+            let is_usable = repeatable == Repeatable::Yes || idle.since.elapsed() < FRESH_TIME;
             let is_admitted = patterns.iter().any(|pattern| pattern.admits(idle.lease.address).is_ok());
             idle.lease.owner == *owner && is_usable && is_admitted
         })?;
@@ -131,7 +131,7 @@ impl Pool {
             }
         });
         let mut idle = lock(&self.0);
-        let is_of_owner = |idle: &Idle| {
+        let is_of_owner = |idle: &IdleConnection| {
             let owner = &idle.lease.owner;
             owner.agent == lease.owner.agent && owner.plugin == lease.owner.plugin
         };
@@ -141,7 +141,7 @@ impl Pool {
             (idle.len() >= MAX_IDLE).then_some(0)
         };
         let closed = surplus.map(|oldest| idle.remove(oldest));
-        idle.push(Idle { lease, since, _sweeper: sweeper });
+        idle.push(IdleConnection { lease, since, _sweeper: sweeper });
         drop(idle);
         drop(closed);
     }
@@ -150,9 +150,9 @@ impl Pool {
     /// in force.
     fn sweep(&self) {
         let mut idle = lock(&self.0);
-        let (dead, alive) = idle.drain(..).partition(|idle| idle.lease.is_dead() || idle.since.elapsed() >= IDLE);
+        let (dead, alive) = idle.drain(..).partition(|idle| idle.lease.is_dead() || idle.since.elapsed() >= IDLE_TIME);
         *idle = alive;
         drop(idle);
-        drop::<Vec<Idle>>(dead);
+        drop::<Vec<IdleConnection>>(dead);
     }
 }

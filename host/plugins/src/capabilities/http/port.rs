@@ -53,7 +53,7 @@ pub(super) async fn respond_from_port(authorised: Authorised, record: Arc<CallRe
     let answer = match tokio::time::timeout(end.time_left(), port.answer(question)).await {
         Ok(answer) => answer?,
         Err(_) => {
-            end.note(&record);
+            end.record_if_passed(&record);
             return Err(Error::ConnectionReadTimeout);
         }
     };

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// For each plugin of each agent, the times of its requests in the last minute. Plugins without requests have no entry.
+/// For each plugin of each agent, the times at which the plugin sent requests in the last minute. Plugins without
+/// requests have no entry.
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<(String, String), VecDeque<Instant>>>);
 

@@ -12,7 +12,7 @@ use agent_core::redaction::Edges;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// Access to the values of a bucket.
+/// Gives a guest access to the values of one bucket.
 pub(super) struct Values {
     pub(super) port: Arc<dyn KeyValuePort>,
     pub(super) space: KeyValueBucket,
@@ -21,7 +21,8 @@ pub(super) struct Values {
 }
 
 impl Values {
-    /// Checks that the grant is still in force, because it may have been revoked since the bucket was opened (row 48).
+    /// Checks that the grant for key-value storage is still in force, because the grant may have been revoked since the
+    /// bucket was opened (row 48).
     fn check(&self) -> Result<(), Problem> {
         if self.live_grants.now().key_value.is_some() {
             return Ok(());
@@ -106,7 +107,7 @@ impl Values {
         if redaction.is_empty() { Ok(Cow::Borrowed(key)) } else { Ok(Cow::Owned(redaction.whole(key.to_owned()))) }
     }
 
-    /// Checks that the grant is still in force, and counts the operation.
+    /// Checks that the grant for key-value storage is still in force, and counts the operation.
     fn count(&self) -> Result<(), Problem> {
         self.check()?;
         if self.record.count_value_operation() < KEY_VALUE_OPERATIONS {
@@ -125,7 +126,8 @@ impl Values {
         self.record.answers.value_read(&self.space.bucket, key, found);
     }
 
-    /// Reads several values. Fails if the total size of the values is larger than a guest may receive at once.
+    /// Reads the values of several keys. Fails if the total size of the values is larger than a guest may receive
+    /// at once.
     pub(super) async fn get_many(&self, keys: Vec<String>) -> Result<Vec<(String, Option<Vec<u8>>)>, Problem> {
         check_count(keys.len())?;
         let mut values = Vec::with_capacity(keys.len());

@@ -49,7 +49,8 @@ impl media_store::HostMedium for MediaView<'_> {
     }
 
     async fn read(&mut self, item: Resource<OpenMediaItem>, offset: u64, length: u32) -> Answer<Vec<u8>> {
-        // If the grant is revoked during the call, media items that are already open cannot be read either (row 48).
+        // If the grant is revoked during the call, the guest can no longer read media items that are already open
+        // (row 48).
         if let Some(denied) = self.media_denied() {
             return Ok(Err(denied));
         }

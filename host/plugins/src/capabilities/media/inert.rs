@@ -1,5 +1,5 @@
-//! The interface `media-store` for output validators and media policies: there are no media items, and new media items
-//! cannot be created.
+//! The interface `media-store` for output validators and media policies: the guest cannot access existing media items
+//! and cannot create new media items.
 
 use super::bindings::agent_host::plugin::media_store;
 use super::{MediaItemWriter, OpenMediaItem};

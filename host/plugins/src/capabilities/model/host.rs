@@ -44,8 +44,8 @@ impl wit::Host for ModelView<'_> {
     }
 }
 
-/// Checks and converts the request to the model. The result also contains the total size of the request's texts
-/// in bytes.
+/// Checks and converts a guest's request to the model. Returns the converted request and the total size of the
+/// request's texts in bytes.
 fn question_in(question: wit::Question) -> Result<(ModelPortRequest, usize), String> {
     let wit::Question { system, messages, output_schema, max_tokens } = question;
     let texts = messages.iter().map(|message| message.text.as_str());

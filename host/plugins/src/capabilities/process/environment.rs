@@ -1,5 +1,5 @@
-//! The environment variables of a guest. The host records that a guest has read its variables, because from then on
-//! variables that the plugin needs but that are not granted count as denied.
+//! The environment variables of a guest. When a guest reads its variables, the host records this fact: from then on,
+//! each variable that the plugin needs and that is not granted counts as denied.
 
 use crate::capabilities::HasCall;
 use wasmtime::component::Linker;

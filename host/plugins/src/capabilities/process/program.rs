@@ -21,8 +21,8 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 /// Maximum number of bytes that a program may print in one write.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Maximum number of bytes that the error message for a failed program quotes from the end of standard error, and from
-/// the end of standard output.
+/// The error message for a failed program quotes the end of standard error and the end of standard output. Each
+/// quotation has at most this number of bytes.
 const TAIL_BYTES: usize = 1_536;
 
 /// The arguments and the standard input of a program for one call, and the output that the program has printed so far.
@@ -65,7 +65,8 @@ impl Program {
             .stderr(stream(Source::Stderr));
     }
 
-    /// Removes and returns the standard output that the program has printed so far. Invalid UTF-8 is replaced.
+    /// Removes and returns the standard output that the program has printed so far. Bytes that are not valid UTF-8 are
+    /// replaced with the replacement character U+FFFD.
     pub(crate) fn take_stdout(&self) -> String {
         String::from_utf8_lossy(&std::mem::take(&mut lock(&self.output).stdout)).into_owned()
     }

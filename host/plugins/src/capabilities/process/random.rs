@@ -1,5 +1,5 @@
-//! The random bytes that a call reads. They count towards the call's limit on random bytes. A replay returns the
-//! recorded bytes.
+//! The random bytes that a call reads. Each byte counts towards the call's limit on random bytes. In a replay, the host
+//! returns the recorded bytes.
 
 use super::ProcessView;
 use crate::limits::Limit;
@@ -20,7 +20,7 @@ impl ProcessView<'_> {
             None => {
                 let record = &self.call.record;
                 record.record_limit(Limit::RandomBytes(record.limits.random));
-                Err(wasmtime::Error::msg("too many random bytes"))
+                Err(wasmtime::Error::msg("the guest has read too many random bytes"))
             }
         }
     }

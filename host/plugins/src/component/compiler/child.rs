@@ -1,5 +1,5 @@
-//! The code that runs in the compiler process. It limits and confines the process before it reads, parses and compiles
-//! a component.
+//! The code that runs in the compiler process. This code limits and confines the process before it reads, parses and
+//! compiles a component.
 
 use super::confinement::{self, Confinement};
 use super::report::{BytesFacts, HEADER_BYTES, Header, MAX_REPORT, MAX_REQUEST, Report, Request, Verdict};
@@ -51,7 +51,7 @@ fn read_request(input: &mut impl Read) -> Result<Request, String> {
     input.read_exact(&mut length).map_err(failed)?;
     let length = u32::from_le_bytes(length) as usize;
     if length > MAX_REQUEST {
-        return Err("the limits cannot be read: they are too long".to_owned());
+        return Err("the limits cannot be read: the request is too long".to_owned());
     }
     let mut request = vec![0; length];
     input.read_exact(&mut request).map_err(failed)?;
@@ -91,7 +91,7 @@ pub(crate) fn examine_bytes(component: &[u8], limits: crate::binary::structure::
         Ok(facts) => Verdict::UnsupportedInterface(Box::new(facts)),
         Err(verdict) => verdict,
     };
-    let report = report_json(verdict, Confinement::default()).expect("a report is JSON");
+    let report = report_json(verdict, Confinement::default()).expect("a report can be converted to JSON");
     String::from_utf8(report).expect("JSON is UTF-8")
 }
 

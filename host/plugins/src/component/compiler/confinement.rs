@@ -15,7 +15,8 @@ pub(crate) struct Confinement {
 }
 
 impl Confinement {
-    /// The names of the parts that are not enforced, for a message. None if all parts are enforced.
+    /// The names of the parts of the confinement that this kernel does not enforce, as text for a message. None if the
+    /// kernel enforces all parts.
     pub(crate) fn missing(self) -> Option<&'static str> {
         match (self.seccomp, self.landlock) {
             (true, true) => None,
@@ -41,8 +42,8 @@ mod limits {
     /// The niceness of the compiler process, which can be from 0 to 19. A child with niceness 5 gets about a third of
     /// the processor time of a process with normal priority.
     const NICENESS: i32 = 5;
-    /// Maximum number of open files in the compiler process. The three pipes are already open, and the engine
-    /// opens no files.
+    /// Maximum number of open files in the compiler process. The process needs few files: the three pipes are already
+    /// open, and the engine opens no files.
     const OPEN_FILES: u64 = 64;
 
     /// Limits memory and processor time, and forbids core dumps and writing files.
@@ -87,7 +88,7 @@ mod linux {
     use std::collections::BTreeMap;
     use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-    /// The lowest descriptor number after those of the three pipes.
+    /// The lowest descriptor number that does not belong to one of the three pipes.
     const FIRST_INHERITED: RawFd = 3;
 
     /// Closes all inherited descriptors except the three pipes. The descriptors that the host opened are close-on-exec,
@@ -195,7 +196,7 @@ mod linux {
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             rules.insert(call, vec![argument_rule(2, SeccompCmpOp::MaskedEq(executable), 0)?]);
         }
-        // Naming threads and memory areas is allowed.
+        // The process may give names to threads and memory areas.
         let names =
             [libc::PR_SET_NAME, libc::PR_SET_VMA].map(|option| argument_rule(0, SeccompCmpOp::Eq, option as u64));
         rules.insert(libc::SYS_prctl, names.into_iter().collect::<Result<_, _>>()?);

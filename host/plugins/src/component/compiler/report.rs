@@ -21,9 +21,9 @@ pub(super) const HEADER_BYTES: usize = 32 + 32 + 8 + 8;
 /// The limits and the options for compiling one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Request {
-    /// Maximum processor time, in seconds.
+    /// Maximum processor time of the compiler process, in seconds.
     pub(super) seconds: u64,
-    /// Maximum memory use, in bytes.
+    /// Maximum memory use of the compiler process, in bytes.
     pub(super) memory: u64,
     /// Whether the compiled code counts fuel.
     pub(super) counts_fuel: bool,
@@ -58,7 +58,7 @@ pub(super) enum Verdict {
     /// The component was compiled, and its code follows the report.
     Compiled(Box<BytesFacts>),
     /// The component was not compiled, because it imports or exports an interface that this host does not have. The
-    /// host finds out from the facts which interface it is.
+    /// host finds the interface in the facts about the component.
     #[serde(rename = "Unserved")]
     UnsupportedInterface(Box<BytesFacts>),
     NotAComponent(NotAComponent),
@@ -84,7 +84,8 @@ impl BytesFacts {
     /// Checks that the structure of the component is within the limits, and then parses the component.
     pub(super) fn read(bytes: &[u8], limits: StructureLimits) -> Result<Self, Verdict> {
         structure::check(bytes, limits).map_err(|problem| match problem {
-            // If the bytes are not a component, the error that says so is more useful than the position of the damage.
+            // If the bytes are a core module or have an unknown format, the error reports this fact instead of the
+            // position of the damage, because the fact is more useful.
             StructureProblem::Damaged { reason } => Verdict::NotAComponent(match scan(bytes) {
                 Err(other @ (NotAComponent::CoreModule(_) | NotAComponent::Unknown { .. })) => other,
                 _ => NotAComponent::Damaged { reason },

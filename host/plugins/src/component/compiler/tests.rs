@@ -75,7 +75,7 @@ fn p9_damaged_or_incomplete_output_is_refused() {
     assert!(matches!(parse_output(nonsense, &hash, &limits), Err(CompilerError::Output(_))));
 }
 
-// P9: code that was compiled by an engine with one slot is valid for an engine with many slots.
+// P9: code that was compiled by an engine with one instance slot is valid for an engine with many instance slots.
 #[test]
 fn p9_compatibility_hash_does_not_depend_on_the_number_of_slots() {
     let small = engine::engine_with_slots(1, HostLimits::default(), DEFAULT_OPTIONS).expect("an engine");

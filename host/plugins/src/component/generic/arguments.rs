@@ -1,6 +1,6 @@
 //! Converts JSON arguments to values of WIT types. The arguments have been checked against the tool's schema, but a
-//! schema cannot express every rule of a WIT type. Therefore the conversion checks the arguments again before the guest
-//! receives them.
+//! schema cannot express every rule of a WIT type. The conversion therefore checks the arguments a second time before
+//! the guest receives them.
 
 use super::schema::UNUSUAL_FLOATS;
 use super::shape::{Integer, Shape};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use std::fmt::Write;
 use wasmtime::component::Val;
 
-/// The decoder for standard base64. Padding is optional.
+/// The decoder for standard base64. The decoder accepts text with and without padding at the end.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
@@ -142,7 +142,8 @@ impl Reader {
             Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
                 (Some(number), _, _) => Some(i128::from(number)),
                 (_, Some(number), _) => Some(i128::from(number)),
-                // JSON Schema accepts floats such as 1.0 and 1e18 as integers. Their range is checked below.
+                // JSON Schema accepts floats such as 1.0 and 1e18 as integers. The range of such numbers is
+                // checked below.
                 (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 2_f64.powi(64) => Some(float as i128),
                 _ => None,
             },
@@ -222,7 +223,8 @@ impl Reader {
         known.ok_or_else(|| self.violation("enum", &format!("unknown name {name:?}")))
     }
 
-    /// Reads a nested value. While `read` runs, the reader's JSON pointer ends with the name of that value.
+    /// Reads a value inside the current value, with the function `read`. While `read` runs, the reader's JSON pointer
+    /// ends with the name of that value.
     fn nested<T>(&mut self, name: &str, read: impl FnOnce(&mut Self) -> Result<T, Violation>) -> Result<T, Violation> {
         let length = self.pointer.len();
         let _ = write!(self.pointer, "/{}", name.replace('~', "~0").replace('/', "~1"));

@@ -1,5 +1,6 @@
-//! Finds the functions that can construct a resource for a call of one of its methods. These are the resource's
-//! constructor or, if it has none, the functions of the same interface that take only data and return the resource.
+//! Finds the functions that can construct a resource for a call of one of its methods. If the resource has a
+//! constructor, only this constructor is used. If the resource has no constructor, those functions of the same
+//! interface are used that take only data and return the resource.
 
 use super::discovery::ExportName;
 use super::shape::{HandlePosition, Signature};
@@ -26,8 +27,8 @@ impl Constructor {
     }
 }
 
-/// The name by which the model chooses a constructor if a resource has several. `function` is the name under which the
-/// component exports the constructor.
+/// The name by which the model chooses a constructor if the resource has several constructors. `function` is the name
+/// under which the component exports the constructor.
 pub(super) fn key(function: &str) -> &str {
     match ExportName::parse(function) {
         ExportName::Static(_, name) | ExportName::Function(name) | ExportName::Method(_, name) => name,
@@ -38,8 +39,8 @@ pub(super) fn key(function: &str) -> &str {
 /// The constructors of all resources of an interface.
 #[derive(Default)]
 pub(super) struct Constructors {
-    /// Maps the name of each resource to its constructors. If the constructor cannot be called, the value is an error
-    /// with the reason.
+    /// Maps the name of each resource to its constructors. If the host cannot call the constructor, the value is an
+    /// error that contains the reason.
     by_resource: BTreeMap<String, Result<Vec<Constructor>, String>>,
     /// Maps the name of each constructing function to the name of the resource that it constructs.
     resource_made_by: BTreeMap<String, String>,
@@ -111,7 +112,7 @@ impl Constructors {
     }
 }
 
-/// The type of the resource that a function returns, if it could be a constructor.
+/// The type of the resource that a function returns, if the function could construct the resource.
 fn constructed_type(name: &str, function: &ComponentFunc) -> Option<ResourceType> {
     if !matches!(ExportName::parse(name), ExportName::Static(..) | ExportName::Function(_)) {
         return None;

@@ -22,8 +22,8 @@ impl Descriptions {
     pub(super) fn new(docs: &Docs, named: &[(Option<String>, String, Type)]) -> Self {
         let mut descriptions: Vec<(Shape, Option<TypeDocs>)> = Vec::new();
         for (interface, name, kind) in named.iter().take(MAX_TYPES) {
-            // Types of other kinds are matched too easily: for example, the documentation of an alias of `u32` would be
-            // used for every `u32`.
+            // Types that are not records, variants, enums or flags are matched too easily: for example, the
+            // documentation of an alias of `u32` would be used for every `u32`.
             if !matches!(kind, Type::Record(_) | Type::Variant(_) | Type::Enum(_) | Type::Flags(_)) {
                 continue;
             }

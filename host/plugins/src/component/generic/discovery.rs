@@ -21,8 +21,8 @@ use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 const MAX_FUNCTIONS: usize = 4_096;
 /// Maximum total size of the schemas of all tools of a component, in bytes.
 const SCHEMA_BYTES: usize = 4 * 1024 * 1024;
-/// Maximum total number of types, cases and flags in all signatures of a component. A limit is needed because a few
-/// bytes can declare a type with many parts, and thousands of functions that take this type.
+/// Maximum total number of types, cases and flags in all signatures of a component. A limit is needed because a
+/// component can, in a few bytes, declare a type with many parts and then thousands of functions that take this type.
 const SIGNATURE_PARTS: usize = 256 * 1024;
 /// Maximum number of skipped functions that are listed with the reason for skipping them.
 const MAX_SKIPPED: usize = 64;
@@ -76,7 +76,8 @@ struct Discovery {
     skipped: Vec<SkippedExport>,
     /// Number of skipped functions that are not in `skipped`, because the list is full.
     unlisted: usize,
-    /// The exported types, each with its interface and its name.
+    /// The types that the component exports. Each type is listed with the interface that exports it and with the
+    /// type's name.
     types: Vec<(Option<String>, String, Type)>,
     /// Number of functions that may still be examined.
     functions_left: usize,
@@ -88,7 +89,7 @@ struct Discovery {
 struct Candidate {
     interface: Option<String>,
     function: String,
-    /// Name of the function without the annotation, for example `counter.increment`.
+    /// Name of the function without the annotation in brackets, for example `counter.increment`.
     bare_name: String,
     form: Form,
     signature: Signature,
@@ -174,7 +175,7 @@ impl Discovery {
             }
         }
         if self.unlisted > 0 {
-            let reason = "there are too many to list them all".to_owned();
+            let reason = "there are too many skipped functions to list all of them".to_owned();
             self.skipped.push(SkippedExport { function: format!("and {} more", self.unlisted), reason });
         }
         (GenericFacts { functions, skipped: self.skipped }, definitions)
@@ -235,8 +236,8 @@ impl Candidate {
     }
 }
 
-/// Checks whether a function can become a tool. Returns None for a constructor, because it is not a tool itself but
-/// part of the tools for its resource's methods. If the function is skipped, the error is the reason.
+/// Checks whether a function can become a tool. Returns None for a constructor, because a constructor is not a tool: it
+/// is called by the tools for the methods of its resource. If the function is skipped, the error is the reason.
 fn candidate(
     interface: Option<&str>,
     name: &str,
@@ -277,8 +278,9 @@ fn candidate(
     }
 }
 
-/// If a toolchain has already called this function while it built the component, to set up a language runtime, returns
-/// the reason for skipping the function. A second call to such a function breaks the component.
+/// Returns the reason for skipping a function that sets up a language runtime. The toolchain already called
+/// this function when it built the component, and a second call would break the component. Returns None for all
+/// other functions.
 fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentFunc) -> Option<&'static str> {
     let begins_with =
         |names: &[&str]| names.iter().copied().eq(function.params().map(|(name, _)| name).take(names.len()));
@@ -293,7 +295,8 @@ fn toolchain_function(interface: Option<&str>, name: &str, function: &ComponentF
     is_setup.then_some("its toolchain called it when the component was built, to set up the language runtime")
 }
 
-/// If the interface handles HTTP requests, returns the reason for skipping its functions.
+/// Returns the reason for skipping the functions of an interface that handles HTTP requests. Returns None for all
+/// other interfaces.
 fn http_handler(interface: Option<&str>) -> Option<&'static str> {
     let (path, _) = interface?.split_once('@')?;
     let is_handler = matches!(path, "wasi:http/incoming-handler" | "wasi:http/handler");
@@ -327,7 +330,7 @@ impl<'n> ExportName<'n> {
     }
 }
 
-/// Whether the function is `run` of `wasi:cli/run@0.2.x` and has the type from WASI.
+/// Whether the function is `run` of `wasi:cli/run@0.2.x` and has the type that WASI defines for `run`.
 fn is_command(interface: Option<&str>, name: &str, function: &ComponentFunc) -> bool {
     let is_run = interface.is_some_and(|interface| interface.starts_with("wasi:cli/run@0.2."));
     let bare = |kind: Type| matches!(kind, Type::Result(result) if result.ok().is_none() && result.err().is_none());

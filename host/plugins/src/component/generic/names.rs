@@ -4,9 +4,9 @@
 use crate::contract::v0_1::tools::NAME_LENGTH;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Chooses a name for each function from the interface that exports it.
+/// Chooses a tool name for each exported function.
 ///
-/// The name is `interface.function`. If two functions would have the same name, both names become
+/// A name has the form `interface.function`. If two functions would have the same name, both names become
 /// `package.interface.function`. As long as names are still equal, first the namespace is added, then the version, and
 /// then a number. The name is None if it would be too long.
 pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String>) -> Vec<Option<String>> {
@@ -29,7 +29,8 @@ pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String
     names.collect()
 }
 
-/// The name for the tool of a command-line program: the name of the plugin, with a number if that name is already used.
+/// The name for the tool of a command-line program: the name of the plugin. If that name is already used, a number is
+/// added to it.
 pub(super) fn for_command<'t>(plugin: &str, others: impl Iterator<Item = &'t str> + Clone) -> String {
     let mut used = others.map(str::to_owned).collect();
     let name = if plugin.is_empty() { "run" } else { plugin };
@@ -82,7 +83,8 @@ mod tests {
         assign(&exports, &taken).into_iter().map(|name| name.expect("a name")).collect()
     }
 
-    // P3: if two functions would have the same name, both names become longer.
+    // P3: if two functions would have the same name, parts of the exporting interface's name are added to both names
+    // until the names differ.
     #[test]
     fn p3_names_are_short_and_unique() {
         let exports = [

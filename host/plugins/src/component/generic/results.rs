@@ -56,7 +56,7 @@ fn case(name: String, payload: Option<&Shape>, value: Option<Box<Val>>) -> Resul
     }
 }
 
-/// Writes an integer as a string if it is so large that other JSON parsers would round it.
+/// Writes an integer as a string if the integer is so large that some JSON parsers would round it.
 fn integer(value: i128) -> Value {
     match (i64::try_from(value), u64::try_from(value)) {
         _ if value.abs() > SAFE_INTEGER => Value::String(value.to_string()),

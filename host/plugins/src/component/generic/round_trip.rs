@@ -131,8 +131,8 @@ proptest! {
         prop_assert_eq!(back.as_ref(), Ok(&value), "{}", json);
     }
 
-    // P3, row 26: JSON that was written for another type is read as a value of the expected type or is a violation, and
-    // never causes a panic.
+    // P3, row 26: reading JSON that was written for a different type returns a value of the expected type or a
+    // violation, and never causes a panic.
     #[test]
     fn p3_row_26_json_of_another_type_is_read_or_refused((shape, value) in with_value(), (other, _) in with_value()) {
         let json = write(&shape, value).expect("the value has this type");

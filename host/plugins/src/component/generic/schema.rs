@@ -6,11 +6,11 @@ use super::descriptions::{self, Descriptions};
 use super::shape::{Integer, Shape, Signature};
 use serde_json::{Map, Value, json};
 
-/// The floats that JSON numbers cannot represent. They are written as strings.
+/// The floats that JSON numbers cannot represent. The host writes these floats as JSON strings.
 pub(super) const UNUSUAL_FLOATS: [&str; 3] = ["NaN", "Infinity", "-Infinity"];
 
-/// The schema for a function's arguments: an object with a property for each parameter. Optional parameters may be
-/// omitted.
+/// The schema for a function's arguments: an object with a property for each parameter. The object may omit parameters
+/// whose type is `option`.
 pub(crate) fn for_parameters(parameters: &[(String, Shape)], descriptions: &Descriptions) -> Value {
     for_fields(parameters, descriptions)
 }

@@ -84,8 +84,8 @@ pub(crate) struct Signature {
     pub(crate) result: Option<Shape>,
 }
 
-/// Where the signature of a function contains a resource handle. The host passes or receives this handle itself, and
-/// the model does not see it.
+/// The position at which the signature of a function contains a resource handle. The host passes or receives this
+/// handle itself, and the model does not see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HandlePosition {
     /// The signature contains no resource handle.
@@ -134,8 +134,8 @@ impl Signature {
 }
 
 impl Shape {
-    /// Reads one type. Returns None if values of the type are not data (for example handles), or if the type is
-    /// too large.
+    /// Converts a type of wasmtime to this representation. Returns None if values of the type are not data (for example
+    /// handles), or if the type is too large.
     pub(crate) fn of(kind: &Type) -> Option<Self> {
         Reader { parts: MAX_PARTS, name_bytes: MAX_NAME_BYTES }.shape(kind, MAX_LEVELS).ok()
     }
@@ -145,7 +145,7 @@ impl Shape {
         matches!(self, Shape::Option(_))
     }
 
-    /// The cases of a variant or of a `result`. None for other types.
+    /// The cases of a variant or of a `result`. None if the type is neither a variant nor a `result`.
     pub(crate) fn cases(&self) -> Option<Vec<(&str, Option<&Shape>)>> {
         match self {
             Shape::Variant(cases) => {
@@ -286,8 +286,8 @@ impl Reader {
         kind.map(|kind| self.shape(&kind, levels)).transpose()
     }
 
-    /// The `result` type that a constructor returns, with its error type only. The error type is omitted if its values
-    /// are not data. None if the constructor does not return a `result`.
+    /// The `result` type that a constructor returns, but without its success type, which is a handle. The error type is
+    /// omitted if the values of the error type are not data. None if the constructor does not return a `result`.
     fn failure_of(&mut self, kind: &Type) -> Option<Shape> {
         let Type::Result(result) = kind else { return None };
         let error = result.err().and_then(|kind| self.shape(&kind, MAX_LEVELS).ok());

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Maximum time to wait for another process, because that process may hang. After this time, the waiting process
-/// compiles the component too.
+/// compiles the component even if the other process is still compiling it.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 /// Time between two attempts to acquire the lock.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -31,8 +31,8 @@ impl Drop for CompileLock {
     }
 }
 
-/// Waits until no other process compiles the component. Returns None if there is no cache, if the lock file cannot be
-/// used, or if the wait takes too long.
+/// Waits until no other process compiles the component, and returns the lock. Returns None if there is no cache, if the
+/// lock file cannot be used, or if the wait takes too long.
 pub(super) async fn acquire(cache: Option<&CompiledCache>, component: &Digest) -> Option<CompileLock> {
     acquire_within(cache, component, MAX_WAIT).await
 }

@@ -36,8 +36,8 @@ impl Sandbox {
             return Err(LoadError::Quarantined { digest: entry.digest, reason: entry.reason });
         }
         let limits = CompileLimits::new(&self.shared.limits, bytes.len());
-        // Each compilation uses all processors, so only a few compilations run at once. The sum of their memory limits
-        // is also limited.
+        // Each compilation uses all processors, so only a few compilations run at the same time. The sum of the memory
+        // limits of all running compilations has a maximum, too.
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         let memory = Arc::clone(&self.shared.compile_memory).acquire_many_owned(limits.memory_mib()).await;
         let examined = match &self.shared.compiler {
@@ -178,9 +178,9 @@ fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Compone
     unsafe { Component::deserialize(&context.engine, code) }
 }
 
-/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache
-/// does not delete the entry. If nothing can be stored, returns None and no error, because the plugin also works
-/// without a cache entry.
+/// Stores compiled code and facts in the cache for the next start. While the returned file is open, the cache does not
+/// delete the entry. If nothing can be stored, returns None and no error, because the plugin works even without a
+/// cache entry.
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,

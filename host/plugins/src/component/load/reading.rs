@@ -41,8 +41,8 @@ pub(super) fn digest_of_file(path: &Path, max_bytes: u64) -> Result<(Digest, u64
 }
 
 fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
-    // Opening some devices has side effects, so the file type is checked first. The type is checked again after
-    // opening, because the file may have been replaced in the meantime.
+    // Opening some devices has side effects, so the file type is checked first. The file type is checked a second time
+    // after the file is opened, because the file may have been replaced after the first check.
     check_regular(&path.metadata()?)?;
     let file = open_without_waiting(path)?;
     let metadata = file.metadata()?;
@@ -52,7 +52,8 @@ fn open(path: &Path, max_bytes: u64) -> Result<(File, u64), LoadError> {
 }
 
 /// Opens a file without blocking, because the file may have been replaced with a named pipe, and opening a named pipe
-/// waits for a writer. Some files of the kernel also make a reader wait.
+/// waits for a writer. Reading can block, too: some files that the kernel provides, such as `/proc/kmsg`, make a
+/// reader wait.
 #[cfg(unix)]
 pub(super) fn open_without_waiting(path: &Path) -> std::io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;

@@ -15,7 +15,7 @@ pub enum GenerationError {
     /// The plugin directory cannot be read.
     #[error("the plugin directory {} cannot be read: {source}", path.display())]
     Directory {
-        /// Path of the directory.
+        /// Path of the plugin directory that cannot be read.
         path: PathBuf,
         /// The error of the operating system.
         source: std::io::Error,
@@ -23,16 +23,16 @@ pub enum GenerationError {
     /// The plugin store no longer contains a component of the generation, or the stored copy is damaged.
     #[error("plugin `{name}` is no longer available: {reason}")]
     Gone {
-        /// Name of the plugin when the turn pinned its generation.
+        /// Name that the plugin had when the turn pinned its generation.
         name: String,
-        /// The plugin store's error.
+        /// The reason why the plugin store cannot return the component.
         #[source]
         reason: PluginStoreError,
     },
     /// The plugin store contains a component of the generation, but this host cannot load it.
     #[error("plugin `{name}` cannot be loaded again: {reason}")]
     Load {
-        /// Name of the plugin when the turn pinned its generation.
+        /// Name that the plugin had when the turn pinned its generation.
         name: String,
         /// The reason why the component cannot be loaded.
         #[source]
@@ -44,7 +44,7 @@ pub enum GenerationError {
 }
 
 impl GenerationError {
-    /// Whether every later attempt to load the generation would fail too. False if a later attempt may succeed.
+    /// Whether every later attempt to load the generation would also fail. False if a later attempt may succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             GenerationError::Gone { reason, .. } => {
@@ -71,8 +71,8 @@ impl Sandbox {
         self.load_stored_bytes(name, bytes).await.map_err(load)
     }
 
-    /// Returns the plugin in a form whose compiled code counts fuel. This code is compiled once, from the component in
-    /// the plugin store.
+    /// Returns the plugin with compiled code that counts fuel. The code that counts fuel is compiled only once, from
+    /// the component in the plugin store.
     pub(crate) async fn metered(&self, plugin: &LoadedPlugin) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let (name, digest) = (plugin.name(), plugin.digest());
         let metered = plugin.metered.get_or_try_init(|| async {

@@ -1,5 +1,5 @@
-//! Calls the verifier. No other module calls the verifier. The verifier is called before a component is compiled,
-//! linked or run, for exactly the bytes that will be used.
+//! Calls the verifier of the sandbox. No other module calls the verifier. The verifier is called before a component is
+//! compiled, linked or run, for exactly the bytes that will be used.
 
 use super::{blocking, read_component};
 use crate::component::load_error::LoadError;
@@ -25,7 +25,7 @@ pub(crate) enum Origin {
 
 impl Sandbox {
     /// Asks the verifier whether the component may be used, and fails if it may not. `bytes` contains the bytes that
-    /// will be compiled. It is None if the compiled code for this digest is already available.
+    /// will be compiled. `bytes` is None if the compiled code for this digest is already available.
     pub(super) async fn verify(
         &self,
         origin: &Origin,
@@ -68,7 +68,7 @@ fn read_again(shared: &Shared, origin: &Origin, plugin: &PluginIdentity) -> io::
     let bytes = match (origin, &shared.store) {
         (Origin::Folder(path), _) => read(path, shared.largest_component)?,
         (_, Some(store)) => store.get(&plugin.digest).map_err(io::Error::other)?,
-        (_, None) => return Err(io::Error::other("there is no plugin store")),
+        (_, None) => return Err(io::Error::other("this sandbox has no plugin store")),
     };
     match digest_of(&bytes) == plugin.digest {
         true => Ok(Arc::new(bytes)),

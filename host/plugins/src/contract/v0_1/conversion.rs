@@ -57,7 +57,7 @@ pub(crate) fn role_out(role: Role) -> wit::Role {
     }
 }
 
-/// Converts a part of a message for a plugin. Returns None for the kinds of parts that are not shown to plugins.
+/// Converts a part of a message for a plugin. Returns None if the part is of a kind that plugins do not receive.
 fn part_out(part: &Part) -> Option<wit::Part> {
     Some(match part {
         Part::Text(text) => wit::Part::Text(text.clone()),
@@ -121,24 +121,25 @@ fn is_deeper(value: &Value, levels: usize) -> bool {
 
 /// The number of bytes of text and JSON that a result may still contain.
 pub(crate) struct TextBudget {
-    left: usize,
+    unused: usize,
     limit: usize,
 }
 
 impl TextBudget {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { left: limit, limit }
+        Self { unused: limit, limit }
     }
 
     /// Subtracts the length of this text from the budget.
     pub(crate) fn take(&mut self, text: &str) -> Result<(), RejectedResult> {
-        self.left = self.left.checked_sub(text.len()).ok_or(RejectedResult::Limit(Limit::ResultText(self.limit)))?;
+        self.unused =
+            self.unused.checked_sub(text.len()).ok_or(RejectedResult::Limit(Limit::ResultText(self.limit)))?;
         Ok(())
     }
 }
 
 /// The media items of the session in which a call is made. Looks up the media items to which the call's result refers,
-/// and stores new ones.
+/// and stores new media items.
 #[derive(Clone, Copy)]
 pub(crate) struct SessionMedia<'a> {
     pub(crate) port: Option<&'a dyn MediaPort>,

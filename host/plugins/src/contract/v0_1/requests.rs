@@ -83,8 +83,8 @@ pub(crate) fn step_request_out(request: &StepRequest) -> step_context::Request {
     }
 }
 
-/// Checks and converts the sections of a prompt. Fails if there are too many sections, if two have the same name, or if
-/// their texts have more than `bytes` bytes in total.
+/// Checks and converts the sections of a prompt. Fails if there are too many sections, if two sections have the same
+/// name, or if the texts of all sections have more than `bytes` bytes in total.
 pub(crate) fn sections_in(
     sections: Vec<context_builder::Section>,
     bytes: usize,
@@ -158,7 +158,8 @@ fn check_messages(messages: &[types::Message]) -> Result<(), RejectedResult> {
     if open_calls.is_empty() { Ok(()) } else { invalid("its last message has a call without a result".to_owned()) }
 }
 
-/// Whether the id has the form `call_3_2_1`. Only the host assigns such ids, so that they are unique in their session.
+/// Whether the id has the form `call_3_2_1`. Only the host assigns ids of this form, so that each such id is unique in
+/// its session.
 fn is_host_id(id: &str) -> bool {
     let Some(numbers) = id.strip_prefix("call_") else { return false };
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

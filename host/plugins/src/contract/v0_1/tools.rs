@@ -1,4 +1,5 @@
-//! Checks and converts the tool definitions of a component, once when it is loaded, and the outcomes of its tool calls.
+//! Checks and converts the tool definitions that a component returns when it is loaded, and the outcomes of its
+//! tool calls.
 
 use super::bindings::exports::agent_host::plugin::tool as wit;
 use super::conversion::{SessionMedia, TextBudget, json_in, json_or_error};
@@ -17,7 +18,7 @@ use std::fmt::Write;
 /// Maximum length of a tool's name, in bytes.
 pub(crate) const NAME_LENGTH: usize = 128;
 /// Maximum number of violations that the model is shown if a tool rejects its arguments.
-const VIOLATIONS: usize = 64;
+const SHOWN_VIOLATIONS: usize = 64;
 
 /// Checks and converts the tool definitions of a component (P2). The error message is written for the plugin's author.
 pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<ToolDefinition>, String> {
@@ -65,8 +66,8 @@ fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
     if !schema.is_object() {
         return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
     }
-    // Invalid schemas are refused here, because a model provider rejects a whole request if one schema in it is
-    // invalid, so that the tools of all plugins could not be used.
+    // Invalid schemas are refused when a component is loaded. If one schema in a request is invalid, a model provider
+    // rejects the whole request, so that no tool of any plugin could be used.
     Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
     Ok(schema)
 }
@@ -92,8 +93,8 @@ pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     sizes.sum()
 }
 
-/// Checks and converts the result of a tool call, which may contain at most `bytes` bytes of text, and stores the new
-/// media items in it.
+/// Checks and converts the result of a tool call, and stores the new media items that the result contains. The result
+/// may contain at most `bytes` bytes of text.
 pub(crate) async fn done_in(
     done: wit::Done,
     (media, bytes): (SessionMedia<'_>, usize),
@@ -127,7 +128,7 @@ pub(crate) async fn done_in(
     Ok(ToolDone { content, structured: structured.transpose()? })
 }
 
-/// The missing grants that may be the reason for the error of a tool call.
+/// The missing grants that may have caused the error of a tool call.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Missing<'a> {
     /// Needs of the manifest that are not granted.
@@ -166,7 +167,7 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
         return vec![Violation { pointer: String::new(), rule: None, message }];
     }
     let mut left = bytes;
-    let violations = violations.into_iter().take(VIOLATIONS).map_while(|violation| {
+    let violations = violations.into_iter().take(SHOWN_VIOLATIONS).map_while(|violation| {
         let pointer = clean(&violation.pointer, 256);
         let message = clean(&violation.message, left);
         left = left.saturating_sub(pointer.len() + message.len());
@@ -189,8 +190,8 @@ fn advice(unmet: &[UnmetNeed], denials: &[Denial]) -> String {
         refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
             || left_tree && is_about_files(thing)
     };
-    // A denial is more specific than a need of the manifest. Therefore, if the same line of agent.toml would allow a
-    // denial and a need, only the denial is shown.
+    // A denial is more specific than a need of the manifest. If the same line of agent.toml would allow the denied
+    // action and the need, only the denial is shown.
     let is_in_denials = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
     let needs = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
     let needs = needs.map(|unmet| (&unmet.thing, &unmet.advice));
@@ -258,7 +259,7 @@ mod tests {
         assert!(definitions_in(vec![output]).expect_err("refused").contains("the output schema of `a`"));
     }
 
-    // P6: the error of a tool that was denied something names the missing grant and the line to add to agent.toml.
+    // P6: if an action is denied to a tool, the tool's error names the missing grant and the line to add to agent.toml.
     #[test]
     fn p6_denied_tool_error_names_the_grant() {
         let asks = Asks { files: Some(Access::Read), ..Asks::default() };
@@ -271,8 +272,7 @@ mod tests {
         assert!(!shown(wit::Error::Failed("disk full".to_owned())).contains("grant"));
     }
 
-    // P2: a plugin fails if its result contains invalid JSON, and is stopped at its size limit if its result is
-    // too large.
+    // P2: a plugin fails if its result contains invalid JSON, and is stopped if its result exceeds the size limit.
     #[tokio::test]
     async fn p2_results_are_checked() {
         let media = SessionMedia { port: None, session: "s" };

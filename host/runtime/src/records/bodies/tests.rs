@@ -27,7 +27,8 @@ fn positions() -> MessagePositions {
     MessagePositions::new(&[(1, 2), (2, 1)], 3).0
 }
 
-/// Checks that the record is stored with this kind and exactly this JSON, and that reading it returns the same body.
+/// Checks that a record is stored with this kind and exactly this JSON, and that the stored record is read back as
+/// the same body.
 fn assert_stored(body: StepRecordBody, kind: &str, expected: &Value) {
     let record = body.clone().into_record(4, 2);
     assert_eq!((record.turn, record.step, record.kind.as_str()), (4, 2, kind));
@@ -39,7 +40,7 @@ fn read(kind: &str, body: Value) -> Result<StepRecordBody, UnreadableRecord> {
     StepRecordBody::read(&StepRecord { turn: 1, step: 1, kind: kind.to_owned(), body })
 }
 
-/// D1: context records for the beginning of a turn and for a step.
+/// D1: the JSON of the context records for the beginning of a turn and for a step does not change.
 #[test]
 fn d1_context_records_keep_their_json() {
     let answers = HostCallLog { answers: vec![HostCallResult::NoValues], left_out: 0 };
@@ -101,7 +102,7 @@ fn d1_context_records_keep_their_json() {
     assert_stored(StepRecordBody::StepContext(Box::new(record)), "step_context", &expected);
 }
 
-/// D1: the records that belong to a model call.
+/// D1: the JSON of the records that belong to a model call does not change.
 #[test]
 fn d1_model_call_records_keep_their_json() {
     let mask = Mask { message: 1, part: 0, item: None, text: "[a picture]".to_owned() };
@@ -152,7 +153,7 @@ fn d1_model_call_records_keep_their_json() {
     assert_stored(StepRecordBody::Summary(Box::new(record)), "summary", &expected);
 }
 
-/// D1: the records of a validator's verdict and of a media policy's decisions.
+/// D1: the JSON of the records of a validator's verdict and of a media policy's decisions does not change.
 #[test]
 fn d1_verdict_and_media_policy_records_keep_their_json() {
     let asked = ValidatorQuestion {
@@ -187,7 +188,7 @@ fn d1_verdict_and_media_policy_records_keep_their_json() {
     assert_stored(StepRecordBody::MediaNotScaled(record), "media_not_scaled", &expected);
 }
 
-/// D1, P2, P5, S6: the records of a call's questions, requests and answers, and the record of a fork.
+/// D1, P2, P5, S6: the JSON of the records of a call's questions, requests and answers, and of a fork, does not change.
 #[test]
 fn d1_call_and_fork_records_keep_their_json() {
     let question = ModelQuestionRecord {
@@ -255,7 +256,7 @@ fn d1_call_and_fork_records_keep_their_json() {
 /// S6: records of older versions can be read, and the result shows which data is missing.
 #[test]
 fn s6_records_of_older_versions_are_read() {
-    // This record was written before the inputs of plugin calls were recorded.
+    // This record was written by an old host that did not record the inputs of plugin calls yet.
     let Ok(StepRecordBody::Verdict(verdict)) = read("verdict", json!({"plugin": "a@1", "answer": "accept"})) else {
         panic!("a verdict")
     };
@@ -270,7 +271,7 @@ fn s6_records_of_older_versions_are_read() {
     assert_eq!(builder.answer["state"], json!([1]));
     let Ok(StepRecordBody::Context(context)) = read("context", json!({"builder": null})) else { panic!("a context") };
     assert_eq!(context.builder, None);
-    // This record was written before forks stored the sessions of their turns.
+    // This record was written by an old host that did not record yet in which session each turn of a fork ran.
     let Ok(StepRecordBody::Fork(fork)) = read("fork", json!({"from": "a/1", "ran_in": {"call_1_1_1": "a/0"}})) else {
         panic!("a fork")
     };

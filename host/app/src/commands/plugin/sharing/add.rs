@@ -67,15 +67,15 @@ fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
     Ok(files.into_iter().map(Source::File).collect())
 }
 
-/// Returns the error for a path that does not exist. The user may have meant a registry reference, which looks like a
-/// path.
+/// Returns the error for a path that does not exist. The user may have meant a registry reference, which looks like
+/// a path.
 fn missing_path(path: &Path) -> Failure {
     let what = path.display();
     let advice = match Reference::parse(&path.to_string_lossy()) {
         Ok(_) => format!("a name that ends in .wasm is read as a path; for a registry, write `oci://{what}`"),
         Err(_) => {
             "build plugin projects with `agent-host plugin build`; write a plugin in a registry as HOST/PATH[:TAG], \
-                   and one on a web server as https://…"
+                   and a plugin on a web server as https://…"
                 .to_owned()
         }
     };
@@ -93,18 +93,18 @@ fn is_same_source(locked: &LockedPlugin, source: &Source) -> bool {
     }
 }
 
-fn added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
+fn describe_added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> String {
     let signer = locked.signer.as_ref().map(|signer| format!("\n  signed    {signer}")).unwrap_or_default();
     let requests = describe::requested_grants(plugin);
     let requests = match &requests {
-        None => "it has no manifest, so it may use everything that it is granted".to_owned(),
+        None => "the plugin has no manifest, so it may use everything that it is granted".to_owned(),
         Some(requests) if requests.is_empty() => "nothing".to_owned(),
         Some(requests) => requests.join(", "),
     };
     format!("{}\n  file      {}\n  asks      {requests}{signer}", summary(locked), path.display())
 }
 
-/// State of one `plugin add` command.
+/// Values that all steps of one `plugin add` command use.
 struct PluginAddition<'t> {
     registry: Registry,
     component_cache: ComponentCache,
@@ -142,19 +142,20 @@ impl PluginAddition<'_> {
         let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         let Candidate { fetched, locked, .. } = &candidate;
         let path = self.target.folder.install(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
-        print(self.terminal, added(&candidate, &path))
+        print(self.terminal, describe_added(&candidate, &path))
     }
 
-    /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to the
-    /// plugin's name, so the new plugin gets all grants of the locked plugin. The user must explicitly allow a plugin
-    /// from another source, and an older version, which may have a known vulnerability.
+    /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to a plugin
+    /// name, so the new plugin gets all grants of the locked plugin. The user must explicitly allow the replacement if
+    /// the new plugin comes from another source, or if it is an older version, because an older version may have a
+    /// known vulnerability.
     fn check_successor(&self, before: &LockedPlugin, new: &LockedPlugin, source: &Source) -> Result<(), Failure> {
         if !is_same_source(before, source) {
             return match self.replace {
                 ReplacePolicy::AnyFile => Ok(()),
                 ReplacePolicy::LockedFile => Err(Failure::refused(format!(
                     "`{}` was installed from {}, and {} is another source; --replace installs the new plugin, which \
-                     gets all grants to `{}`",
+                     then gets all grants that belong to the name `{}`",
                     before.name, before.reference, new.reference, before.name
                 ))),
             };
@@ -194,7 +195,8 @@ impl PluginAddition<'_> {
         Ok(exit)
     }
 
-    /// Restores the component that has the digest in the lock file, from the plugin store or else from its source.
+    /// Restores the component whose digest is in the lock file. Takes the component from the plugin store or, if the
+    /// store does not contain it, from its source.
     async fn restore_one(&self, plugin: &LockedPlugin) -> Result<(), Failure> {
         let bytes = match self.component_cache.store.get(&plugin.component) {
             Ok(bytes) => bytes,
@@ -207,7 +209,10 @@ impl PluginAddition<'_> {
         let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
         if trusted.locked.name != plugin.name {
             let name = text::one_line(&trusted.locked.name, 100);
-            return Err(Failure::failed(format!("{} is the plugin `{name}`, not `{}`", plugin.reference, plugin.name)));
+            return Err(Failure::failed(format!(
+                "{} contains the plugin `{name}`, not `{}`",
+                plugin.reference, plugin.name
+            )));
         }
         let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         let path =

@@ -1,5 +1,5 @@
-//! A downloaded plugin before it is installed. The plugin is fetched, then its signature is checked, and then it is
-//! loaded.
+//! The steps between the download of a plugin and its installation: the plugin is fetched, its signature is checked,
+//! and then it is loaded.
 
 use super::failed;
 use crate::exit::Failure;
@@ -16,15 +16,15 @@ use std::sync::Arc;
 pub(super) struct TrustedDownload {
     /// The downloaded component.
     pub(super) fetched: FetchedPlugin,
-    /// The entry for the lock file.
+    /// The entry to write into the lock file for the component.
     pub(super) locked: LockedPlugin,
 }
 
-/// A trusted download that was loaded and is a plugin for this host.
+/// A trusted download that the host has loaded and that is a plugin for this host.
 pub(super) struct Candidate {
     /// The downloaded component.
     pub(super) fetched: FetchedPlugin,
-    /// The entry for the lock file.
+    /// The entry to write into the lock file for the component.
     pub(super) locked: LockedPlugin,
     /// The loaded component.
     pub(super) plugin: Arc<LoadedPlugin>,
@@ -91,7 +91,7 @@ pub(super) fn check_signatures(
             if !reason.is_empty() {
                 terminal.note(format!("{YELLOW}!{YELLOW:#} {source}: {}", text::one_line(&reason, 1000)));
             }
-            // Keep the signature, because its key may be trusted later.
+            // Keep the untrusted signature, because the user may trust its key later.
             (None, fetched.signatures.iter().find(|text| agent_registry::is_signature(text)).cloned())
         }
     };
@@ -112,8 +112,8 @@ pub(super) fn check_signatures(
     Ok(TrustedDownload { fetched, locked })
 }
 
-/// If a download has no trusted signature, adds `stopped` to the message. `stopped` is the reason why the host did not
-/// read all signatures.
+/// Adds `stopped` to the message about a download that has no trusted signature. `stopped` is the reason why the host
+/// did not read all signatures.
 fn with_stopped_search(verdict: Result<Signer, RegistryError>, stopped: Option<&str>) -> Result<Signer, RegistryError> {
     let Some(stopped) = stopped else { return verdict };
     match verdict {
@@ -139,8 +139,8 @@ fn claims(fetched: &FetchedPlugin) -> Result<Claims, Failure> {
 }
 
 impl TrustedDownload {
-    /// Loads the component and stores it by its digest. Returns an error if the component is not a plugin for this
-    /// host.
+    /// Loads the component and stores it by its digest. Returns an error if the component is not a plugin for
+    /// this host.
     pub(super) async fn load(
         self,
         (sandbox, component_cache): (&Sandbox, &ComponentCache),

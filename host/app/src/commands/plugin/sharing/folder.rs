@@ -21,7 +21,8 @@ pub(super) struct FolderWithTrust {
 }
 
 impl FolderWithTrust {
-    /// Opens the folder that the arguments name, or else the plugin folder of the agent. The folder must exist.
+    /// Opens the folder that the arguments name. If the arguments name no folder, opens the plugin folder of the agent.
+    /// The folder must exist.
     pub(super) fn read(arguments: &FolderArguments) -> Result<Self, Failure> {
         let target = Self::read_or_new(arguments)?;
         let path = target.folder.path();
@@ -34,7 +35,7 @@ impl FolderWithTrust {
         )))
     }
 
-    /// Opens the folder like [`FolderWithTrust::read`], but the folder need not exist yet.
+    /// Opens the folder as [`FolderWithTrust::read`] does, but does not require that the folder exists.
     pub(super) fn read_or_new(arguments: &FolderArguments) -> Result<Self, Failure> {
         let path =
             arguments.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;

@@ -1,4 +1,5 @@
-//! `plugin update`: finds newer versions of the plugins in the lock file, shows what they change, and installs them.
+//! `plugin update`: finds newer versions of the plugins in the lock file, shows what each version changes, and installs
+//! the newer versions.
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
@@ -66,15 +67,15 @@ fn select_plugins<'l>(lock: &'l LockFile, names: &[String]) -> Result<Vec<&'l Lo
     names.iter().map(|name| lock.plugin(name).ok_or_else(|| absent(name))).collect()
 }
 
-/// Result of checking one plugin.
+/// Result of checking whether a plugin has a newer version.
 enum Outcome {
     /// The version in the lock file is the newest version.
     Current,
-    /// There is a newer version, which was installed unless `--check` was given.
+    /// A newer version exists, and it was installed unless the user wrote `--check`.
     Newer,
 }
 
-/// State of one `plugin update` command.
+/// Values that all steps of one `plugin update` command use.
 struct PluginUpdate<'u> {
     registry: Registry,
     component_cache: ComponentCache,
@@ -159,7 +160,8 @@ impl PluginUpdate<'_> {
     }
 }
 
-/// Returns a line with `+` for each new entry, and a line with `-` for each removed entry.
+/// Returns a line with `+` for each entry that only the new version has, and a line with `-` for each entry that only
+/// the old version has.
 fn differences(what: &str, before: &[String], after: &[String]) -> Vec<String> {
     let (before, after): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
     let line = |sign: char, entry: &String| format!("  {sign} {what} {}", text::one_line(entry, 200));

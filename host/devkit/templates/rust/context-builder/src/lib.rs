@@ -3,7 +3,7 @@
 use agent_host_sdk::context_builder::{Prompt, Request, Section};
 use agent_host_sdk::prelude::*;
 
-/// A section of the prompt. Its text is the same in every turn, so that providers can cache the prompt.
+/// Text of a section of the prompt. The text is the same in every turn, so that providers can cache the prompt.
 const ANSWERING: &str = "Answer in plain words and in at most five sentences, unless more is asked for.";
 
 /// The type that implements the context builder.

@@ -7,7 +7,7 @@ use agent_host_sdk::types::Failure;
 pub struct Plugin;
 
 impl MediaPolicy for Plugin {
-    /// Returns one decision for each item, in the same order. A decision does not change the stored media.
+    /// Returns one decision for each item, in the order of the items. A decision does not change the stored media.
     fn decide(request: Request) -> Result<Vec<Decision>, Failure> {
         Ok(request.items.iter().map(decide).collect())
     }

@@ -4,7 +4,7 @@
 use agent_host_sdk::output_validator::{OutputValidator, Request, Verdict};
 use agent_host_sdk::types::Failure;
 
-/// Words that mark unfinished text.
+/// Words that show that an answer contains unfinished text.
 const UNFINISHED: [&str; 3] = ["TODO", "FIXME", "lorem ipsum"];
 
 /// The type that implements the output validator.

@@ -6,12 +6,12 @@ use std::net::TcpListener;
 use std::process::Command;
 
 /// Environment variable that is set in the process in which a test may confine itself.
-const ALONE: &str = "AGENT_HOST_TEST_ALONE";
+const TEST_ALONE: &str = "AGENT_HOST_TEST_ALONE";
 
-/// Returns true in a process that may confine itself. In the process of the test runner, starts the same test in a new
-/// process from a shell that has opened a file, checks that the new process succeeds, and returns false.
+/// Returns true in a process that may confine itself. In the process of the test runner, starts a shell that opens a
+/// file and then runs this test in a new process. Checks that the test succeeds in the new process, and returns false.
 fn is_own_process(test: &str) -> bool {
-    if std::env::var_os(ALONE).is_some() {
+    if std::env::var_os(TEST_ALONE).is_some() {
         return true;
     }
     let program = std::env::current_exe().expect("this program");
@@ -19,17 +19,17 @@ fn is_own_process(test: &str) -> bool {
         "exec 9</dev/null; exec '{}' --exact component::compiler::confinement::tests::{test} --nocapture --test-threads=1",
         program.display()
     );
-    let output = Command::new("/bin/sh").args(["-c", &script]).env(ALONE, "1").output().expect("the shell runs");
+    let output = Command::new("/bin/sh").args(["-c", &script]).env(TEST_ALONE, "1").output().expect("the shell runs");
     let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success() && text.contains(DONE), "{text}");
+    assert!(output.status.success() && text.contains(DONE_TEXT), "{text}");
     false
 }
 
 /// Text that a test in its own process prints at its end.
-const DONE: &str = "all steps were done";
+const DONE_TEXT: &str = "all steps were done";
 
-fn done() {
-    writeln!(std::io::stdout(), "{DONE}").expect("the parent listens");
+fn print_done() {
+    writeln!(std::io::stdout(), "{DONE_TEXT}").expect("the parent listens");
 }
 
 // P15: the compiler process has no open descriptors except its pipes, even if the host has inherited
@@ -43,7 +43,7 @@ fn inherited_descriptors_are_closed() {
     assert!(inherited.symlink_metadata().is_ok(), "the shell has opened the descriptor");
     close_inherited_descriptors();
     assert!(inherited.symlink_metadata().is_err(), "the descriptor is still open");
-    done();
+    print_done();
 }
 
 // P15, row 36: the compiler process cannot open files or sockets and cannot start programs, but it can allocate memory
@@ -73,5 +73,5 @@ fn compiler_process_is_confined() {
         threads.into_iter().map(|thread| thread.join().expect("the thread ends")).sum()
     });
     assert_eq!(sum, 32 << 20);
-    done();
+    print_done();
 }
