@@ -1,5 +1,7 @@
 //! Configuration of providers, and a list of the providers whose addresses are built in (M2).
 
+use crate::encode::Effort;
+use crate::protocol::Protocol;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -27,21 +29,23 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Configuration of one provider that implements the Chat Completions API.
+/// Configuration of one provider.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProviderConfig {
     /// Name of the provider: the part of a model's name before the `/`. Media policies refer to the provider by
     /// this name.
     pub name: String,
-    /// Base URL without `/chat/completions`, such as `https://api.openai.com/v1`.
+    /// Base URL without the path of an API such as `/chat/completions`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// Key that is sent as a bearer token. If `None`, no `Authorization` header is sent.
+    /// Key that is sent in the header that the wire format prescribes, such as `Authorization`. If `None`, no key is sent.
     pub key: Option<Secret>,
     /// Advice that error messages give if the key is missing or refused, such as ``set `OPENAI_API_KEY` ``.
     pub key_advice: String,
     /// Names and values of headers that are sent with every request. These headers replace headers of the same name
     /// that the host sets.
     pub headers: Vec<(String, Secret)>,
+    /// Wire format of requests and replies. Default: [`Protocol::ChatCompletions`].
+    pub protocol: Protocol,
     /// Timeouts that apply to each request.
     pub timeouts: Timeouts,
     /// Configured windows and prices of models, keyed by the model's name without the provider's name.
@@ -74,6 +78,8 @@ pub struct ModelConfig {
     /// Price of the model's tokens. If `None`, the host uses the price from its table of known models. If this table
     /// contains no price either, the price is unknown.
     pub price: Option<Price>,
+    /// How much the model thinks. If `None`, the provider decides.
+    pub effort: Option<Effort>,
 }
 
 /// Prices in US dollars, each for one million tokens.
@@ -90,28 +96,42 @@ pub struct Price {
 pub struct KnownProvider {
     /// Name of the provider: the part of a model's name before the `/`.
     pub name: &'static str,
-    /// Base URL of the provider's API, without `/chat/completions`.
+    /// Base URL of the provider's API, without the path of an API such as `/chat/completions`.
     pub base_url: &'static str,
     /// Environment variable that contains the key, or `None` for servers on this machine.
     pub key_variable: Option<&'static str>,
+    /// Wire format of the provider's own API.
+    pub protocol: Protocol,
 }
 
 /// All providers with a built-in address. The addresses come from the providers' documentation.
 pub const KNOWN_PROVIDERS: &[KnownProvider] = &[
-    KnownProvider { name: "openai", base_url: "https://api.openai.com/v1", key_variable: Some("OPENAI_API_KEY") },
-    KnownProvider { name: "groq", base_url: "https://api.groq.com/openai/v1", key_variable: Some("GROQ_API_KEY") },
-    KnownProvider { name: "deepseek", base_url: "https://api.deepseek.com", key_variable: Some("DEEPSEEK_API_KEY") },
-    KnownProvider { name: "mistral", base_url: "https://api.mistral.ai/v1", key_variable: Some("MISTRAL_API_KEY") },
+    remote("openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
     KnownProvider {
-        name: "openrouter",
-        base_url: "https://openrouter.ai/api/v1",
-        key_variable: Some("OPENROUTER_API_KEY"),
+        protocol: Protocol::Anthropic,
+        ..remote("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY")
     },
-    KnownProvider { name: "ollama", base_url: "http://127.0.0.1:11434/v1", key_variable: None },
-    KnownProvider { name: "lmstudio", base_url: "http://127.0.0.1:1234/v1", key_variable: None },
-    KnownProvider { name: "llama-cpp", base_url: "http://127.0.0.1:8080/v1", key_variable: None },
-    KnownProvider { name: "vllm", base_url: "http://127.0.0.1:8000/v1", key_variable: None },
+    KnownProvider {
+        protocol: Protocol::Gemini,
+        ..remote("gemini", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY")
+    },
+    remote("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    remote("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+    remote("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    remote("openrouter", "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    local("ollama", "http://127.0.0.1:11434/v1"),
+    local("lmstudio", "http://127.0.0.1:1234/v1"),
+    local("llama-cpp", "http://127.0.0.1:8080/v1"),
+    local("vllm", "http://127.0.0.1:8000/v1"),
 ];
+
+const fn remote(name: &'static str, base_url: &'static str, key_variable: &'static str) -> KnownProvider {
+    KnownProvider { name, base_url, key_variable: Some(key_variable), protocol: Protocol::ChatCompletions }
+}
+
+const fn local(name: &'static str, base_url: &'static str) -> KnownProvider {
+    KnownProvider { name, base_url, key_variable: None, protocol: Protocol::ChatCompletions }
+}
 
 /// Returns the built-in provider with the given name, if there is one.
 pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {

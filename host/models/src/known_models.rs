@@ -61,7 +61,7 @@ pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
     };
     let (_, _, window, price) = KNOWN.iter().find(matches)?;
     let price = price.map(|(prompt, completion)| Price { prompt, completion });
-    Some(ModelConfig { window: Some(*window), price })
+    Some(ModelConfig { window: Some(*window), price, effort: None })
 }
 
 /// Returns whether `suffix` marks a version of a model: `-latest`, or a date such as `-2024-08-06`, `-2411` or `-0613`.

@@ -1,14 +1,15 @@
 //! Model providers behind the trait [`Provider`]. No other crate encodes or decodes the wire formats of models.
 //!
-//! The crate contains a client for Chat Completions over HTTP (M1), the model `scripted`, which replies from a file
+//! The crate contains a client for models over HTTP in four wire formats (M1), the model `scripted`, which replies from a file
 //! (M4), and the model `offline`, a router that needs no language model (M4).
 
-pub mod chat;
 pub mod configuration;
 pub mod decode;
 mod delta_sender;
+mod encode;
 pub mod error;
 mod estimate;
+mod http;
 pub mod known_models;
 pub mod local;
 pub mod offline;
@@ -20,11 +21,12 @@ pub mod retry;
 pub mod scripted;
 pub mod sse;
 
-pub use chat::Embedder;
 pub use configuration::{
     KNOWN_PROVIDERS, KnownProvider, ModelConfig, Price, ProviderConfig, Secret, Timeouts, known_provider,
 };
+pub use encode::{Effort, UnknownEffort};
 pub use error::ModelError;
+pub use http::Embedder;
 pub use local::LocalServer;
 pub use protocol::Protocol;
 pub use provider::{

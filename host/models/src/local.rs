@@ -1,8 +1,8 @@
 //! Finds model servers on this machine, so that the host can offer them to a user who has configured no model. The host
 //! never uses such a server without asking the user.
 
-use crate::chat;
 use crate::configuration::KNOWN_PROVIDERS;
+use crate::http;
 use reqwest::header::HeaderMap;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -42,6 +42,6 @@ pub async fn find_servers(timeout: Duration) -> Vec<LocalServer> {
 /// no valid list of models arrives from this address within `timeout`.
 pub async fn list_models(base_url: &str, timeout: Duration) -> Option<Vec<String>> {
     let base_url = Url::parse(base_url).ok()?;
-    let client = chat::build_client(&base_url, timeout).ok()?;
-    chat::fetch_model_list(&client, chat::join_path(&base_url, "models"), HeaderMap::new(), timeout).await
+    let client = http::build_client(&base_url, timeout).ok()?;
+    http::fetch_model_list(&client, http::join_path(&base_url, "models"), HeaderMap::new(), timeout).await
 }

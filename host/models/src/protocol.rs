@@ -35,8 +35,12 @@ impl Protocol {
     /// All wire formats.
     pub const ALL: [Self; 4] = [Self::ChatCompletions, Self::Responses, Self::Anthropic, Self::Gemini];
 
+    /// The names of all wire formats in the configuration.
+    pub const NAMES: [&'static str; 4] =
+        [Self::ChatCompletions.name(), Self::Responses.name(), Self::Anthropic.name(), Self::Gemini.name()];
+
     /// Returns the name of the format in the configuration.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::ChatCompletions => "chat-completions",
             Self::Responses => "responses",

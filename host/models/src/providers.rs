@@ -1,8 +1,8 @@
 //! Creates a model from its configured name (M2).
 
-use crate::chat::{ChatModel, Connection, Embedder};
 use crate::configuration::{KNOWN_PROVIDERS, ProviderConfig, known_provider};
 use crate::error::ModelError;
+use crate::http::{Connection, Embedder, HttpModel};
 use crate::offline::OfflineRouter;
 use crate::provider::Provider;
 use crate::scripted::ScriptedModel;
@@ -60,7 +60,7 @@ impl Providers {
             ("offline", "" | "router") => Ok(Arc::new(OfflineRouter::new())),
             ("scripted", file) if !file.is_empty() => Ok(Arc::new(ScriptedModel::open(file, base)?)),
             _ => match self.split(name) {
-                Some((configured, model)) => Ok(Arc::new(ChatModel::new(configured.connection()?, model))),
+                Some((configured, model)) => Ok(Arc::new(HttpModel::new(configured.connection()?, model))),
                 None => Err(ModelError::UnknownProvider { name: name.to_owned(), allowed: self.allowed(kind) }),
             },
         }
@@ -197,6 +197,7 @@ mod tests {
             key: None,
             key_advice: String::new(),
             headers: vec![],
+            protocol: Default::default(),
             timeouts: Default::default(),
             models: Default::default(),
         };
@@ -210,7 +211,7 @@ mod tests {
         assert_eq!(name("openrouter/openai/gpt-4o:free").unwrap(), pair("openrouter", "openai/gpt-4o:free"));
         assert_eq!(name("offline/router").unwrap(), pair("offline", "router"));
         insta::assert_snapshot!(name("mine/").unwrap_err(), @"`mine/` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies)");
-        insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, add `[providers.NAME]` with `base_url = "https://…/v1"` to agent.toml, or pass `--base-url URL`. Providers with a built-in address: `openai`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
+        insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, add `[providers.NAME]` with `base_url = "https://…/v1"` to agent.toml, or pass `--base-url URL`. Providers with a built-in address: `openai`, `anthropic`, `gemini`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
     }
 
     /// M2: known prices apply only at the provider's official address.
@@ -223,6 +224,7 @@ mod tests {
                 key: None,
                 key_advice: String::new(),
                 headers: vec![],
+                protocol: Default::default(),
                 timeouts: Default::default(),
                 models: Default::default(),
             };

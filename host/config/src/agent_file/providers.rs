@@ -2,7 +2,7 @@
 
 use super::document::{Table, TomlValue};
 use super::{Located, located_string, string_map};
-use agent_models::{ModelConfig, Price};
+use agent_models::{ModelConfig, Price, Protocol};
 use std::collections::BTreeMap;
 
 /// One table `[providers.NAME]`.
@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 pub struct ProviderTable {
     /// Address of the provider, without `/chat/completions`.
     pub base_url: Option<String>,
+    /// Wire format of requests and replies. `None`: the wire format of the known provider with this name, or Chat
+    /// Completions.
+    pub protocol: Option<Protocol>,
     /// Environment variable that contains the provider's key.
     pub key_env: Option<Located>,
     /// Headers of every request, by name.
@@ -42,6 +45,7 @@ fn provider(table: &Table<'_>) -> ProviderTable {
     let models = models.iter().flat_map(Table::entries);
     ProviderTable {
         base_url: table.get("base_url").and_then(|value| value.text()),
+        protocol: table.get("protocol").and_then(|value| value.text()?.parse().ok()),
         key_env: table.get("key_env").and_then(|value| located_string(&value)),
         headers: strings("headers"),
         header_env: variables.filter_map(|entry| Some((entry.name, located_string(&entry.value)?))).collect(),
@@ -59,5 +63,6 @@ fn model(value: &TomlValue<'_>) -> Option<ModelConfig> {
     Some(ModelConfig {
         window: table.get("window").and_then(|value| value.number()),
         price: prices.map(|(prompt, completion)| Price { prompt, completion }),
+        effort: table.get("effort").and_then(|value| value.text()?.parse().ok()),
     })
 }

@@ -80,6 +80,7 @@ fn provider(
         key,
         key_advice: key_advice(name, key_variable),
         headers: headers(table, variable, problems),
+        protocol: table.protocol.or(known_provider(name).map(|known| known.protocol)).unwrap_or_default(),
         timeouts: timeouts(table),
         models: table.models.clone(),
     })

@@ -27,6 +27,7 @@ pub(crate) fn config(base_url: &str) -> ProviderConfig {
         key: Some(Secret::new(CANARY)),
         key_advice: "set `TEST_KEY`".into(),
         headers: vec![],
+        protocol: Default::default(),
         timeouts: Timeouts::default(),
         models: Default::default(),
     }

@@ -216,7 +216,7 @@ fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     assert_eq!(known.model.to_string(), "openai/gpt-4o-mini");
     let unknown = info("openai/a/b", official.clone());
     assert_eq!((unknown.model.window, unknown.price, unknown.model.name.as_str()), (32_768, None, "a/b"));
-    let configured = ModelConfig { window: Some(1000), price: None };
+    let configured = ModelConfig { window: Some(1000), ..ModelConfig::default() };
     let models = [("gpt-4o-mini".to_owned(), configured)].into_iter().collect();
     let configured = info("openai/gpt-4o-mini", ProviderConfig { models, ..official });
     assert_eq!((configured.model.window, configured.price), (1000, Some(Price { prompt: 0.15, completion: 0.6 })));

@@ -1,6 +1,7 @@
 //! Keys of the tables for retries, providers, delegates, grants and secrets.
 
 use super::{Default, Key, NONE, Section, TextFormat, Value};
+use agent_models::{Effort, Protocol};
 
 pub(super) const RETRY: Section = Section {
     path: &["retry"],
@@ -45,22 +46,32 @@ pub(super) const PROVIDER: Section = Section {
     path: &["providers", "NAME"],
     example: "providers.office",
     title: "Providers",
-    about: "How a provider that supports the Chat Completions API is reached. Known providers need no table. A table with \
-            the name of a known provider changes only the keys that it sets.",
+    about: "How a provider of models is reached. Known providers need no table. A table with the name of a known \
+            provider changes only the keys that it sets.",
     keys: &[
         Key {
             name: "base_url",
             value: Value::Text(TextFormat::Url),
             default: Default::Words("the address of the known provider; required for all others"),
-            meaning: "Address of the provider, without `/chat/completions`.",
+            meaning: "Address of the provider, without `/chat/completions`, `/responses`, `/messages` or `/models`.",
             example: r#""https://models.example.com/v1""#,
+        },
+        Key {
+            name: "protocol",
+            value: Value::Choice(&Protocol::NAMES),
+            default: Default::Words(
+                "`anthropic` and `gemini` for the known providers with these names, otherwise `chat-completions`",
+            ),
+            meaning: "Wire format of requests and replies: OpenAI Chat Completions, OpenAI Responses, Anthropic Messages \
+                      or Google Gemini.",
+            example: r#""responses""#,
         },
         Key {
             name: "key_env",
             value: Value::Text(TextFormat::Variable),
             default: Default::Words("the variable of the known provider; for others, no key is sent"),
-            meaning: "Name of the environment variable that contains the provider's key, which is sent as a bearer token. \
-                      Never write the key itself into the file.",
+            meaning: "Name of the environment variable that contains the provider's key. The key is sent in the header \
+                      that the protocol prescribes. Never write the key itself into the file.",
             example: r#""OFFICE_API_KEY""#,
         },
         Key {
@@ -106,7 +117,8 @@ pub(super) const PROVIDER_MODEL: Section = Section {
     path: &["providers", "NAME", "models", "MODEL"],
     example: r#"providers.office.models."qwen3-32b""#,
     title: "Single models",
-    about: "Context window and prices of one model of a provider, for example of a model that the host does not know.",
+    about: "Context window, prices and thinking of one model of a provider, for example of a model that the host does \
+            not know.",
     keys: &[
         Key {
             name: "window",
@@ -128,6 +140,13 @@ pub(super) const PROVIDER_MODEL: Section = Section {
             default: Default::Words("the built-in value if the host knows the model, otherwise none"),
             meaning: "US dollars per million tokens of the reply. Requires `prompt_price`.",
             example: "1.6",
+        },
+        Key {
+            name: "effort",
+            value: Value::Choice(&Effort::NAMES),
+            default: Default::Words("none; the provider decides"),
+            meaning: "How much the model thinks before it answers. Not every model accepts every value.",
+            example: r#""high""#,
         },
     ],
 };

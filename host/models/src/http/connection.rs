@@ -1,16 +1,23 @@
 //! The connection to one provider: an HTTP client that is created once, and the address, headers and secrets of
 //! the provider.
 
-use super::dialect::{Dialect, is_loopback};
 use super::model_list;
 use super::redaction::redaction_for;
 use crate::configuration::{ModelConfig, ProviderConfig, Secret, known_provider};
+use crate::encode::{Dialect, is_loopback};
 use crate::error::{Endpoint, ModelError};
+use crate::protocol::Protocol;
 use agent_core::redaction::Redaction;
 use reqwest::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, redirect};
 use std::time::Duration;
 use url::Url;
+
+/// Paths of APIs that are removed from the end of a base URL.
+const PATHS: &[&str] = &["/chat/completions", "/responses", "/messages"];
+
+/// Version of the Anthropic API, from <https://docs.anthropic.com/en/api/versioning>.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 /// Headers that the HTTP client sets itself. The configuration must not set them.
 const RESERVED_HEADERS: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
@@ -64,9 +71,29 @@ impl Connection {
         join_path(&self.base_url, path)
     }
 
-    /// Returns the endpoint of the Chat Completions API, which error messages show.
+    /// Returns the URL to which requests to the model are sent.
+    pub(super) fn reply_url(&self, model: &str) -> Url {
+        match self.config.protocol {
+            Protocol::ChatCompletions => self.url("chat/completions"),
+            Protocol::Responses => self.url("responses"),
+            Protocol::Anthropic => self.url("messages"),
+            Protocol::Gemini => {
+                let mut url = self.url("models");
+                let name = model.strip_prefix("models/").unwrap_or(model);
+                // The URL has a host, so it also has path segments.
+                if let Ok(mut segments) = url.path_segments_mut() {
+                    segments.extend(format!("{name}:streamGenerateContent").split('/'));
+                }
+                url.query_pairs_mut().append_pair("alt", "sse");
+                url
+            }
+        }
+    }
+
+    /// Returns the endpoint to which requests to the model are sent, which error messages show.
     pub(super) fn endpoint(&self, model: &str) -> Endpoint {
-        self.endpoint_at(model, "chat/completions")
+        let url = display_url(&self.reply_url(model));
+        Endpoint { model: format!("{}/{model}", self.config.name), url: Some(url) }
     }
 
     /// Returns the endpoint of the API at `path`, such as `embeddings`, which error messages show.
@@ -122,7 +149,8 @@ pub(crate) fn build_client(base_url: &Url, connect: Duration) -> Result<Client, 
 fn parse_base_url(text: &str) -> Result<Url, String> {
     let example = "write it like `https://api.openai.com/v1`";
     let text = text.trim();
-    let base = text.trim_end_matches('/').trim_end_matches("/chat/completions");
+    let base = text.trim_end_matches('/');
+    let base = PATHS.iter().find_map(|path| base.strip_suffix(path)).unwrap_or(base);
     let url = Url::parse(base).map_err(|error| format!("its base URL is not valid ({error}): {example}"))?;
     match url.scheme() {
         "http" | "https" if url.has_host() => Ok(url),
@@ -135,14 +163,22 @@ fn headers(config: &ProviderConfig) -> Result<HeaderMap, String> {
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream, application/json"));
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    if config.protocol == Protocol::Anthropic {
+        headers.insert("anthropic-version", HeaderValue::from_static(ANTHROPIC_VERSION));
+    }
     if let Some(key) = &config.key {
-        let value = secret_value(&format!("Bearer {}", key.reveal().trim())).ok_or_else(|| {
+        let (name, prefix) = match config.protocol {
+            Protocol::ChatCompletions | Protocol::Responses => (AUTHORIZATION, "Bearer "),
+            Protocol::Anthropic => (HeaderName::from_static("x-api-key"), ""),
+            Protocol::Gemini => (HeaderName::from_static("x-goog-api-key"), ""),
+        };
+        let value = secret_value(&format!("{prefix}{}", key.reveal().trim())).ok_or_else(|| {
             format!(
                 "its key contains a character that is not allowed in a header, such as a line break: {}",
                 config.key_advice
             )
         })?;
-        headers.insert(AUTHORIZATION, value);
+        headers.insert(name, value);
     }
     for (name, value) in &config.headers {
         let parsed =

@@ -7,7 +7,6 @@ use super::redaction::RedactedDeltas;
 use super::transport_error;
 use crate::decode::{DecodedReply, ReplyStream, StreamError};
 use crate::error::{ErrorOrigin, ModelError, ProviderError, WaitingFor};
-use crate::protocol::Protocol;
 use agent_core::model::Delta;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, LOCATION};
@@ -30,7 +29,7 @@ impl Exchange<'_> {
     }
 
     async fn send_and_read(&self, body: Vec<u8>, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
-        let response = self.send("chat/completions", body).await?;
+        let response = self.send(self.connection.reply_url(self.model), body).await?;
         self.read(response, deltas).await
     }
 
@@ -38,7 +37,7 @@ impl Exchange<'_> {
     /// `max_bytes` bytes.
     pub(super) async fn whole_body(&self, path: &str, body: Vec<u8>, max_bytes: usize) -> Result<Vec<u8>, ModelError> {
         let request = async {
-            let mut response = self.send(path, body).await?;
+            let mut response = self.send(self.connection.url(path), body).await?;
             let mut response_body = Vec::new();
             while let Some(bytes) = self.next_chunk(&mut response).await? {
                 response_body.extend_from_slice(&bytes);
@@ -55,9 +54,9 @@ impl Exchange<'_> {
 
     /// Sends a request and returns the response as soon as its headers arrive. Returns an error if the status of the
     /// response is not a success.
-    async fn send(&self, path: &str, body: Vec<u8>) -> Result<Response, ModelError> {
+    async fn send(&self, url: Url, body: Vec<u8>) -> Result<Response, ModelError> {
         let Connection { client, headers, .. } = self.connection;
-        let request = client.post(self.connection.url(path)).headers(headers.clone()).body(body);
+        let request = client.post(url).headers(headers.clone()).body(body);
         let response = self.within_stall_timeout(WaitingFor::ResponseStart, request.send()).await?;
         let response = response.map_err(|error| transport_error::request_error(&self.endpoint, &error))?;
         let status = response.status();
@@ -89,7 +88,8 @@ impl Exchange<'_> {
         if cannot_be_reply(first[0], &declared) {
             return Err(self.unexpected_response(response.status(), &declared, &first));
         }
-        let mut decoder = ReplyStream::new(Protocol::ChatCompletions, self.connection.provider(), &self.endpoint.model);
+        let mut decoder =
+            ReplyStream::new(self.connection.config.protocol, self.connection.provider(), &self.endpoint.model);
         let mut decoded = Vec::new();
         let mut redacted = RedactedDeltas::new(&self.connection.redaction);
         let stream_error = |error| self.stream_error(error);

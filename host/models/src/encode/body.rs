@@ -4,13 +4,13 @@
 use serde_json::Value;
 
 /// Maximum size of a request body in bytes.
-pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
+pub(in crate::encode) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
 /// Maximum number of large parts of a body that an error names.
 const MAX_NAMED_PARTS: usize = 3;
 
 /// A request body that is being written.
-pub(super) struct Body {
+pub(in crate::encode) struct Body {
     bytes: Vec<u8>,
     /// Number of bytes that are reserved for the next message.
     reserved: usize,
@@ -24,29 +24,38 @@ pub(super) struct Body {
 
 /// Error for a request body that would exceed its size limit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct BodyTooLarge {
+pub(in crate::encode) struct BodyTooLarge {
     /// Maximum size in bytes.
-    pub(super) limit: usize,
+    pub(in crate::encode) limit: usize,
     /// Descriptions of the largest parts, with their sizes.
-    pub(super) largest: Vec<String>,
+    pub(in crate::encode) largest: Vec<String>,
 }
 
 impl Body {
-    /// Starts a JSON object with the given fields. The field `messages` is written after the given fields, so that each
-    /// request of a growing conversation begins with the same bytes as the previous request.
-    pub(super) fn new(fields: &serde_json::Map<String, Value>, limit: usize) -> Result<Self, BodyTooLarge> {
+    /// Starts a JSON object with the given fields. The field `list`, which contains the messages, is written after the
+    /// given fields, so that each request of a growing conversation begins with the same bytes as the previous request.
+    pub(in crate::encode) fn new(
+        fields: &serde_json::Map<String, Value>,
+        list: &str,
+        limit: usize,
+    ) -> Result<Self, BodyTooLarge> {
         let mut bytes = to_json(fields);
         let length = bytes.len();
         // Remove the closing brace of the object, because `finish` writes it.
         bytes.pop();
-        bytes.extend_from_slice(if fields.is_empty() { b"\"messages\":[" } else { b",\"messages\":[" });
+        let separator = if fields.is_empty() { "" } else { "," };
+        bytes.extend_from_slice(format!("{separator}\"{list}\":[").as_bytes());
         let largest = vec![(length, "the tools and the output schema".to_owned())];
         let body = Self { bytes, reserved: 0, largest, limit, is_first: true };
         if body.remaining() == 0 { Err(body.too_large()) } else { Ok(body) }
     }
 
     /// Appends one message to the body. Errors describe the message with the result of `name`.
-    pub(super) fn push_message(&mut self, message: &Value, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+    pub(in crate::encode) fn push_message(
+        &mut self,
+        message: &Value,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), BodyTooLarge> {
         let bytes = to_json(message);
         let reserved = std::mem::take(&mut self.reserved);
         self.record_size(bytes.len().saturating_sub(reserved), name);
@@ -62,7 +71,11 @@ impl Body {
 
     /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers call this method
     /// before they read a media item, so that no item is read in vain.
-    pub(super) fn check_remaining(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+    pub(in crate::encode) fn check_remaining(
+        &mut self,
+        length: usize,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), BodyTooLarge> {
         if length <= self.remaining() {
             return Ok(());
         }
@@ -71,7 +84,11 @@ impl Body {
     }
 
     /// Reserves `length` bytes for the next message.
-    pub(super) fn reserve(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
+    pub(in crate::encode) fn reserve(
+        &mut self,
+        length: usize,
+        name: impl FnOnce() -> String,
+    ) -> Result<(), BodyTooLarge> {
         let fits = length <= self.remaining();
         self.record_size(length, name);
         self.reserved = self.reserved.saturating_add(length);
@@ -79,7 +96,7 @@ impl Body {
     }
 
     /// Ends the JSON object and returns the complete body.
-    pub(super) fn finish(mut self) -> Vec<u8> {
+    pub(in crate::encode) fn finish(mut self) -> Vec<u8> {
         self.bytes.extend_from_slice(b"]}");
         self.bytes
     }
@@ -122,7 +139,7 @@ mod tests {
 
     #[test]
     fn messages_come_last_and_in_order() {
-        let mut body = Body::new(&fields(), 1000).unwrap();
+        let mut body = Body::new(&fields(), "messages", 1000).unwrap();
         body.push_message(&json!({"role": "user"}), String::new).unwrap();
         body.push_message(&json!({"role": "tool"}), String::new).unwrap();
         let text = String::from_utf8(body.finish()).unwrap();
@@ -133,7 +150,7 @@ mod tests {
     fn the_size_limit_is_exact_and_the_error_names_the_largest_parts() {
         let exact_size = r#"{"model":"m","messages":["aaaa","bb"]}"#.len();
         let fill = |limit| {
-            let mut body = Body::new(&fields(), limit)?;
+            let mut body = Body::new(&fields(), "messages", limit)?;
             body.push_message(&json!("aaaa"), || "message 1".into())?;
             body.push_message(&json!("bb"), || "message 2".into())?;
             Ok::<_, BodyTooLarge>(body.finish().len())
@@ -148,7 +165,7 @@ mod tests {
 
     #[test]
     fn media_of_one_message_are_counted_together_before_reading() {
-        let mut body = Body::new(&fields(), 1000).unwrap();
+        let mut body = Body::new(&fields(), "messages", 1000).unwrap();
         body.check_remaining(600, || "a.png".into()).unwrap();
         body.reserve(600, || "a.png".into()).unwrap();
         let too_large = body.check_remaining(600, || "b.png".into()).unwrap_err();

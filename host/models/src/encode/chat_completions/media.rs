@@ -1,4 +1,4 @@
-//! Decides in which form a media item is sent, and describes media items that cannot be sent.
+//! Decides in which form a media item is sent.
 
 use super::dialect::{Dialect, OtherMedia};
 use agent_core::message::Media;
@@ -49,27 +49,6 @@ impl MediaKind {
             }
         }
     }
-}
-
-/// Returns a description of the media item with enough detail for the model to request the item from a tool.
-pub(super) fn description(media: &Media) -> String {
-    let mut words = vec![media.mime_type.clone()];
-    words.extend(media.name.as_ref().map(|name| format!("`{name}`")));
-    words.extend(media.dimensions.map(|dimensions| format!("{} × {} pixels", dimensions.width, dimensions.height)));
-    words.push(media.digest.to_string());
-    words.join(", ")
-}
-
-/// Returns a short description of the media item, for error messages and for texts that refer to an item in the
-/// same request.
-pub(super) fn short_description(media: &Media) -> String {
-    let name = media.name.as_ref().map(|name| format!("`{name}`, ")).unwrap_or_default();
-    format!("{}, {name}{}", media.mime_type, media.digest.short())
-}
-
-/// Returns the text that replaces a media item that the provider does not accept.
-pub(super) fn placeholder(media: &Media) -> String {
-    format!("[{}, {} bytes: this model cannot view it]", description(media), media.size)
 }
 
 #[cfg(test)]

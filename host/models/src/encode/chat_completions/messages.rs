@@ -1,14 +1,13 @@
-//! Encodes the messages of a request as Chat Completions JSON.
+//! Encodes the messages of a request as JSON of Chat Completions.
 
+use super::super::media::{placeholder, short_description};
+use super::super::writer::{RequestWriter, object_arguments, part_text, text};
 use super::dialect::Dialect;
-use super::media::{self, MediaKind};
+use super::media::MediaKind;
 use super::replay::ReplayFields;
-use super::request_body::{Body, BodyTooLarge};
+use crate::encode::Encoded;
 use crate::error::ModelError;
-use crate::provider::MediaSource;
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolCall, ToolResult};
-use agent_core::model::ModelRequest;
-use agent_core::names::ToolNames;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -21,12 +20,8 @@ const SEPARATOR: &str = "I have the results.";
 
 /// Encodes the messages of one request one at a time and writes them to the request body.
 pub(super) struct Messages<'r> {
-    request: &'r ModelRequest,
+    writer: RequestWriter<'r>,
     dialect: Dialect,
-    source: &'r dyn MediaSource,
-    body: Body,
-    /// Names under which the tools are offered to the provider, keyed by the name that the tool's author chose.
-    provider_names: HashMap<&'r str, &'r str>,
     /// Media of the tool results that were written since the last message of another role. These media are sent in a
     /// separate user message, because no server accepts media in a tool message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
@@ -38,18 +33,8 @@ pub(super) struct Messages<'r> {
 }
 
 impl<'r> Messages<'r> {
-    pub(super) fn new(request: &'r ModelRequest, dialect: Dialect, source: &'r dyn MediaSource, body: Body) -> Self {
-        let provider_names = request.tools.iter().map(|tool| (tool.author_name.as_str(), tool.name.as_str())).collect();
-        Self {
-            request,
-            dialect,
-            source,
-            body,
-            provider_names,
-            result_media: Vec::new(),
-            provider_ids: HashMap::new(),
-            last_role: None,
-        }
+    pub(super) fn new(writer: RequestWriter<'r>, dialect: Dialect) -> Self {
+        Self { writer, dialect, result_media: Vec::new(), provider_ids: HashMap::new(), last_role: None }
     }
 
     /// Writes the system message, unless it is empty.
@@ -72,6 +57,10 @@ impl<'r> Messages<'r> {
                 self.user(content)
             }
             Role::Assistant => {
+                // A reply can consist of data that only its provider can read. No server accepts an empty message.
+                if text(&message.parts).is_empty() && !message.parts.iter().any(|part| tool_call(part).is_some()) {
+                    return Ok(());
+                }
                 let message = self.assistant(&message.parts);
                 self.push(Role::Assistant, message)
             }
@@ -83,9 +72,9 @@ impl<'r> Messages<'r> {
     }
 
     /// Writes the media that are still missing and returns the complete request body.
-    pub(super) async fn finish(mut self) -> Result<Vec<u8>, ModelError> {
+    pub(super) async fn finish(mut self) -> Result<Encoded, ModelError> {
         self.write_result_media().await?;
-        Ok(self.body.finish())
+        Ok(self.writer.finish())
     }
 
     fn user(&mut self, content: Value) -> Result<(), ModelError> {
@@ -113,7 +102,7 @@ impl<'r> Messages<'r> {
     }
 
     fn assistant(&mut self, parts: &'r [Part]) -> Value {
-        let replay = ReplayFields::from_parts(parts, &self.request.model.provider);
+        let replay = ReplayFields::from_parts(parts, &self.writer.request.model.provider);
         let calls: Vec<&ToolCall> = parts.iter().filter_map(tool_call).collect();
         self.provider_ids.clear();
         if let Some(ids) = replay.ids(calls.len()) {
@@ -134,35 +123,13 @@ impl<'r> Messages<'r> {
 
     fn call(&self, call: &ToolCall) -> Value {
         let ToolCall { id, name, arguments } = call;
-        // Wrap arguments that are not a JSON object into an object, because servers reject such arguments even if the
-        // model wrote them.
-        let arguments = match arguments {
-            Value::Object(_) => arguments.to_string(),
-            Value::Null => "{}".to_owned(),
-            Value::String(text) if text.trim().is_empty() => "{}".to_owned(),
-            other => json!({ "not_an_object": other }).to_string(),
-        };
-        let function = json!({ "name": self.name(name), "arguments": arguments });
+        let arguments = object_arguments(arguments).to_string();
+        let function = json!({ "name": self.writer.tool_name(name), "arguments": arguments });
         json!({ "id": self.id(id), "type": "function", "function": function })
     }
 
     fn id(&self, id: &CallId) -> String {
         self.provider_ids.get(id).map_or_else(|| self.dialect.call_id(id), |id| (*id).to_owned())
-    }
-
-    /// Returns a name for the tool that the provider accepts (L14), even if the tool is not offered in this request or
-    /// does not exist because the model invented its name.
-    fn name<'n>(&self, author: &'n str) -> Cow<'n, str>
-    where
-        'r: 'n,
-    {
-        match self.provider_names.get(author) {
-            Some(name) => Cow::Borrowed(name),
-            None => match ToolNames::new([author]).provider_name(author) {
-                Some(name) if name != author => Cow::Owned(name.to_owned()),
-                _ => Cow::Borrowed(author),
-            },
-        }
     }
 
     fn result(&mut self, result: &'r ToolResult) -> Result<(), ModelError> {
@@ -173,9 +140,9 @@ impl<'r> Messages<'r> {
                 Content::Json(json) => Cow::Owned(json.to_string()),
                 Content::Media(media) if self.kind(media).is_some() => {
                     self.result_media.push((result, media));
-                    Cow::Owned(format!("[{}: below]", media::short_description(media)))
+                    Cow::Owned(format!("[{}: below]", short_description(media)))
                 }
-                Content::Media(media) => Cow::Owned(media::placeholder(media)),
+                Content::Media(media) => Cow::Owned(placeholder(media)),
             });
         }
         let failed = if result.is_error { "Error: " } else { "" };
@@ -193,11 +160,9 @@ impl<'r> Messages<'r> {
         }
         let mut content = Vec::with_capacity(media.len() * 2);
         for (result, item) in media {
-            let (id, tool) = (self.id(&result.call_id), self.name(&result.name).into_owned());
-            content.push(as_text_content(format!(
-                "From the result of call {id} (`{tool}`): {}",
-                media::short_description(item)
-            )));
+            let (id, tool) = (self.id(&result.call_id), self.writer.tool_name(&result.name).into_owned());
+            content
+                .push(as_text_content(format!("From the result of call {id} (`{tool}`): {}", short_description(item))));
             content.push(self.media_part(item).await?);
         }
         self.user(Value::Array(content))
@@ -208,26 +173,17 @@ impl<'r> Messages<'r> {
     }
 
     async fn media_part(&mut self, media: &Media) -> Result<Value, ModelError> {
-        let (request, name) = (self.request, || media::short_description(media));
-        if !request.downscaled.iter().any(|downscaled| downscaled.media.digest == media.digest) {
-            let stored = base64_length(usize::try_from(media.size).unwrap_or(usize::MAX));
-            self.body.check_remaining(stored, name).map_err(|full| too_large(request, full))?;
-        }
-        let model = || request.model.to_string();
-        let read_error = |problem| ModelError::UnreadableMedia { model: model(), item: name(), problem };
-        let read = self.source.read(media).await.map_err(read_error)?;
-        self.body.reserve(base64_length(read.bytes.len()), name).map_err(|full| too_large(request, full))?;
+        let read = self.writer.read(media).await?;
         // Use the media type that the source returns with the bytes, because downscaling may have changed the type.
         Ok(match MediaKind::of(&read.mime_type, self.dialect) {
             Some(kind) => kind.part(media, &read.mime_type, &STANDARD.encode(&read.bytes)),
-            None => as_text_content(media::placeholder(media)),
+            None => as_text_content(placeholder(media)),
         })
     }
 
     fn push(&mut self, role: Role, message: Value) -> Result<(), ModelError> {
         self.last_role = Some(role);
-        let name = || format!("one {} message", role.as_str());
-        self.body.push_message(&message, name).map_err(|full| too_large(self.request, full))
+        self.writer.push(&message, role.as_str())
     }
 }
 
@@ -235,30 +191,7 @@ fn tool_call(part: &Part) -> Option<&ToolCall> {
     if let Part::ToolCall(call) = part { Some(call) } else { None }
 }
 
-/// Joins all parts of a message that can be expressed as text. Each of these parts becomes a paragraph.
-pub(super) fn text(parts: &[Part]) -> String {
-    let texts: Vec<Cow<'_, str>> = parts.iter().filter_map(part_text).filter(|text| !text.is_empty()).collect();
-    texts.join("\n\n")
-}
-
-fn part_text(part: &Part) -> Option<Cow<'_, str>> {
-    match part {
-        Part::Text(text) | Part::Preface(text) => Some(Cow::Borrowed(text)),
-        Part::Json(json) => Some(Cow::Owned(json.to_string())),
-        Part::Media(media) => Some(Cow::Owned(media::placeholder(media))),
-        Part::ToolCall(_) | Part::ToolResult(_) | Part::Replay(_) => None,
-    }
-}
-
 fn as_text_content<'t>(text: impl Into<Cow<'t, str>>) -> Value {
     let text: Cow<'t, str> = text.into();
     json!({ "type": "text", "text": text })
-}
-
-fn base64_length(bytes: usize) -> usize {
-    base64::encoded_len(bytes, true).unwrap_or(usize::MAX)
-}
-
-fn too_large(request: &ModelRequest, BodyTooLarge { limit, largest }: BodyTooLarge) -> ModelError {
-    ModelError::TooLarge { model: request.model.to_string(), limit, largest }
 }

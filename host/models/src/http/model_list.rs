@@ -22,14 +22,25 @@ const MAX_SUGGESTIONS: usize = 3;
 /// Minimum [`similarity`] between an unknown name and a name that is suggested for it.
 const MIN_SIMILARITY: f32 = 0.3;
 
+/// A list of models. Gemini uses other names of fields than the other APIs.
 #[derive(Deserialize)]
 struct ModelList {
+    #[serde(alias = "models")]
     data: Vec<ListedModel>,
 }
 
 #[derive(Deserialize)]
 struct ListedModel {
-    id: String,
+    id: Option<String>,
+    /// Name of the model, if the model has no `id`. In Gemini's list, the name begins with `models/`.
+    name: Option<String>,
+}
+
+impl ListedModel {
+    fn into_name(self) -> Option<String> {
+        let name = || Some(self.name?.trim_start_matches("models/").to_owned());
+        self.id.or_else(name)
+    }
 }
 
 /// Requests the list of models and returns the valid names (see [`is_name`]) in the server's order. Returns `None` if
@@ -50,7 +61,7 @@ pub(crate) async fn fetch(client: &Client, url: Url, headers: HeaderMap, timeout
         let list: ModelList = serde_json::from_slice(&body).ok()?;
         let listed_count = list.data.len();
         let names: Vec<_> =
-            list.data.into_iter().map(|model| model.id).filter(|id| is_name(id)).take(MAX_NAMES).collect();
+            list.data.into_iter().filter_map(ListedModel::into_name).filter(|id| is_name(id)).take(MAX_NAMES).collect();
         if names.len() < listed_count {
             tracing::warn!(
                 "left out {} of the models that a server lists: at most {MAX_NAMES} names of up to {MAX_NAME_BYTES} printable ASCII characters are read",

@@ -117,6 +117,7 @@ mod tests {
                 ("authorization".into(), Secret::new("Bearer other-canary")),
                 ("x-short".into(), Secret::new("none")),
             ],
+            protocol: Default::default(),
             timeouts: Timeouts::default(),
             models: Default::default(),
         };

@@ -1,7 +1,9 @@
 //! Tests of requests in the dialects of individual servers.
 
 use super::dialect::Dialect;
-use super::request;
+use super::encode;
+use crate::encode::Format;
+use crate::protocol::Protocol;
 use crate::provider::{MediaBytes, MediaSource, NoMedia};
 use crate::request_check::tests::{calls, request as plain_request, result, tool};
 use agent_core::message::{Content, Digest, Dimensions, Media, Message, Part, Replay, Role};
@@ -10,8 +12,9 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 async fn sent_with(request: &ModelRequest, dialect: Dialect, media: &dyn MediaSource) -> Value {
-    let bytes = request::encode(request, dialect, media).await.unwrap();
-    serde_json::from_slice(&bytes).unwrap()
+    let format = Format { protocol: Protocol::ChatCompletions, dialect, effort: None, without_replay: false };
+    let encoded = encode(request, format, media).await.unwrap();
+    serde_json::from_slice(&encoded.body).unwrap()
 }
 
 async fn sent(request: &ModelRequest, dialect: Dialect) -> Value {
