@@ -2,6 +2,7 @@
 
 use crate::encode::Effort;
 use crate::protocol::Protocol;
+use agent_core::model::Usage;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -83,12 +84,53 @@ pub struct ModelConfig {
 }
 
 /// Prices in US dollars, each for one million tokens.
+///
+/// # Examples
+///
+/// ```
+/// use agent_core::model::Usage;
+/// use agent_models::Price;
+///
+/// let price = Price::new(2.5, 10.0);
+/// assert!((price.cost(Usage::new(12_000, 500)) - 0.035).abs() < 1e-9);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
-    /// Price of one million prompt tokens, in US dollars.
+    /// Price of prompt tokens.
     pub prompt: f64,
-    /// Price of one million completion tokens, in US dollars.
+    /// Price of the tokens of replies, including thinking.
     pub completion: f64,
+    /// Price of prompt tokens that are read from the provider's prompt cache. If `None`, they cost as much as other
+    /// prompt tokens.
+    pub cache_read: Option<f64>,
+    /// Price of prompt tokens that are written to the provider's prompt cache. If `None`, they cost as much as other
+    /// prompt tokens.
+    pub cache_write: Option<f64>,
+    /// Number of prompt tokens above which all prompt tokens cost twice and the reply costs one and a half times as
+    /// much. `None` if the prices do not depend on the length of the prompt.
+    pub long_prompt: Option<u64>,
+}
+
+impl Price {
+    /// Creates prices without discounts for cached tokens.
+    pub fn new(prompt: f64, completion: f64) -> Self {
+        Self { prompt, completion, cache_read: None, cache_write: None, long_prompt: None }
+    }
+
+    /// Returns the cost of one model call in US dollars.
+    pub fn cost(&self, usage: Usage) -> f64 {
+        let tokens = usage.details();
+        let cost = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+        let prompt = cost(tokens.uncached_prompt, self.prompt)
+            + cost(tokens.cache_read, self.cache_read.unwrap_or(self.prompt))
+            + cost(tokens.cache_write, self.cache_write.unwrap_or(self.prompt));
+        let completion = cost(tokens.completion, self.completion);
+        let prompt_tokens = tokens.uncached_prompt.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
+        match self.long_prompt {
+            Some(limit) if prompt_tokens > limit => 2.0 * prompt + 1.5 * completion,
+            _ => prompt + completion,
+        }
+    }
 }
 
 /// A provider whose address is built in.

@@ -21,6 +21,7 @@ use agent_core::model::ModelRequest;
 pub use effort::{Effort, UnknownEffort};
 
 pub(crate) use chat_completions::{Dialect, is_loopback};
+pub(crate) use effort::Thinking;
 
 /// The properties of a server and a model that determine how a request is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,10 @@ pub(crate) struct Format {
     pub(crate) dialect: Dialect,
     /// How much the model thinks. `None` leaves the choice to the provider.
     pub(crate) effort: Option<Effort>,
+    /// How the thinking of the model is set. `None` if the model is unknown.
+    pub(crate) thinking: Option<Thinking>,
+    /// Whether images are sent. Models that do not accept them receive a description.
+    pub(crate) images: bool,
     /// Whether replies are sent back without the provider's data, because the provider rejected them.
     pub(crate) without_replay: bool,
 }

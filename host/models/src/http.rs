@@ -48,8 +48,15 @@ impl HttpModel {
         let model = Model { provider: provider.to_owned(), name: name.to_owned(), window };
         let known_price = known.price.filter(|_| connection.is_official_address());
         let info = ModelInfo { model, tool_names: ToolNameRules::COMMON, price: price.or(known_price) };
-        let (protocol, dialect) = (connection.config.protocol, connection.dialect);
-        Self { info, format: Format { protocol, dialect, effort, without_replay: false }, connection }
+        let format = Format {
+            protocol: connection.config.protocol,
+            dialect: connection.dialect,
+            effort,
+            thinking: known.thinking,
+            images: known.images.unwrap_or(true),
+            without_replay: false,
+        };
+        Self { info, format, connection }
     }
 }
 

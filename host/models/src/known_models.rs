@@ -1,67 +1,104 @@
-//! Context windows and prices of known models. The host uses them for models whose window or price is not
-//! configured (M2).
+//! The table of known models: context windows, prices and abilities (M2). The host uses the table for everything that
+//! the configuration of a model does not set.
 //!
-//! The figures come from the providers' public pages of models and prices (platform.openai.com/docs/pricing,
-//! api-docs.deepseek.com, docs.mistral.ai, console.groq.com/docs/models), as published between September 2025 and
-//! spring 2026. On 2026-11-20, the figures were compared with stored copies of these pages and with listings of other
-//! sites. A figure is left out if the sources disagree or if the price has changed since its publication. Prices apply
-//! to tokens that the provider has not cached. A provider may change its prices at any time, so the configuration
-//! takes precedence.
+//! The file `known_models.json` contains the table and its sources. A figure is left out if the sources disagree. A
+//! provider may change its prices at any time, so the configuration takes precedence. Each entry has these fields:
+//!
+//! - `provider` and `model`: the names of the provider and of the model. A dated version of the model is known as well.
+//! - `window`: the context window in tokens, which covers the prompt and the reply together.
+//! - `prompt` and `completion`: prices in US dollars for one million uncached prompt tokens and for one million tokens
+//!   of the reply.
+//! - `cache_read` and `cache_write`: prices in US dollars for one million prompt tokens that are read from or written to
+//!   the provider's prompt cache.
+//! - `long_prompt`: number of prompt tokens above which all prompt tokens cost twice and the reply costs one and a half
+//!   times as much.
+//! - `thinking`: how the model's thinking is set, either by a number of `tokens` or by an `effort`. Models without this
+//!   field do not think.
+//! - `images`: whether the model accepts images. Default: `true`.
 
-use crate::configuration::{ModelConfig, Price};
+use crate::configuration::Price;
+use crate::encode::Thinking;
+use serde::Deserialize;
+use std::sync::LazyLock;
 
 /// Context window of an unknown model, in tokens.
 pub const DEFAULT_WINDOW: u32 = 32_768;
 
-/// A known model: its provider, its name, its context window in tokens, and its prices in US dollars for one million
-/// prompt tokens and for one million completion tokens.
-type KnownModel = (&'static str, &'static str, u32, Option<(f64, f64)>);
+static TABLE: LazyLock<Table> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("known_models.json")).expect("a test checks that the table is valid")
+});
 
-/// All known models. A context window covers the prompt and the reply together.
-const KNOWN: &[KnownModel] = &[
-    ("openai", "gpt-5", 400_000, Some((1.25, 10.0))),
-    ("openai", "gpt-5-mini", 400_000, Some((0.25, 2.0))),
-    ("openai", "gpt-5-nano", 400_000, Some((0.05, 0.4))),
-    ("openai", "gpt-4.1", 1_047_576, Some((2.0, 8.0))),
-    ("openai", "gpt-4.1-mini", 1_047_576, Some((0.4, 1.6))),
-    ("openai", "gpt-4.1-nano", 1_047_576, Some((0.1, 0.4))),
-    ("openai", "gpt-4o", 128_000, Some((2.5, 10.0))),
-    ("openai", "gpt-4o-mini", 128_000, Some((0.15, 0.6))),
-    ("openai", "o1", 200_000, Some((15.0, 60.0))),
-    ("openai", "o3", 200_000, Some((2.0, 8.0))),
-    ("openai", "o3-mini", 200_000, Some((1.1, 4.4))),
-    ("openai", "o4-mini", 200_000, Some((1.1, 4.4))),
-    ("openai", "gpt-4-turbo", 128_000, Some((10.0, 30.0))),
-    ("openai", "gpt-4", 8_192, Some((30.0, 60.0))),
-    ("openai", "gpt-3.5-turbo", 16_385, Some((0.5, 1.5))),
-    ("deepseek", "deepseek-chat", 128_000, None),
-    ("deepseek", "deepseek-reasoner", 128_000, None),
-    ("mistral", "mistral-large", 128_000, None),
-    ("mistral", "mistral-small", 128_000, None),
-    ("groq", "llama-3.3-70b-versatile", 131_072, None),
-    ("groq", "llama-3.1-8b-instant", 131_072, None),
-    ("groq", "openai/gpt-oss-120b", 131_072, None),
-    ("groq", "openai/gpt-oss-20b", 131_072, None),
-];
+#[derive(Deserialize)]
+struct Table {
+    models: Vec<Entry>,
+}
 
-/// Returns the context window and price of a known model. `model` may have a suffix that marks a version of a known
-/// model, such as a date or `-latest`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    provider: String,
+    model: String,
+    window: u32,
+    prompt: Option<f64>,
+    completion: Option<f64>,
+    cache_read: Option<f64>,
+    cache_write: Option<f64>,
+    long_prompt: Option<u64>,
+    thinking: Option<ThinkingSetting>,
+    images: Option<bool>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum ThinkingSetting {
+    Tokens,
+    Effort,
+}
+
+/// What the table contains about a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct KnownModel {
+    /// Context window in tokens.
+    pub window: Option<u32>,
+    /// Prices of the model's tokens.
+    pub price: Option<Price>,
+    /// How the model's thinking is set. `None` if the model is unknown.
+    pub(crate) thinking: Option<Thinking>,
+    /// Whether the model accepts images. `None` if the model is unknown.
+    pub images: Option<bool>,
+}
+
+/// Returns what the table contains about a model. `model` may also name a dated or `-latest` version of a known model.
+/// Nothing is known about a model that is not in the table.
 ///
 /// OpenRouter's model names begin with the owner of the model, such as `openai/gpt-4o`. OpenRouter sets its own prices,
-/// so no price is known for its models. No model on a local server is known, because its window depends on how the
-/// server was started.
-pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
+/// so no price is known for its models. The window of a model on a local server depends on how the server was started,
+/// so this window is unknown too.
+pub fn find(provider: &str, model: &str) -> Option<KnownModel> {
     if provider == "openrouter" {
         let (owner, model) = model.split_once('/')?;
+        let owner = if owner == "google" { "gemini" } else { owner };
         let found = find(owner, model).filter(|_| owner != "openrouter")?;
-        return Some(ModelConfig { price: None, ..found });
+        return Some(KnownModel { price: None, ..found });
     }
-    let matches = |(owner, name, ..): &&KnownModel| {
-        *owner == provider && model.strip_prefix(name).is_some_and(|suffix| suffix.is_empty() || is_version(suffix))
+    let matches = |entry: &&Entry| {
+        let suffix = model.strip_prefix(&*entry.model);
+        entry.provider == provider && suffix.is_some_and(|suffix| suffix.is_empty() || is_version(suffix))
     };
-    let (_, _, window, price) = KNOWN.iter().find(matches)?;
-    let price = price.map(|(prompt, completion)| Price { prompt, completion });
-    Some(ModelConfig { window: Some(*window), price, effort: None })
+    let entry = TABLE.models.iter().find(matches)?;
+    let price = entry.prompt.zip(entry.completion).map(|(prompt, completion)| Price {
+        cache_read: entry.cache_read,
+        cache_write: entry.cache_write,
+        long_prompt: entry.long_prompt,
+        ..Price::new(prompt, completion)
+    });
+    let thinking = match entry.thinking {
+        None => Thinking::Never,
+        Some(ThinkingSetting::Tokens) => Thinking::Tokens,
+        Some(ThinkingSetting::Effort) => Thinking::Effort,
+    };
+    let images = Some(entry.images.unwrap_or(true));
+    Some(KnownModel { window: Some(entry.window), price, thinking: Some(thinking), images })
 }
 
 /// Returns whether `suffix` marks a version of a model: `-latest`, or a date such as `-2024-08-06`, `-2411` or `-0613`.
@@ -86,10 +123,25 @@ mod tests {
         assert_eq!(window("mistral", "mistral-large-latest"), Some(128_000));
         assert_eq!(window("openrouter", "openai/gpt-4.1-mini"), Some(1_047_576));
         assert_eq!(find("openrouter", "openai/gpt-4.1-mini").unwrap().price, None);
-        for model in ["gpt-4-32k", "gpt-5-pro", "gpt-4o-audio-preview", "o3-pro", "gpt", ""] {
+        for model in ["gpt-4-32k", "gpt-5-image", "gpt-4o-audio-preview", "o3-pro", "gpt", ""] {
             assert_eq!(find("openai", model), None, "{model}");
         }
+        assert_eq!(window("anthropic", "claude-haiku-4-5-20251001"), Some(200_000));
+        assert_eq!(window("openrouter", "google/gemini-2.5-pro"), Some(1_048_576));
         assert_eq!(find("ollama", "gpt-4o"), None);
         assert_eq!(find("openrouter", "openrouter/openrouter/x"), None);
+    }
+
+    /// M2: the table is valid, has no model twice, and has no price that is not positive.
+    #[test]
+    fn m2_the_table_of_known_models_is_valid() {
+        let mut names = std::collections::HashSet::new();
+        for entry in &TABLE.models {
+            assert!(names.insert((&entry.provider, &entry.model)), "{} is there twice", entry.model);
+            let prices = [entry.prompt, entry.completion, entry.cache_read, entry.cache_write];
+            assert!(prices.into_iter().flatten().all(|price| price > 0.0), "{}", entry.model);
+            assert_eq!(entry.prompt.is_some(), entry.completion.is_some(), "{}", entry.model);
+            assert!(entry.window >= 8192, "{}", entry.model);
+        }
     }
 }

@@ -33,11 +33,9 @@ impl TurnSpending {
 
     /// Adds the cost of a reply from this model.
     pub(crate) fn add(&mut self, model: &str, usage: Usage) {
-        let cost = |tokens: u64, price_per_million: f64| tokens as f64 * price_per_million / 1e6;
         match self.prices.get(model) {
             Some(price) => {
-                self.dollars +=
-                    cost(usage.prompt_tokens, price.prompt) + cost(usage.completion_tokens, price.completion);
+                self.dollars += price.cost(usage);
                 self.priced =
                     if self.priced == PriceCoverage::NotAll { PriceCoverage::NotAll } else { PriceCoverage::All };
             }
@@ -69,7 +67,7 @@ mod tests {
     #[test]
     fn shows_cost_only_if_all_prices_are_known() {
         let usage = Usage::new(12_000, 500);
-        let mut spent = TurnSpending::new([("a/b".to_owned(), Price { prompt: 2.5, completion: 10.0 })]);
+        let mut spent = TurnSpending::new([("a/b".to_owned(), Price::new(2.5, 10.0))]);
         spent.add("a/b", usage);
         spent.add("fallback_text", Usage::default());
         assert_eq!(spent.line(1, usage), "1 model call, 12,000 + 500 tokens, $0.0350");

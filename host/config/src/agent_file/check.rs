@@ -223,6 +223,11 @@ fn check_prices(table: &Table<'_>) {
             value.problem(&format!("needs `{other_price}`"), "set both prices, or neither");
         }
     }
+    for price in ["cache_read_price", "cache_write_price"] {
+        if let (Some(value), None) = (table.get(price), table.get("prompt_price")) {
+            value.problem("needs `prompt_price`", "set the other prices as well");
+        }
+    }
 }
 
 fn report_not_a_table(value: &TomlValue<'_>, path: &[&'static str]) {

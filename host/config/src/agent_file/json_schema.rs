@@ -52,8 +52,12 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     }
     match path {
         ["providers", "NAME", "models", "MODEL"] => {
-            let price_dependencies =
-                json!({ "prompt_price": ["completion_price"], "completion_price": ["prompt_price"] });
+            let price_dependencies = json!({
+                "prompt_price": ["completion_price"],
+                "completion_price": ["prompt_price"],
+                "cache_read_price": ["prompt_price"],
+                "cache_write_price": ["prompt_price"],
+            });
             schema.insert("dependentRequired".to_owned(), price_dependencies);
         }
         [MCP] => {

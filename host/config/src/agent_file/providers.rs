@@ -62,7 +62,11 @@ fn model(value: &TomlValue<'_>) -> Option<ModelConfig> {
     let prices = price("prompt_price").zip(price("completion_price"));
     Some(ModelConfig {
         window: table.get("window").and_then(|value| value.number()),
-        price: prices.map(|(prompt, completion)| Price { prompt, completion }),
+        price: prices.map(|(prompt, completion)| Price {
+            cache_read: price("cache_read_price"),
+            cache_write: price("cache_write_price"),
+            ..Price::new(prompt, completion)
+        }),
         effort: table.get("effort").and_then(|value| value.text()?.parse().ok()),
     })
 }

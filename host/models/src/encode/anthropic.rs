@@ -55,7 +55,7 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
     fields.insert("max_tokens".into(), json!(request.max_tokens));
     fields.insert("stream".into(), json!(true));
     if let Some(effort) = format.effort {
-        let settings = effort::anthropic(&request.model.name, effort, request.max_tokens);
+        let settings = effort::anthropic(format.thinking, effort, request.max_tokens);
         fields.extend(settings.into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
     if !request.tools.is_empty() {
@@ -199,7 +199,7 @@ impl<'r> Messages<'r> {
     }
 
     async fn media(&mut self, item: &Media) -> Result<Value, ModelError> {
-        if block_type(&item.mime_type).is_none() {
+        if block_type(&item.mime_type).is_none_or(|kind| kind == "image" && !self.format.images) {
             self.writer.note(format!("{} is described by a text: the API does not accept it", item.mime_type));
             return Ok(text_block(media::placeholder(item)));
         }

@@ -26,7 +26,7 @@ pub(super) async fn encode(
 ) -> Result<Encoded, ModelError> {
     let dialect = format.dialect;
     let writer = RequestWriter::new(request, &fields(request, format), "messages", media)?;
-    let mut messages = Messages::new(writer, dialect);
+    let mut messages = Messages::new(writer, format);
     messages.system(&system_text(request, dialect.schema_field(request) == SchemaField::JsonSchema))?;
     for message in request.messages.iter().skip(leading_system_messages(request)) {
         messages.write(message).await?;

@@ -7,6 +7,9 @@ use std::str::FromStr;
 /// Smallest number of thinking tokens that Anthropic accepts, from its documentation of extended thinking.
 const MIN_THINKING_TOKENS: u32 = 1024;
 
+/// Largest number of thinking tokens that every model of Gemini 2.5 accepts, from its documentation of thinking.
+const MAX_GEMINI_TOKENS: u32 = 24_576;
+
 /// How much a model thinks before it answers. The configuration key `effort` of a model selects it. Not every model
 /// accepts every value.
 ///
@@ -84,20 +87,26 @@ impl Effort {
     }
 }
 
+/// How the thinking of a model is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thinking {
+    /// The model does not think.
+    Never,
+    /// By a number of tokens.
+    Tokens,
+    /// By an effort.
+    Effort,
+}
+
 /// Returns the fields `thinking` and `output_config` of Anthropic Messages. Models up to Claude 4.5 need a number of
 /// thinking tokens. Later models decide the number themselves.
 ///
 /// The settings are described at <https://docs.anthropic.com/en/docs/build-with-claude/adaptive-thinking>.
-pub(super) fn anthropic(model: &str, effort: Effort, max_tokens: u32) -> Vec<(&'static str, Value)> {
-    let needs_number = ["claude-3", "claude-sonnet-4-0", "claude-opus-4-0", "claude-opus-4-1", "claude-sonnet-4-5"];
-    let needs_number = needs_number.iter().any(|prefix| model.starts_with(prefix))
-        || ["claude-haiku-4-5", "claude-opus-4-5", "claude-sonnet-4-2025", "claude-opus-4-2025"]
-            .iter()
-            .any(|prefix| model.starts_with(prefix));
+pub(super) fn anthropic(thinking: Option<Thinking>, effort: Effort, max_tokens: u32) -> Vec<(&'static str, Value)> {
     if effort == Effort::None {
         return vec![("thinking", json!({ "type": "disabled" }))];
     }
-    if !needs_number {
+    if thinking != Some(Thinking::Tokens) {
         // Anthropic has no effort below `low`.
         let effort = effort.max(Effort::Low);
         return vec![
@@ -117,9 +126,9 @@ pub(super) fn anthropic(model: &str, effort: Effort, max_tokens: u32) -> Vec<(&'
 /// accept a level.
 ///
 /// The settings are described at <https://ai.google.dev/gemini-api/docs/thinking>.
-pub(super) fn gemini(model: &str, effort: Effort, max_tokens: u32) -> Value {
-    if model.starts_with("gemini-2") {
-        let tokens = effort.tokens(max_tokens.min(24_576));
+pub(super) fn gemini(thinking: Option<Thinking>, effort: Effort, max_tokens: u32) -> Value {
+    if thinking == Some(Thinking::Tokens) {
+        let tokens = effort.tokens(max_tokens.min(MAX_GEMINI_TOKENS));
         return json!({ "thinkingBudget": tokens, "includeThoughts": tokens > 0 });
     }
     let level = match effort {
@@ -151,20 +160,19 @@ mod tests {
 
     #[test]
     fn m1_the_effort_becomes_the_setting_that_the_model_accepts() {
-        let fields = |model, effort, tokens| {
-            anthropic(model, effort, tokens)
-                .into_iter()
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect::<Vec<_>>()
+        let fields = |thinking, effort, tokens| {
+            let fields = anthropic(thinking, effort, tokens).into_iter();
+            fields.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
         };
         let adaptive = [r#"thinking={"type":"adaptive"}"#, r#"output_config={"effort":"low"}"#];
-        assert_eq!(fields("claude-opus-5", Effort::Minimal, 8000), adaptive);
+        assert_eq!(fields(None, Effort::Minimal, 8000), adaptive);
         let number = |tokens: u32| vec![format!(r#"thinking={{"type":"enabled","budget_tokens":{tokens}}}"#)];
-        assert_eq!(fields("claude-sonnet-4-5-20250929", Effort::Low, 32_000), number(2048));
-        assert_eq!(fields("claude-sonnet-4-5", Effort::Max, 8000), number(4000));
-        assert_eq!(fields("claude-sonnet-4-5", Effort::Max, 2000), Vec::<String>::new(), "too few tokens to think");
-        assert_eq!(fields("claude-sonnet-4-5", Effort::None, 2000), [r#"thinking={"type":"disabled"}"#]);
-        assert_eq!(gemini("gemini-3-pro", Effort::Max, 100)["thinkingLevel"], "high");
-        assert_eq!(gemini("gemini-2.5-flash", Effort::Medium, 100_000)["thinkingBudget"], 8192);
+        let by_tokens = Some(Thinking::Tokens);
+        assert_eq!(fields(by_tokens, Effort::Low, 32_000), number(2048));
+        assert_eq!(fields(by_tokens, Effort::Max, 8000), number(4000));
+        assert_eq!(fields(by_tokens, Effort::Max, 2000), Vec::<String>::new(), "too few tokens to think");
+        assert_eq!(fields(by_tokens, Effort::None, 2000), [r#"thinking={"type":"disabled"}"#]);
+        assert_eq!(gemini(Some(Thinking::Effort), Effort::Max, 100)["thinkingLevel"], "high");
+        assert_eq!(gemini(by_tokens, Effort::Medium, 100_000)["thinkingBudget"], 8192);
     }
 }

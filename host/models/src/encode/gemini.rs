@@ -60,7 +60,7 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
         generation["responseJsonSchema"] = schema.clone();
     }
     if let Some(effort) = format.effort {
-        generation["thinkingConfig"] = effort::gemini(&request.model.name, effort, request.max_tokens);
+        generation["thinkingConfig"] = effort::gemini(format.thinking, effort, request.max_tokens);
     }
     fields.insert("generationConfig".into(), generation);
     fields

@@ -5,7 +5,7 @@
 
 use super::stored_reply::{self, ItemCall, ItemReader};
 use super::writer::{RequestWriter, SCHEMA_NAME, leading_system_messages, object_arguments, part_text, system_text};
-use super::{Dialect, Effort, Encoded, Format, media};
+use super::{Dialect, Effort, Encoded, Format, Thinking, media};
 use crate::error::ModelError;
 use crate::provider::{MediaBytes, MediaSource};
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolCall, ToolResult};
@@ -41,7 +41,7 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
     fields.insert("stream".into(), json!(true));
     fields.insert("store".into(), json!(false));
     fields.insert("max_output_tokens".into(), json!(request.max_tokens));
-    if thinks(&request.model.name, format.effort) {
+    if thinks(&request.model.name, format) {
         fields.insert("include".into(), json!(["reasoning.encrypted_content"]));
     }
     if let Some(effort) = format.effort {
@@ -61,16 +61,18 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
     fields
 }
 
-/// Returns whether the model returns reasoning. Other models reject requests for encrypted reasoning.
-fn thinks(model: &str, effort: Option<Effort>) -> bool {
+/// Returns whether the model returns reasoning. Other models reject requests for encrypted reasoning. The name of a model
+/// that is not in the table of known models decides if its effort is not configured.
+fn thinks(model: &str, format: Format) -> bool {
+    if let Some(effort) = format.effort {
+        return effort != Effort::None;
+    }
+    if let Some(thinking) = format.thinking {
+        return thinking != Thinking::Never;
+    }
     let name = model.rsplit('/').next().unwrap_or(model);
-    let mut characters = name.chars();
-    let is_o_series = characters.next() == Some('o') && characters.next().is_some_and(|next| next.is_ascii_digit());
-    effort.is_some_and(|effort| effort != Effort::None)
-        || is_o_series
-        || name.starts_with("gpt-5")
-        || name.starts_with("gpt-oss")
-        || name.contains("codex")
+    let is_o_series = name.strip_prefix('o').is_some_and(|rest| rest.starts_with(|next: char| next.is_ascii_digit()));
+    is_o_series || ["gpt-5", "gpt-oss"].iter().any(|prefix| name.starts_with(prefix)) || name.contains("codex")
 }
 
 fn function(tool: &OfferedTool) -> Value {
@@ -185,7 +187,8 @@ impl<'r> Input<'r> {
     }
 
     async fn media(&mut self, item: &Media) -> Result<Value, ModelError> {
-        let accepts = |mime_type: &str| IMAGES.contains(&mime_type) || mime_type == "application/pdf";
+        let images = self.format.images;
+        let accepts = |mime_type: &str| images && IMAGES.contains(&mime_type) || mime_type == "application/pdf";
         if !accepts(&item.mime_type) {
             self.writer.note(format!("{} is described by a text: the API does not accept it", item.mime_type));
             return Ok(input_text(media::placeholder(item)));

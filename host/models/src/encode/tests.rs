@@ -29,7 +29,7 @@ fn media(name: &str, mime_type: &str) -> Media {
 }
 
 fn format(protocol: Protocol) -> Format {
-    Format { protocol, dialect: Dialect::Common, effort: None, without_replay: false }
+    Format { protocol, dialect: Dialect::Common, effort: None, thinking: None, images: true, without_replay: false }
 }
 
 async fn encoded(request: &ModelRequest, protocol: Protocol) -> Encoded {

@@ -212,14 +212,15 @@ fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     };
     let official = config("https://api.openai.com/v1");
     let known = info("openai/gpt-4o-mini", official.clone());
-    assert_eq!((known.model.window, known.price), (128_000, Some(Price { prompt: 0.15, completion: 0.6 })));
+    let price = Price { cache_read: Some(0.075), ..Price::new(0.15, 0.6) };
+    assert_eq!((known.model.window, known.price), (128_000, Some(price)));
     assert_eq!(known.model.to_string(), "openai/gpt-4o-mini");
     let unknown = info("openai/a/b", official.clone());
     assert_eq!((unknown.model.window, unknown.price, unknown.model.name.as_str()), (32_768, None, "a/b"));
     let configured = ModelConfig { window: Some(1000), ..ModelConfig::default() };
     let models = [("gpt-4o-mini".to_owned(), configured)].into_iter().collect();
     let configured = info("openai/gpt-4o-mini", ProviderConfig { models, ..official });
-    assert_eq!((configured.model.window, configured.price), (1000, Some(Price { prompt: 0.15, completion: 0.6 })));
+    assert_eq!((configured.model.window, configured.price), (1000, Some(price)));
     let other_server = info("openai/gpt-4o-mini", config("http://127.0.0.1:1/v1"));
     assert_eq!(
         (other_server.model.window, other_server.price),

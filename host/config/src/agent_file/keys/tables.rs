@@ -142,6 +142,22 @@ pub(super) const PROVIDER_MODEL: Section = Section {
             example: "1.6",
         },
         Key {
+            name: "cache_read_price",
+            value: Value::Amount(1_000_000),
+            default: Default::Words("the built-in value if the host knows the model, otherwise `prompt_price`"),
+            meaning: "US dollars per million tokens that are read from the provider's prompt cache. Requires \
+                      `prompt_price`.",
+            example: "0.04",
+        },
+        Key {
+            name: "cache_write_price",
+            value: Value::Amount(1_000_000),
+            default: Default::Words("the built-in value if the host knows the model, otherwise `prompt_price`"),
+            meaning: "US dollars per million tokens that are written to the provider's prompt cache. Requires \
+                      `prompt_price`.",
+            example: "0.5",
+        },
+        Key {
             name: "effort",
             value: Value::Choice(&Effort::NAMES),
             default: Default::Words("none; the provider decides"),

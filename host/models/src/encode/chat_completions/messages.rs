@@ -5,7 +5,7 @@ use super::super::writer::{RequestWriter, object_arguments, part_text, text};
 use super::dialect::Dialect;
 use super::media::MediaKind;
 use super::replay::ReplayFields;
-use crate::encode::Encoded;
+use crate::encode::{Encoded, Format};
 use crate::error::ModelError;
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolCall, ToolResult};
 use base64::Engine;
@@ -22,6 +22,8 @@ const SEPARATOR: &str = "I have the results.";
 pub(super) struct Messages<'r> {
     writer: RequestWriter<'r>,
     dialect: Dialect,
+    /// Whether the model accepts images.
+    images: bool,
     /// Media of the tool results that were written since the last message of another role. These media are sent in a
     /// separate user message, because no server accepts media in a tool message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
@@ -33,8 +35,9 @@ pub(super) struct Messages<'r> {
 }
 
 impl<'r> Messages<'r> {
-    pub(super) fn new(writer: RequestWriter<'r>, dialect: Dialect) -> Self {
-        Self { writer, dialect, result_media: Vec::new(), provider_ids: HashMap::new(), last_role: None }
+    pub(super) fn new(writer: RequestWriter<'r>, format: Format) -> Self {
+        let Format { dialect, images, .. } = format;
+        Self { writer, dialect, images, result_media: Vec::new(), provider_ids: HashMap::new(), last_role: None }
     }
 
     /// Writes the system message, unless it is empty.
@@ -169,7 +172,7 @@ impl<'r> Messages<'r> {
     }
 
     fn kind(&self, media: &Media) -> Option<MediaKind> {
-        MediaKind::of(&media.mime_type, self.dialect)
+        MediaKind::of(&media.mime_type, self.dialect).filter(|kind| self.images || *kind != MediaKind::Image)
     }
 
     async fn media_part(&mut self, media: &Media) -> Result<Value, ModelError> {

@@ -12,7 +12,14 @@ use async_trait::async_trait;
 use serde_json::{Value, json};
 
 async fn sent_with(request: &ModelRequest, dialect: Dialect, media: &dyn MediaSource) -> Value {
-    let format = Format { protocol: Protocol::ChatCompletions, dialect, effort: None, without_replay: false };
+    let format = Format {
+        protocol: Protocol::ChatCompletions,
+        dialect,
+        effort: None,
+        thinking: None,
+        images: true,
+        without_replay: false,
+    };
     let encoded = encode(request, format, media).await.unwrap();
     serde_json::from_slice(&encoded.body).unwrap()
 }
