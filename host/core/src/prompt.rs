@@ -42,6 +42,12 @@ const LOOP_RULES_WITH_TOOLS: &str = "You work in a loop. Every reply calls tools
     result. When you need something that only the user knows, call `ask_question`. When there is nothing to do but to say \
     something, call `converse`.";
 
+/// The text at the end of the prompt of a turn's last model call (L4). The call offers no tools, and the rules in the
+/// earlier part of the prompt may still demand a call.
+pub const LAST_CALL: &str = "## last-call\n\nThis is the last reply of this turn. No tool can be called any more, not even \
+    `task_completion`. Whatever the rules above say: reply with text now. Your text is the answer. Say what you know, what \
+    was done, and what is still open.";
+
 const CAPABILITIES: &str = "Results that are long are cut, with a line that says how to read the rest with \
     `read_result`. What you cannot reach is not granted: say so instead of guessing.";
 

@@ -2,7 +2,7 @@
 //! call of a reply is accepted. The result of `task_completion` is checked like a reply (L12).
 
 use super::batch::{Batch, BatchCall, CallProgress};
-use super::input::{Disposition, ResolvedCall};
+use super::input::{Disposition, ResolvedCall, ResolvedReply};
 use super::state::{NO_OPEN_BATCH, NO_SUCH_CALL, NO_TURN, Run};
 use super::step::text_result;
 use super::transition::feedback;
@@ -35,6 +35,23 @@ impl Completion {
             Value::String(text) => text.clone(),
             json => json.to_string(),
         }
+    }
+}
+
+/// Makes the result of `task_completion` the text of a reply that can call no tool (L4). The model wrote the call although
+/// the tool was not offered. The call is accepted, because its result is the answer.
+pub(super) fn take_completion_as_text(reply: &mut ResolvedReply) {
+    let mut completions = reply.calls.iter().filter(|call| call.name == name::TASK_COMPLETION);
+    let Some(result) = completions.find_map(|call| call.arguments.get(argument::RESULT)) else { return };
+    let text = match result {
+        Value::String(text) => text.clone(),
+        json => json.to_string(),
+    };
+    if !text.trim().is_empty() {
+        reply.text = text;
+        reply.calls.clear();
+        reply.unreadable.clear();
+        reply.replay = None;
     }
 }
 

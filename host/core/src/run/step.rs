@@ -9,7 +9,7 @@ use super::end::{Output, TurnEnd, TurnError};
 use super::eviction::AfterEviction;
 use super::initial_state::{InitialState, initial_state};
 use super::input::{Approval, DispatchedCall, Disposition, ResolvedCall, ResolvedReply};
-use super::loop_breaks::keep_first_loop_break;
+use super::loop_breaks::{keep_first_loop_break, take_completion_as_text};
 use super::persistence::{MAX_EMPTY_REPLIES, ReplyHandling};
 use super::planning::{ModelRole, OfferedTools};
 use super::refused_calls::cut;
@@ -99,6 +99,9 @@ impl Run {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Calling { last } = turn.phase else { return self.inconsistent(NO_MODEL_CALL) };
         let summary = std::mem::take(&mut turn.effort.summary);
+        if last || summary {
+            take_completion_as_text(&mut reply);
+        }
         turn.interactions += 1;
         turn.spend(reply.usage, 1);
         turn.model = reply.model.clone();

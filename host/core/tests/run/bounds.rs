@@ -1,13 +1,17 @@
 //! Tests of the limits of a turn: interactions, execution units and the context window (L4, L5, L26).
 
-use crate::session::{Session, WIDE, kinds, plain, repeatable};
+use crate::session::{Session, WIDE, call, kinds, plain, repeatable, reply};
+use agent_core::change::Body;
 use agent_core::event::{EndReason, EventKind};
-use agent_core::message::TurnInput;
-use agent_core::model::Usage;
+use agent_core::loop_break::{Finish, LoopBreak};
+use agent_core::message::{Part, Replay, TurnInput};
+use agent_core::model::{StopReason, Usage};
 use agent_core::plugin::OutputData;
 use agent_core::run::{
-    Action, AtLimit, LoopConfig, PromptBudget, StepPlan, TurnContext, TurnError, UnitWeights, Weight,
+    Action, AtLimit, Disposition, Input, LoopConfig, PromptBudget, ResolvedCall, ResolvedReply, StepPlan, TurnContext,
+    TurnError, UnitWeights, Weight,
 };
+use serde_json::json;
 
 fn limited(max_interactions: u32, at_limit: AtLimit) -> LoopConfig {
     LoopConfig { max_interactions, at_limit, ..Default::default() }
@@ -188,4 +192,64 @@ fn l26_long_results_are_counted_as_the_model_sees_them() {
     let agent_core::change::CallChange::Finished { result, .. } = &change.calls[0] else { panic!() };
     assert_eq!(agent_core::view::result_text(&result.content).len(), 100_000, "stored completely");
     assert!(!plan(&session).last);
+}
+
+/// L4: a completion that the model calls in the last reply is its answer, although the call offered no tools.
+#[test]
+fn l4_a_completion_in_the_last_reply_is_the_answer() {
+    let arguments = [(json!({"result": "all done"}), "all done"), (json!({"result": {"count": 3}}), "{\"count\":3}")];
+    for (arguments, expected) in arguments {
+        let mut session = Session::calling(LoopConfig { finish: Finish::Tool, ..limited(1, AtLimit::Finish) });
+        session.reply("", vec![plain("a")]);
+        session.run_batch();
+        assert!(plan(&session).last);
+        let completion =
+            ResolvedCall { arguments, ..call("task_completion", Disposition::Breaks(LoopBreak::Complete)) };
+        session.reply("", vec![plain("b"), completion]);
+        let Action::Validate(validation) = session.run.action() else { panic!("{:?}", session.run.action()) };
+        assert_eq!((validation.text.as_str(), validation.corrections_left), (expected, 0));
+        session.accept(OutputData::Text(expected.into()));
+        assert!(session.output().limit_reached);
+    }
+}
+
+/// M1: a reply that the provider interrupted is stored and continued by the next model call, within the limit of
+/// interactions.
+#[test]
+fn m1_an_interrupted_reply_is_continued() {
+    let mut session = Session::calling(limited(2, AtLimit::Finish));
+    let replay = Replay { provider: "p".into(), data: json!({"items": [1]}) };
+    let paused = ResolvedReply { stop: StopReason::Paused, replay: Some(replay.clone()), ..reply("I look", vec![]) };
+    let change = session.must(Input::Reply(paused.clone()));
+    let Body::Parts(parts) = &change.messages[0].body else { panic!("{change:?}") };
+    assert_eq!(*parts, [Part::Text("I look".into()), Part::Replay(replay)]);
+    assert_eq!((plan(&session).step, plan(&session).last), (2, false));
+    let empty = ResolvedReply { text: String::new(), replay: None, ..paused.clone() };
+    assert_eq!(session.must(Input::Reply(empty)).messages.len(), 0, "no empty message is stored");
+    assert!(plan(&session).last, "interrupted replies count as interactions");
+    session.must(Input::Reply(paused));
+    assert!(
+        matches!(session.run.action(), Action::Validate(_)),
+        "the last reply is validated even if it is interrupted"
+    );
+}
+
+/// M1: the provider's data of a final or rejected reply are stored with its message.
+#[test]
+fn m1_the_providers_data_of_answers_are_stored() {
+    let mut session = Session::calling(LoopConfig::default());
+    let data = |number: u32| Some(Replay { provider: "p".into(), data: json!(number) });
+    session.must(Input::Reply(ResolvedReply { replay: data(1), ..reply("wrong", vec![]) }));
+    let rejected = session.reject("not that");
+    session.must(Input::Reply(ResolvedReply { replay: data(2), ..reply("right", vec![]) }));
+    let accepted = session.accept(OutputData::Text("right".into()));
+    for (change, text, number) in [(rejected, "wrong", 1), (accepted, "right", 2)] {
+        let Body::Parts(parts) = &change.messages[0].body else { panic!("{change:?}") };
+        assert_eq!(*parts, [Part::Text(text.into()), Part::Replay(data(number).unwrap())]);
+    }
+    session.begin(LoopConfig::default());
+    session.must(Input::Reply(ResolvedReply { replay: data(3), ..reply("{\"a\":1}", vec![]) }));
+    let changed = session.accept(OutputData::Json(json!({"a": 2})));
+    let Body::Parts(parts) = &changed.messages[0].body else { panic!("{changed:?}") };
+    assert_eq!(parts.len(), 1, "the data do not belong to an output that differs from the reply");
 }

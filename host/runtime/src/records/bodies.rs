@@ -238,6 +238,9 @@ pub(crate) struct PromptRecord {
     pub(crate) tools: Vec<String>,
     pub(crate) tool_dialect: ToolDialect,
     pub(crate) output_schema: Option<Value>,
+    /// The text at the end of the prompt, if this is the last model call of the turn (L4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) last_call: Option<String>,
 }
 
 /// The text that the host adds at the end of a planning model's prompt.

@@ -120,6 +120,7 @@ fn d1_model_call_records_keep_their_json() {
         tools: vec!["text.count".to_owned()],
         tool_dialect: ToolDialect::default(),
         output_schema: None,
+        last_call: None,
     };
     let expected = json!({"model": model(), "lifecycle": "init", "max_tokens": 4096, "system": ["sha256:aa"],
         "messages": [[1, 2], [2, 1]], "result_characters": 400, "left_out": ["call_1_1_1"], "masked": [mask],
