@@ -1,5 +1,5 @@
-//! Validates JSON against JSON Schemas (L8, L12). A schema is compiled once, its references are never fetched, and the
-//! work of each check is bounded.
+//! Validates JSON against JSON Schemas (L8, L12). A schema is compiled once. References to other documents are never
+//! fetched. The work of each check is bounded.
 
 mod check_cost;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Maximum size of a schema, in bytes of JSON text.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
-/// Maximum nesting depth of a schema and of checked data. This depth equals the limit of `serde_json`.
+/// Maximum nesting depth of a schema and of checked data. `serde_json` has the same limit.
 const MAX_DEPTH: usize = 128;
 /// Maximum number of violations that are reported for one document.
 const MAX_VIOLATIONS: usize = 10;
@@ -85,7 +85,8 @@ impl Schema {
     }
 }
 
-/// Returns the estimator for the work of a check. None: no estimate is needed, because every check is quick.
+/// Returns a graph that estimates the work of checking a document against the schema. None: no estimate is needed,
+/// because every check is quick.
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
     let check_cost = CheckCost::of(schema).map_err(|reason| match reason {
         NoEstimate::Circular => {

@@ -12,14 +12,14 @@ use std::collections::HashMap;
 pub struct CutError {
     /// Why the session cannot be cut after the message.
     pub why: String,
-    /// The nearest earlier message after which the session can be cut. None: there is no such message.
+    /// The nearest earlier message after which the session can be cut. None: the view has no such message.
     pub before: Option<MessageId>,
-    /// The nearest later message after which the session can be cut. None: there is no such message.
+    /// The nearest later message after which the session can be cut. None: the view has no such message.
     pub after: Option<MessageId>,
 }
 
 impl Run {
-    /// Returns the same state with another subject.
+    /// Returns this state with `subject` as the id of its session.
     pub fn renamed(mut self, subject: impl Into<String>) -> Self {
         self.session = subject.into();
         if let Some(Turn { phase: Phase::Ended(TurnEnd::Finished(output)), .. }) = &mut self.turn {
@@ -28,9 +28,10 @@ impl Run {
         self
     }
 
-    /// Creates the state of a new session, which contains the view up to the message `until` and no open turn. The
-    /// messages are numbered again, starting at 1. Seen counts and masks are kept, so that the model receives the same
-    /// messages as before. Approvals for this session are not copied.
+    /// Creates the state of a new session, without an open turn. Its view is a copy of this session's view up to the
+    /// message `until`. The copied messages get new numbers, starting at 1. Seen counts and masks are copied, so that
+    /// a model receives the same messages from the new session as from this session. Approvals for this session are
+    /// not copied.
     pub fn fork(&self, subject: impl Into<String>, until: MessageId) -> Self {
         let kept: Vec<ViewEntry> = self.view.iter().filter(|entry| entry.id <= until).copied().collect();
         let new_ids: HashMap<MessageId, MessageId> = kept.iter().map(|entry| entry.id).zip(1..).collect();

@@ -129,7 +129,8 @@ impl Plan {
         }
     }
 
-    /// Continues the plan with the step at this index or, after the last step, with the answer.
+    /// Continues the plan with the step at `index`. If the plan has no step at this index, the planner writes
+    /// the answer.
     fn enter(&mut self, index: usize) {
         self.stage = if index < self.steps.len() { Stage::Step(index) } else { Stage::Synthesis };
         self.failure = None;
@@ -137,7 +138,7 @@ impl Plan {
 }
 
 impl Turn {
-    /// Returns the role of the model in the next call.
+    /// Returns the role of the model that is called next.
     pub fn model_role(&self) -> ModelRole {
         self.plan.as_ref().map_or(ModelRole::Agent, Plan::model_role)
     }
@@ -150,7 +151,8 @@ impl Turn {
         }
     }
 
-    /// Sets the turn's token budget to that of the model that is called next. The system text stays the same.
+    /// Sets the turn's token budget to the budget of the model that is called next. The number of system text tokens is
+    /// not changed.
     fn use_plan_budget(&mut self) {
         if let Some(plan) = &self.plan {
             self.budget = PromptBudget { system: self.budget.system, ..plan.budget() };
@@ -168,8 +170,8 @@ impl Run {
     }
 
     /// Adjusts the plan before a step. If the turn has reached its limit of interactions, the remaining steps are
-    /// skipped and the answer is written. If the prompt is too large for the next model of the plan, the plan is
-    /// abandoned.
+    /// skipped and the answer is written. If the prompt is too large for the model that the plan calls next, the plan
+    /// is abandoned.
     pub(super) fn adjust_plan(&mut self, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
@@ -190,7 +192,8 @@ impl Run {
         }
     }
 
-    /// Handles a reply in a planned turn. Returns the reply if the caller must handle it like any other reply.
+    /// Handles a reply in a planned turn. Returns the reply if the caller must handle it like a reply in a turn without
+    /// a plan.
     pub(super) fn reply_to_plan(
         &mut self,
         reply: ResolvedReply,
@@ -282,7 +285,8 @@ impl Run {
         }
     }
 
-    /// Continues after the calls of a step: with the next step or the answer, or without the plan if the step failed.
+    /// Continues after the calls of a step have finished. If a call failed, the plan is abandoned. Otherwise, the next
+    /// step begins or, after the last step, the planner writes the answer.
     pub(super) fn finish_plan_step(&mut self, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = &mut turn.plan else { return };
@@ -296,8 +300,8 @@ impl Run {
         }
     }
 
-    /// Abandons the plan. The agent's own model continues. The history shows that model the results so far, so it need
-    /// not repeat any call.
+    /// Abandons the plan. The agent's own model continues the turn. The history contains the results of the plan's
+    /// calls, so this model need not repeat any of these calls.
     pub(super) fn abandon_plan(&mut self, reason: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = turn.plan.take() else { return self.inconsistent("the turn has no plan") };
@@ -305,7 +309,8 @@ impl Run {
         self.emit(change, EventKind::PlanFallback { reason: reason.to_owned() });
     }
 
-    /// Abandons the plan because all attempts to call one of its models have failed. Returns whether there was a plan.
+    /// Abandons the plan because all attempts to call one of its models have failed. Returns whether the turn had
+    /// a plan.
     pub(super) fn plan_failed(&mut self, model: &str, message: &str, change: &mut Change) -> PlanFailure {
         let Some(Turn { plan: Some(plan), model_index, .. }) = &self.turn else { return PlanFailure::NoPlan };
         let (model_index, budget) = (*model_index, plan.fallback);
@@ -329,9 +334,9 @@ fn reason_not_run(call: &ResolvedCall) -> String {
 /// The effect of a failed model call on the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanFailure {
-    /// There is no plan.
+    /// The turn has no plan.
     NoPlan,
-    /// The plan was abandoned, and the agent's own model is called instead.
+    /// The plan was abandoned, and the agent's own model is called instead of the plan's models.
     Abandoned,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Repetition {
     /// Fingerprint of the last error, and the number of consecutive replies in which a call ended with this error.
     #[serde(rename = "row")]
     streak: Option<(u64, u32)>,
-    /// The beginning of the last error, for users.
+    /// The beginning of the last error's text, which is shown to users.
     last: String,
 }
 
@@ -57,7 +57,8 @@ pub(super) enum CallEnd {
 pub(super) enum Disabling {
     /// The tool can be disabled.
     Allowed,
-    /// The tool does not exist, or no turn could end without it. The host only warns the model.
+    /// The tool does not exist, or no turn could end without the tool. If calls to the tool keep failing, the host
+    /// warns the model but does not disable the tool.
     Impossible,
 }
 
@@ -75,7 +76,7 @@ impl Repetition {
         self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
 
-    /// Ends the current sequence of equal errors, because another kind of reply has interrupted it.
+    /// Ends the current sequence of equal errors, because a reply without a tool call has interrupted the sequence.
     pub(super) fn interrupt(&mut self) {
         self.streak = None;
     }
@@ -103,8 +104,8 @@ impl Repetition {
         (error, consequence)
     }
 
-    /// Counts the errors of a batch in call order. Each error counts only once per reply. Returns the length of the
-    /// current sequence of replies with the same error if the sequence is long enough to end the turn.
+    /// Counts the errors of a batch in the order of its calls. Each error counts only once per reply. Returns the
+    /// length of the current sequence of replies with the same error if the sequence is long enough to end the turn.
     fn count_streak(&mut self, ends: impl Iterator<Item = CallEnd>) -> Option<u32> {
         let mut counted = None;
         for end in ends {

@@ -76,10 +76,11 @@ pub struct Run {
     /// an older version of the host created it.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id_ending: String,
-    /// Id (subject) of the session that delegated the work. None: the work was not delegated.
+    /// Id (subject) of the session that delegated work to this session. None: no session delegated work to
+    /// this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated_by: Option<String>,
-    /// Names of the agents that delegated the work, outermost first (L16).
+    /// Names of the agents through which this session's work was delegated, outermost agent first (L16).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegation: Vec<String>,
     /// Grants that a user gave for the rest of the session (L17).
@@ -88,7 +89,7 @@ pub struct Run {
     /// Number of successful model calls in the session. The seen counts of messages are calculated from this
     /// number (L3).
     pub model_calls: u64,
-    /// Id of the next message.
+    /// Id that the next appended message gets.
     pub next_message: MessageId,
     /// Number of the last durable event.
     pub sequence: u64,
@@ -202,7 +203,7 @@ fn is_zero(number: &u64) -> bool {
 /// Why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is no stored state (`no_context`).
+    /// The session has no stored state (`no_context`).
     #[error("no_context: the session has no stored state, so there is nothing to resume; begin a turn with an input")]
     NoContext,
     /// The state is not valid JSON, or has missing or invalid fields.
@@ -262,8 +263,8 @@ impl Run {
         }
     }
 
-    /// Returns the id of the open call to which `id` refers. `id` may omit the session's suffix. If `id` refers to no
-    /// open call, returns `id` itself.
+    /// Returns the id of the open call to which `id` refers. `id` may omit the session's suffix. If no open call has
+    /// this id, returns `id` itself.
     pub fn named_call(&self, id: CallId) -> CallId {
         self.open_calls().find(|open| open.is_named(&id.0)).cloned().unwrap_or(id)
     }
@@ -284,7 +285,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Checks a stored state for contradictions. Transitions never produce such a state.
+    /// Checks a stored state for contradictions. Transitions never produce a state with such a contradiction.
     fn inspect(&self) -> Result<(), &'static str> {
         const MAX_COUNTER: u64 = u32::MAX as u64 / 2;
         let counters = [self.model_calls, self.next_message, self.sequence, self.turns.into(), self.asks];
@@ -328,8 +329,8 @@ impl Run {
     /// Returns the pieces of the view that have changed since the stored state `since`. A commit writes only these
     /// pieces, so that its size does not grow with the history. If `since` is None, all pieces are returned.
     ///
-    /// A piece consists of its number and its entries as JSON objects separated by commas. The bytes are empty if the
-    /// piece has no entries any more.
+    /// A piece consists of its number and its entries as JSON objects separated by commas. If all entries of a piece
+    /// were removed, its bytes are empty.
     pub fn view_pieces(&self, since: Option<&Run>) -> Vec<(u64, Vec<u8>)> {
         let stored: BTreeMap<u64, &[ViewEntry]> = since.map(|since| pieces(&since.view).collect()).unwrap_or_default();
         let mut removed = stored.clone();
@@ -380,7 +381,7 @@ impl Run {
         self.inconsistency.get_or_insert(contradiction);
     }
 
-    /// Whether a turn is open. A turn is open from its beginning to its end, also while it is suspended.
+    /// Whether a turn is open. A turn is open from its beginning to its end, including the time while it is suspended.
     pub fn is_open(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over())
     }

@@ -1,5 +1,5 @@
-//! The steps of a turn. A step is a model call and the tool calls of the reply. After the tool calls, the next step
-//! begins or the turn ends.
+//! The steps of a turn. A step consists of a model call and of the tool calls in the model's reply. After the tool
+//! calls have finished, the next step begins or the turn ends.
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::budget::Fit;
@@ -37,8 +37,8 @@ pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
 }
 
 impl Run {
-    /// Begins the next step, or an eviction that must happen before the step (L27). Ends the turn if it has reached its
-    /// limit and makes no last call (L4).
+    /// Begins the next step, or an eviction that must happen before the step (L27). If the turn has reached its limit
+    /// of interactions and its configuration allows no last model call, the turn ends with an error (L4).
     pub(super) fn next_step(&mut self, change: &mut Change) {
         let Some(turn) = &self.turn else { return self.inconsistent(NO_TURN) };
         let interactions = turn.interactions;
@@ -51,7 +51,8 @@ impl Run {
         }
     }
 
-    /// Begins the next step. The step is the last one if no interactions or too few tokens are left (L4, L26).
+    /// Begins the next step. The step is the turn's last step if no interactions are left or if too few tokens are left
+    /// (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
         self.adjust_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
@@ -145,8 +146,8 @@ impl Run {
         }
     }
 
-    /// Whether a reply is validated as the turn's output. The budget for such a reply is reported before
-    /// `stream_complete` and includes the reply (L26, L30).
+    /// Whether a reply is validated as the turn's output. If a reply is validated, the token budget is reported before
+    /// `stream_complete`, and the reply's tokens are included in it (L26, L30).
     fn is_answer(&self, reply: &ResolvedReply) -> bool {
         let Some(turn) = &self.turn else { return false };
         let ends_turn = match turn.model_role() {
@@ -296,7 +297,7 @@ impl Run {
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             InitialState::Settled { result, disabling, event } => {
-                // A call to a missing tool is reported by another event.
+                // A call to a tool that does not exist is reported by `tool_not_found` instead of `tool_call`.
                 if tool_exists {
                     let (call, name, arguments) = (id.clone(), name.clone(), record.arguments.clone());
                     self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0 });
@@ -362,7 +363,7 @@ impl Run {
         self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens))
     }
 
-    /// Reports the token budget (L26). Does nothing before the prompt is built.
+    /// Reports the token budget (L26). Does nothing if the prompt has not been built yet.
     pub(super) fn emit_budget(&mut self, change: &mut Change) {
         self.report_budget(self.sent_tokens(), change);
     }
@@ -399,8 +400,8 @@ impl Run {
         for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
             call.state = CallProgress::Running;
-            // If the tool has already run, only its service request is sent. The request does not count as
-            // another attempt.
+            // If the tool has already run and requested a service, only the request to the service is sent. Sending the
+            // request does not count as a further attempt of the call.
             let runs = call.request.is_none();
             call.attempt += u32::from(runs);
             let (name, attempt) = (call.name.clone(), call.attempt);
@@ -428,14 +429,15 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Records the result of a call. After the last result of a batch, all results are appended to the history in call
-    /// order (L9).
+    /// Records the result of a call. After the last result of a batch, all results are appended to the history in the
+    /// order of the calls (L9).
     pub(super) fn settle(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         self.record(id, result, change);
         self.after_results(change);
     }
 
-    /// Continues after calls have finished: with the next step, with a call that ends the turn, or with a suspension.
+    /// Continues the turn after calls have finished: begins the next step, performs a call that ends the turn, or
+    /// suspends the turn.
     pub(super) fn after_results(&mut self, change: &mut Change) {
         self.complete_batch(change);
         // A call that ends the turn may have waited for this result.

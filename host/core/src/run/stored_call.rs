@@ -1,5 +1,5 @@
 //! The stored form of a call in its batch. In the stored form, all fields are at the same level, as in the first
-//! version. In memory, the data that is only valid in one state of the call is part of that state.
+//! version. In memory, the fields that are only valid in one state of the call are part of that state's variant.
 
 use super::batch::{BatchCall, CallProgress};
 use super::input::UnapprovedRequest;
@@ -11,7 +11,7 @@ use crate::message::{CallId, Digest};
 use crate::tool::CallCost;
 use serde::{Deserialize, Serialize};
 
-/// A [`BatchCall`] as it is stored.
+/// The form in which a [`BatchCall`] is stored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredCall {
     id: CallId,
@@ -40,7 +40,7 @@ pub(super) struct StoredCall {
     loop_break: Option<LoopBreak>,
 }
 
-/// A [`CallProgress`] as it is stored.
+/// The form in which a [`CallProgress`] is stored.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StoredProgress {

@@ -1,4 +1,5 @@
-//! The transitions of a run: each applies a valid input to the state and collects the changes to store.
+//! The transitions of a run. Each transition applies a valid input to the state and collects the changes that must
+//! be stored.
 
 use super::batch::CallProgress;
 use super::budget::PromptBudget;
@@ -165,7 +166,8 @@ impl Run {
         self.next_step(change);
     }
 
-    /// Appends the rejected output and the feedback. The model tries again within its limits (L12).
+    /// Appends the rejected output and the feedback. The model is called again unless a limit of the turn has been
+    /// reached (L12).
     pub(super) fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Validating { text, last } = &turn.phase else {
@@ -255,8 +257,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Recovers after the host stopped. Calls that were running wait to run again if they can be repeated, and need a
-    /// user's decision if they cannot (D3).
+    /// Recovers after the host stopped. A call that was running waits to run again if it is repeatable. Otherwise, a
+    /// user must decide about the call (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {

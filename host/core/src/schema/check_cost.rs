@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 
 /// Maximum number of subschema checks for one document. This number of checks takes well under a second.
 pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
-/// If no value can be checked more often than this by a schema, the schema counts as quick. The checks of a document
-/// are not counted if its schema is quick.
+/// A schema that checks each value at most this number of times counts as quick. If the schema of a document is quick,
+/// the checks of the document are not counted.
 const ALWAYS_QUICK: f64 = 1_000.0;
 
 /// Maximum number of subschemas in one schema.
@@ -39,18 +39,19 @@ enum Step {
     AnyElement,
 }
 
-/// The number of times that each subschema checks a value. The key is the subschema's rank in [`CheckCost::order`].
+/// For each subschema, the number of times that it checks a value. The key is the position of the subschema
+/// in [`CheckCost::order`].
 type Counts = BTreeMap<usize, f64>;
 
 /// The graph of a schema's subschemas, from which the number of checks of a document is calculated.
 #[derive(Debug, Default)]
 pub(super) struct CheckCost {
-    /// For each subschema, the subschemas that it applies to the value that it checks itself.
+    /// For each subschema, the indices of the subschemas that it applies to the same value that it checks.
     same_value: Vec<Vec<usize>>,
-    /// For each subschema, the subschemas that it applies to members or elements of the value that it checks.
+    /// For each subschema, the subschemas that it applies to members or elements of the value.
     inner_values: Vec<Vec<(Step, usize)>>,
-    /// The subschemas in topological order: if a subschema applies another one to the value that it checks itself, it
-    /// comes before the other one.
+    /// The subschemas in topological order: if subschema A applies subschema B to the same value that A checks, A
+    /// precedes B.
     order: Vec<usize>,
     /// Position of each subschema in `order`.
     rank: Vec<usize>,
