@@ -7,10 +7,10 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// Nothing was stored in the session yet.
+    /// The session exists, but nothing has been stored in it yet.
     #[default]
     New,
-    /// No turn is open. Either the last turn has an output, or no turn has begun.
+    /// No turn is open. Either the last turn ended with an output, or no turn has begun yet.
     Idle,
     /// A turn is open and can continue.
     Running,
@@ -20,10 +20,11 @@ pub enum SessionState {
     Failed,
     /// The last turn was cancelled.
     Cancelled,
-    /// An import or a fork is writing the session, or was interrupted. The session can only be listed and deleted.
+    /// An import or a fork has not written the whole session, because the import or fork is still running or was
+    /// interrupted. Such a session can only be listed and deleted.
     Incomplete,
-    /// A turn was running when its process ended. This state is never stored. Lists of sessions derive this state from
-    /// [`SessionState::Running`] and the session's holder.
+    /// A turn was running when the process that ran the turn ended. This state is never stored. A list of sessions
+    /// shows it for a session in the stored state [`SessionState::Running`] that no running process holds.
     Interrupted,
     /// Like [`SessionState::Interrupted`], but the answer for which the turn waited has arrived. This state is
     /// never stored.
@@ -58,7 +59,7 @@ impl SessionState {
         }
     }
 
-    /// Parses what [`SessionState::as_str`] returns. None: the name is unknown.
+    /// Returns the state with this name, as [`SessionState::as_str`] returns it. None: no state has this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }

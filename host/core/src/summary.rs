@@ -22,10 +22,10 @@ const MAX_CALL_PART: usize = 80;
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
 /// Argument keys whose values are treated as file names only if they look like a path.
 const MAYBE_FILE_KEYS: [&str; 9] = ["from", "to", "source", "destination", "src", "dst", "target", "old", "new"];
-/// Marks text or lines that were left out.
+/// Replaces text or lines that were left out of a summary.
 const GAP: &str = "…";
 
-/// The summary of the messages that were removed from the prompt. The prompt contains the summary in place of
+/// The summary of the messages that were removed from the prompt. The prompt contains the summary instead of
 /// these messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistorySummary {
@@ -34,7 +34,7 @@ pub struct HistorySummary {
     /// Names of the files that the calls used, the most recent last.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Estimated tokens of [`HistorySummary::section`].
+    /// Estimated number of tokens of [`HistorySummary::section`].
     pub tokens: u32,
     /// Number of messages evicted since the session began. If the session is a fork, messages that were evicted before
     /// the fork do not count.
@@ -47,7 +47,7 @@ pub struct HistorySummary {
     pub evictions: u64,
 }
 
-/// The content of a summary before it is shortened to the token limit.
+/// The content of a new summary. The host shortens the content to the token limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
     /// Summary of all evicted messages, including the messages of earlier evictions.
@@ -57,8 +57,9 @@ pub struct Draft {
 }
 
 impl HistorySummary {
-    /// Creates the summary after another eviction. The text of the draft replaces the earlier text, and the files of
-    /// the draft are appended to the earlier files. The summary is shortened to `limit` tokens.
+    /// Creates the summary after messages were evicted. The text of the draft replaces the text of the earlier
+    /// summary. The files of the draft are appended to the files of the earlier summary. The new summary is shortened
+    /// to `limit` tokens.
     pub(crate) fn next(earlier: Option<&Self>, draft: Draft, evicted: EvictedMessages, limit: u32) -> Self {
         let empty = Self::default();
         let earlier = earlier.unwrap_or(&empty);
@@ -75,8 +76,8 @@ impl HistorySummary {
         summary
     }
 
-    /// The section of the system message that contains the summary (L22). The bytes of the section stay the same until
-    /// more messages are evicted.
+    /// Returns the section of the system message that contains the summary (L22). The bytes of the section stay the
+    /// same until more messages are evicted.
     pub fn section(&self) -> Section {
         let introduction = match self.messages {
             0 => "This session was forked from one with earlier messages, which stay there.".to_owned(),
@@ -103,8 +104,8 @@ impl HistorySummary {
         self.tokens = self.measured();
     }
 
-    /// Returns the summary for a fork of the session. `until` is the last message in the fork, and `turn` is the turn
-    /// of that message.
+    /// Returns the summary with which a fork of the session begins. `until` is the id of the last message in the fork,
+    /// and `turn` is the number of that message's turn.
     pub(crate) fn forked(&self, until: MessageId, turn: u32) -> Self {
         let mut fork =
             Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };
@@ -137,7 +138,7 @@ impl HistorySummary {
     }
 }
 
-/// The number of messages of an eviction, and the latest turn and message among them.
+/// The number of messages that one eviction removed, the latest of their turns, and the id of the latest message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EvictedMessages {
     pub(crate) messages: u64,
@@ -167,8 +168,8 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
 }
 
-/// Returns the names of the files that the calls in these messages used. The names are taken from the arguments whose
-/// keys stand for files. Failed calls are ignored.
+/// Returns the names of the files that the calls in these messages used. The names are the values of those arguments
+/// whose keys indicate a file. Failed calls are ignored.
 pub fn files_touched(messages: &[impl Borrow<StoredMessage>]) -> Vec<String> {
     files_of(&messages.iter().map(Borrow::borrow).collect::<Vec<_>>())
 }
@@ -184,7 +185,7 @@ fn files_of(messages: &[&StoredMessage]) -> Vec<String> {
     merged_files(&[], files)
 }
 
-/// The outcome of a call: whether it failed, and the first line of its result.
+/// The outcome of a call: whether the call failed, and the first line of its result.
 struct Outcome {
     is_error: bool,
     first_line: String,
@@ -258,8 +259,8 @@ fn lines_of(text: &str) -> Vec<String> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && *line != GAP).map(str::to_owned).collect()
 }
 
-/// Joins the first line and as many of the last lines as fit into `max_bytes`, in order. Each line is cut to at most
-/// half of `max_bytes`.
+/// Joins the first line and as many of the last lines as fit into `max_bytes`. The lines stay in order. Each line is
+/// cut to at most half of `max_bytes`.
 fn fit_lines(lines: Vec<String>, max_bytes: usize) -> String {
     let lines: Vec<String> = lines.iter().map(|line| cut(line, max_bytes / 2)).collect();
     let total = lines.iter().map(|line| line.len() + 1).sum::<usize>();

@@ -58,7 +58,7 @@ pub(super) struct CheckCost {
 }
 
 impl CheckCost {
-    /// Analyses a schema.
+    /// Builds the graph of a schema's subschemas.
     pub(super) fn of(schema: &Value) -> Result<Self, NoEstimate> {
         let mut check_cost = Self::default();
         let mut nodes = HashMap::new();
@@ -66,7 +66,7 @@ impl CheckCost {
         let root = check_cost.add(schema, String::new(), &mut nodes, &mut references);
         root.ok_or(NoEstimate::TooManySubschemas)?;
         for (from, target) in references {
-            // A reference without a target is invalid, and compiling the schema reports it.
+            // A reference without a target is invalid. The error is reported when the schema is compiled.
             if let Some(to) = nodes.get(&target) {
                 check_cost.same_value[from].push(*to);
             }
@@ -100,14 +100,14 @@ impl CheckCost {
         true
     }
 
-    /// Returns the number of subschema checks for a document. Counting stops after [`MAX_CHECKS`].
+    /// Returns the number of subschema checks for a document. Counting stops when the number exceeds [`MAX_CHECKS`].
     pub(super) fn checks(&self, document: &Value) -> f64 {
         let mut checks = 0.0;
         self.count(document, BTreeMap::from([(self.rank[0], 1.0)]), &mut checks);
         checks
     }
 
-    /// Adds the number of checks of a value and of all values inside it to `checks`.
+    /// Adds to `checks` the number of subschema checks for a value and for all values inside this value.
     fn count(&self, value: &Value, applied: Counts, checks: &mut f64) {
         let checking = self.checking_same_value(applied);
         *checks += checking.values().sum::<f64>();
