@@ -305,8 +305,8 @@ mod tests {
     }
 
     proptest! {
-        // Row 49: an escaped text contains nothing more to escape, and a text without invisible characters does not
-        // change.
+        // Row 49: escaping an escaped text does not change it, and escaping a text without invisible characters does
+        // not change it.
         #[test]
         fn row_49_escaping_is_idempotent(text in "[a-z👩💻❤🏽کخ \u{200b}-\u{200f}\u{202a}-\u{202e}\u{fe0f}\u{e0041}\u{1b}\r\n\t]{0,30}") {
             let once = visible(&text).into_owned();

@@ -440,7 +440,7 @@ impl Run {
     /// suspends the turn.
     pub(super) fn after_results(&mut self, change: &mut Change) {
         self.complete_batch(change);
-        // A call that ends the turn may have waited for this result.
+        // A call that ends the turn may have waited for the calls that have now finished.
         if matches!(&self.turn, Some(Turn { phase: Phase::Working(batch), .. }) if !batch.is_blocked()) {
             self.announce_resumption(change);
         }

@@ -21,8 +21,8 @@ use std::path::PathBuf;
 
 type Labels = BTreeSet<&'static str>;
 
-/// For each type, defines a function that returns the label of a value. Also defines a function that returns
-/// all labels.
+/// Defines one function for each listed type, which returns the label of a value of that type, and one function that
+/// returns the labels of all types.
 macro_rules! variants {
     ($($name:ident: $type:ty { $($pattern:pat => $label:literal,)* })*) => {
         $(fn $name(value: &$type) -> &'static str {

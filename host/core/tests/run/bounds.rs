@@ -109,7 +109,8 @@ fn l5_execution_units_add_up_over_the_turn_and_restart_with_the_next() {
     assert_eq!(session.output().execution_units, 110);
 }
 
-/// L5: each turn has its own weights. A model call can have a weight too, and fractions are kept between steps.
+/// L5: each turn has its own weights, by which the execution units of prompt tokens, completion tokens and model calls
+/// are calculated. Fractions of units are kept between steps.
 #[test]
 fn l5_execution_units_are_weighted() {
     let weight = |units| Weight::of(units).expect("in range");

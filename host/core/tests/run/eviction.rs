@@ -13,7 +13,7 @@ use agent_core::run::{
     Summarised, SummaryPlan, TurnContext,
 };
 
-/// A budget with 8,700 tokens for messages. Messages are evicted above 6,960 tokens.
+/// A token budget that leaves 8,700 tokens for messages. Messages are evicted if they use more than 6,960 tokens.
 const SMALL: PromptBudget = PromptBudget { window: 10_000, ..WIDE };
 
 fn plan(session: &Session) -> SummaryPlan {
@@ -37,7 +37,7 @@ fn begin_in(session: &mut Session, budget: PromptBudget, input: &str) -> Change 
     session.context(TurnContext { budget, ..Default::default() })
 }
 
-/// Adds turns, each with two messages of about 1,000 tokens.
+/// Adds `turns` turns to the session, each with two messages of about 1,000 tokens.
 fn talk(session: &mut Session, turns: u32) {
     for _ in 0..turns {
         begin_in(session, SMALL, &"q".repeat(3_984));
@@ -200,7 +200,8 @@ fn l27_nothing_is_evicted_if_that_would_free_too_few_tokens() {
     let mut session = Session::new();
     begin_in(&mut session, SMALL, "Hello.");
     session.answer("Hello.");
-    // The input has 7,000 tokens and alone exceeds the threshold. Evicting the short first turn would not help.
+    // The input has 7,000 tokens and alone exceeds the threshold. Evicting the first turn, which is short, would free
+    // too few tokens.
     begin_in(&mut session, SMALL, &"q".repeat(28_000));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last), "{:?}", session.run.action());
 }
@@ -232,7 +233,7 @@ fn l27_a_crash_repeats_the_summary_and_a_cancelled_turn_loses_nothing() {
     assert_eq!(kinds(&change), ["context_budget", "loop_end"]);
     assert!(change.hidden.is_empty() && session.run.summary.is_none());
     assert_eq!(session.run.view.len(), 7);
-    // The next turn evicts the messages.
+    // The cancelled turn has evicted nothing. The next turn evicts the messages.
     begin_in(&mut session, SMALL, "Again.");
     session.must(summarised("They talked."));
     session.answer("answer");

@@ -1,4 +1,5 @@
-//! Tests of sessions that are copied to another session: renamed, or cut after a message (D5).
+//! Tests of copying a session to another session: the whole session under a new name, or only the messages up to a
+//! cut (D5).
 
 use crate::session::{Session, plain, reply, restored};
 use agent_core::change::{Body, Change};

@@ -39,7 +39,7 @@ pub(crate) struct Ledger {
     units: u128,
     /// Whether the context builder left out the messages of earlier turns.
     leave_out: bool,
-    /// One more than the id of the last of the messages with which the turn began.
+    /// The id of the last message with which the turn began, plus 1.
     begun_until: u64,
     /// Id of the first message that no model call has sent.
     new_from: u64,
@@ -63,7 +63,7 @@ impl Ledger {
         self.calls.iter_mut().find(|call| call.record.id == *id).unwrap_or_else(|| panic!("{id} was never requested"))
     }
 
-    /// Ids of the calls in this state.
+    /// Returns the ids of the calls that are in `state`.
     pub(crate) fn in_state(&self, state: CallState) -> Vec<CallId> {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
@@ -320,7 +320,8 @@ impl Ledger {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
                 assert!(dispatched || pending, "{id} is sent without a reason");
-                // If the tool has already run, sending its service request is not another dispatch.
+                // If the tool has already run, the commit only sends the tool's request to a service and does not
+                // dispatch the call.
                 if dispatched && !call.held {
                     call.dispatched(id);
                 }
@@ -402,8 +403,7 @@ impl Ledger {
         }
     }
 
-    /// Checks that a turn announces that it continues before it continues, and only if it has announced a suspension
-    /// (L30).
+    /// Checks that a suspended turn emits `resumed` before it continues, and that no other turn emits `resumed` (L30).
     fn check_suspension(&self, next: &EventKind) {
         let suspended = self.events.iter().rev().find_map(|event| match event.kind {
             EventKind::Suspended { .. } => Some(true),
@@ -543,7 +543,7 @@ impl Ledger {
     }
 
     /// Checks that, in the visible messages, each message with calls is followed by the results of these calls in
-    /// order, and that there are no other results.
+    /// order, and that the messages contain no other results.
     fn check_pairs(&self) {
         let mut expected: Vec<CallId> = Vec::new();
         for message in self.messages.iter().filter(|message| !message.hidden) {

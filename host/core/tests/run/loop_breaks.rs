@@ -303,8 +303,8 @@ fn l19_five_identical_errors_in_a_row_end_the_turn_for_any_calls() {
     assert!(message.contains("the disk is full") && !message.contains('{'), "the message is a sentence: {message}");
 }
 
-/// L19, L28: the third failure of a call disables its tool. The later calls to the disabled tool count as the
-/// same error.
+/// L19, L28: the third failure of a call disables its tool. Later calls to the disabled tool count as the error that
+/// disabled it.
 #[test]
 fn l19_l28_the_fifth_identical_failing_call_ends_the_turn() {
     let mut session = Session::calling(by_tool());
@@ -366,7 +366,8 @@ fn l4_l19_with_at_limit_error_no_last_call_is_made() {
     let change = session.reply("hm", Vec::new());
     assert!(kinds(&change).contains(&"no_tool_call".to_owned()));
     assert!(matches!(session.error(), TurnError::InteractionsExhausted { interactions: 2, .. }));
-    // A result that is rejected at the limit ends the turn too. A result that is accepted ends the turn as usual.
+    // If the result of `task_completion` is rejected at the limit, the turn ends with an error. If the result is
+    // accepted, the turn ends with this result as its output.
     for accepted in [true, false] {
         let mut session = Session::calling(bound.clone());
         session.reply("hm", Vec::new());
@@ -502,7 +503,8 @@ fn l23_an_empty_summary_ends_the_turn_with_an_error() {
     assert_eq!(session.error(), TurnError::EmptyReplies { replies: 4 });
 }
 
-/// L12, L23: a forced summary that is rejected is corrected like any answer, and the model may call tools again.
+/// L12, L23: if a forced summary is rejected, the model may correct it like any answer, and may call tools for
+/// this purpose.
 #[test]
 fn l23_l12_a_rejected_summary_may_be_corrected() {
     let mut session = Session::calling(persistent());

@@ -1,5 +1,5 @@
-//! Tests of failed model calls: a retry, the next model of the chain, and the fallback text (M3). Also tests of undone
-//! turns (D5).
+//! Tests of failed model calls: a retry, the next model of the chain, and the fallback text (M3). This file also
+//! contains tests of undone turns (D5).
 
 use crate::session::{Session, WIDE, kinds, plain, reply};
 use agent_core::event::{EndReason, EventKind};
@@ -43,7 +43,7 @@ fn m3_a_retry_repeats_the_same_call() {
     let EventKind::Retry { attempt: 2, wait_ms: 250, reason, .. } = &change.events[1].kind else { panic!() };
     assert_eq!(reason, "overloaded");
     assert_eq!(plan(&session), StepPlan { attempt: 2, ..first });
-    // All attempts together count as one interaction (L4) and increase the seen counts once (L3).
+    // All attempts of a model call together count as one interaction (L4) and increase the seen counts once (L3).
     session.must(failed(AfterFailure::Retry { wait_ms: 500 }));
     session.reply("", vec![plain("a")]);
     session.run_batch();
@@ -159,7 +159,8 @@ fn l4_the_fallback_text_at_the_limit_is_marked() {
     }
 }
 
-/// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and their number is stored.
+/// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and the number of these calls
+/// is stored.
 #[test]
 fn l5_model_use_of_plugins_counts_in_the_turn() {
     let usage = Usage { prompt_tokens: 30, completion_tokens: 12 };

@@ -99,7 +99,7 @@ fn l24_a_turn_makes_a_plan_executes_it_and_writes_the_answer() {
     assert_eq!(session.output().interactions, 5);
 }
 
-/// L24: a plan without steps needs no tool.
+/// L24: if a plan has no steps, the planner writes the answer and no tool is called.
 #[test]
 fn l24_an_empty_plan_is_answered() {
     let mut session = planning(LoopConfig::default());
@@ -125,7 +125,8 @@ fn l24_a_step_makes_one_call() {
 /// Applies inputs that make a plan fail. Returns the change in which the plan is abandoned.
 type Failure = fn(&mut Session) -> Change;
 
-/// L24: every failure abandons the plan. The event contains the reason, and the results so far are kept.
+/// L24: every failure abandons the plan. The `plan_fallback` event contains the reason, and the results of the calls
+/// that have already run stay in the history.
 #[test]
 fn l24_every_failure_abandons_the_plan() {
     let invalid = |session: &mut Session| session.must(made(PlannerReply::Invalid("it is not JSON".into())));
@@ -200,7 +201,8 @@ fn l24_a_retry_keeps_the_plan() {
     assert_eq!(role(&session), ModelRole::Planner);
 }
 
-/// L4, L24: at the limit, the planner writes the answer from the results so far.
+/// L4, L24: if the turn reaches its limit of interactions, the planner writes the answer from the results of the steps
+/// that were performed.
 #[test]
 fn l4_the_limit_applies_to_plans() {
     let mut session = planning(LoopConfig { max_interactions: 2, ..Default::default() });
@@ -228,7 +230,8 @@ fn l26_a_window_that_is_too_small_abandons_the_plan() {
     assert_eq!(role(&session), ModelRole::Agent);
 }
 
-/// D3, L24: a step whose outcome is unknown waits for a decision, and the plan continues after it.
+/// D3, L24: if the outcome of a step's call is unknown, the turn waits for a user's decision about the call. The plan
+/// continues after the decision.
 #[test]
 fn l24_a_plan_survives_a_crash_and_a_suspension() {
     let mut session = planning(LoopConfig::default());
@@ -244,7 +247,7 @@ fn l24_a_plan_survives_a_crash_and_a_suspension() {
     assert_eq!(session.ledger.calls.len(), 1, "no call runs twice");
 }
 
-/// L25: the tools that a turn offers are selected once, and an event reports how many there are.
+/// L25: the tools that a turn offers are selected once, and an event reports the number of these tools.
 #[test]
 fn l25_a_turn_offers_the_selected_tools() {
     let mut session = Session::new();
@@ -309,7 +312,7 @@ fn l24_a_step_whose_calls_cannot_run_abandons_the_plan() {
         let change = case(&mut session);
         assert!(reason(&change).contains(expected), "{}", reason(&change));
         assert_eq!((role(&session), session.ledger.calls.len()), (ModelRole::Agent, calls), "{expected}");
-        // L20: if the executor's call is unreadable, an error event reports it.
+        // L20: if the executor's call is unreadable, an `error` event is emitted.
         let is_reported = kinds(&change).contains(&"error".to_owned());
         assert_eq!(is_reported, calls == 0, "{:?}", kinds(&change));
         session.answer("done");

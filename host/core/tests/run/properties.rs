@@ -167,7 +167,8 @@ impl Move {
         }
         match (self.pick.index(16), dispatches.first()) {
             (0, Some(first)) => return self.forbidden(&first.call),
-            // The configuration now requires an approval that it did not require before.
+            // Simulates a configuration that now requires an approval for the call but did not require the
+            // approval before.
             (2, Some(first)) => return self.ask_again(std::slice::from_ref(&first.call)),
             _ => {}
         }
@@ -180,7 +181,7 @@ impl Move {
         Input::Dispatched { calls }
     }
 
-    /// Returns the outcome of a running call: a result, or a request to a service (P2).
+    /// Returns the input that a running call causes: its result, or its request to a service (P2).
     fn ran(&self, call: &CallId) -> Input {
         if self.is_sent & 128 == 128 {
             let cost = CallCost { cpu_us: 7, ..Default::default() };
@@ -194,7 +195,7 @@ impl Move {
         respond_to(&session.run, call, result)
     }
 
-    /// Returns the identity of the tool. Sometimes the identity has changed.
+    /// Returns the identity of the tool, which has sometimes changed since the approval was requested.
     fn digest(&self) -> Digest {
         Digest::from_sha256([if self.pick.index(5) == 0 { 8 } else { 7 }; 32])
     }
@@ -223,7 +224,7 @@ impl Move {
         Input::Approval { answers: calls.iter().enumerate().map(answer).collect() }
     }
 
-    /// Returns an external response or decision for one of the waiting calls.
+    /// Returns the response, the decision or the expiry for which one of the waiting calls waits.
     fn unblock(&self, session: &Session, waits: &[agent_core::event::Wait]) -> Input {
         let wait = &waits[self.pick.index(waits.len())];
         match &wait.cause {
@@ -352,7 +353,7 @@ fn is_valid(input: &Input, session: &Session) -> bool {
             Input::Outcome { call, .. } | Input::Pending { call, .. } | Input::ServiceNeedsApproval { call, .. },
             action,
         ) => {
-            // A call whose result is being checked is no longer running.
+            // While the result of a call is being checked, the call is not running.
             state(call) == Some(CallState::Started) && !matches!(action, Action::Validate(_))
         }
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
@@ -391,8 +392,8 @@ fn is_valid(input: &Input, session: &Session) -> bool {
     }
 }
 
-/// Continues until the turn ends, with a model that always calls a tool and whose answers are always rejected. Returns
-/// the number of inputs.
+/// Applies inputs until the turn ends. The simulated model always calls a tool, and its answers are always rejected.
+/// Returns the number of applied inputs.
 fn drain(session: &mut Session) -> u32 {
     let bad = Move {
         kind: Kind::Proceed,
@@ -432,7 +433,8 @@ proptest! {
         assert_eq!(session.run.action(), Action::Ended);
     }
 
-    // L1: the same inputs lead to the same session, whether the state stays in memory or is restored before each input.
+    // L1: the same inputs lead to the same session, regardless of whether the state stays in memory or is restored
+    // before each input.
     #[test]
     fn l1_a_session_continues_the_same_after_its_state_is_restored(moves in moves()) {
         let (mut kept_session, mut restored_session) = (Session::new(), Session::new());

@@ -197,7 +197,8 @@ fn row_26_deeply_nested_json_never_makes_a_state_unreadable() {
     }
 }
 
-/// Rows 27 and 28: a stored state that no transition produces is refused, so that no later step overflows.
+/// Rows 27 and 28: a stored state that no transition produces is refused. Otherwise, a later step could overflow a
+/// counter, for example.
 #[test]
 fn l1_a_state_that_contradicts_itself_is_refused() {
     let mut session = Session::calling(LoopConfig::default());

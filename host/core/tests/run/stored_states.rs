@@ -1,11 +1,11 @@
 //! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no
 //! session (L1, D3).
 //!
-//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a
-//! later host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format.
-//! Existing files are never rewritten. If `AGENT_HOST_WRITE_STATES` is set, each state of [`all`] that has no file
-//! yet is written to the newest set. `run/stored_variants.rs` tests that the newest set covers every variant that a
-//! state can contain.
+//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a later
+//! host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing
+//! files are never rewritten. If the environment variable `AGENT_HOST_WRITE_STATES` is set, each state of [`all`] that
+//! has no file yet is written to the newest set. `run/stored_variants.rs` tests that the newest set covers every
+//! variant that a state can contain.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
@@ -25,9 +25,9 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The sets of stored states, each with its minimum number of states.
+/// The name of each set of stored states, and the minimum number of states in that set.
 const SETS: [(&str, usize); 2] = [("v1", 36), (LAST, 70)];
-/// The newest set. New states of this version of the host are written to this set.
+/// The name of the newest set, to which new states of this version of the host are written.
 const LAST: &str = "v2";
 
 fn directory(set: &str, folder: &str) -> PathBuf {
@@ -44,7 +44,7 @@ fn stored(set: &str, folder: &str) -> BTreeMap<String, Value> {
     files.map(|file| read(file.expect("the entry is readable").path())).collect()
 }
 
-/// L1: each snapshot is restored completely. The restored session can end the open turn and perform another turn.
+/// L1: each snapshot is restored completely. The restored session can end its open turn and then perform a new turn.
 #[test]
 fn l1_every_stored_state_continues() {
     let sets = SETS.map(|(set, min_count)| {
@@ -112,7 +112,7 @@ fn keeps(old: &Value, new: &Value) -> bool {
     }
 }
 
-/// A run that is driven automatically, as a host drives it.
+/// A run to which the tests apply the inputs that a host would apply.
 struct DrivenRun {
     name: String,
     run: Run,
@@ -133,7 +133,7 @@ impl DrivenRun {
         Run::restore(Some(&self.run.snapshot())).unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
 
-    /// Performs actions until the turn ends.
+    /// Performs the actions that the run requires until the open turn ends.
     fn run_to_the_end(&mut self) {
         if self.run.is_open() {
             self.apply(Input::Recover);
@@ -169,7 +169,7 @@ impl DrivenRun {
         }
     }
 
-    /// Replies for the model, so that the turn ends soon.
+    /// Applies a reply of the model that lets the turn end soon.
     fn reply(&mut self, plan: StepPlan) {
         let finish = self.run.turn.as_ref().map_or(Finish::Text, |turn| turn.config.finish);
         self.apply(Input::Reply(match (plan.role, finish) {
@@ -202,8 +202,8 @@ impl DrivenRun {
     }
 }
 
-/// L1: for each entry of [`all`], the newest set contains a stored state. The states of new entries must be stored
-/// before a release.
+/// L1: for each entry of [`all`], the newest set contains a stored state. If an entry is added to [`all`], its state
+/// must be stored before the next release.
 #[test]
 fn l1_every_way_to_a_state_is_stored() {
     let (snapshots, changes_of) = (stored(LAST, "snapshots"), stored(LAST, "changes"));
@@ -230,7 +230,7 @@ fn write(folder: &str, name: &str, document: &Value) {
 /// The name of a stored state, the session in that state, and the changes that led to it.
 pub(crate) type WayToState = (&'static str, Session, Vec<Change>);
 
-/// Performs the inputs of `way` in a new session. Returns the session and the changes.
+/// Lets `way` apply inputs to a new session. Returns the name, the session and the changes.
 pub(crate) fn way_to(name: &'static str, way: impl FnOnce(&mut Session) -> Vec<Change>) -> WayToState {
     let mut session = Session::new();
     let changes = way(&mut session);

@@ -1,5 +1,5 @@
-//! The inputs that lead to the states of the second set: external waits, loop-breaking calls, plans, evictions, and the
-//! ends of turns that these features introduced.
+//! The inputs that lead to the states of the second set. In these states, calls wait for external events, loop-breaking
+//! calls run, turns have plans, messages were evicted, or turns ended in a way that these features introduced.
 
 use crate::session::{
     Session, WIDE, call, dispatched, grant, plain, refused, reply, restored, result, sent_to_service, waiting_for,

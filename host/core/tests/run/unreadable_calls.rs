@@ -28,8 +28,8 @@ fn texts(session: &Session) -> Vec<String> {
     session.ledger.messages.iter().map(|message| format!("{} {}", message.role.as_str(), text(&message.body))).collect()
 }
 
-/// L20: each unreadable call emits an `error` event, then `no_tool_call` follows, and the turn continues with
-/// feedback.
+/// L20: if all calls of a reply are unreadable, an `error` event is emitted for each call, followed by one
+/// `no_tool_call` event. The turn continues, and the model gets feedback.
 #[test]
 fn l20_an_unreadable_call_gets_feedback() {
     let mut session = Session::calling(LoopConfig::default());
@@ -58,7 +58,7 @@ fn l20_an_unreadable_call_gets_feedback() {
     assert_eq!(texts[1], "assistant I count.<tool>{}</tool>");
     assert!(texts[2].starts_with("user A tool call of your reply could not be read") && texts[2].contains("tool_name"));
     assert_eq!(session.seen_counts(), [2, 2, 1, 1, 0]);
-    // A readable call resets the count.
+    // A readable call resets the number of consecutive replies without a readable call.
     session.reply("", vec![plain("a")]);
     session.run_batch();
     let change = session.must(broken("I count.", Vec::new()));
@@ -89,8 +89,8 @@ fn l20_readable_calls_run_next_to_unreadable_ones() {
     assert!(matches!(session.run.action(), Action::CallModel(_)));
 }
 
-/// L30: the scope distinguishes errors of a reply from errors of a turn. An error event of the first version, which had
-/// no scope, is still parsed.
+/// L30: the `scope` of an error event distinguishes errors of a reply from errors of a turn. An error event of the
+/// first version, which had no scope, is still parsed.
 #[test]
 fn l30_error_events_have_a_scope() {
     let old: EventKind = serde_json::from_str(r#"{"type":"error","code":"c","message":"m"}"#).unwrap();

@@ -1,4 +1,4 @@
-//! The entries of the ledger.
+//! The records that the ledger keeps of stored messages and calls.
 
 use agent_core::change::{Body, CallRecord};
 use agent_core::message::{CallId, Digest, Role};
@@ -13,7 +13,7 @@ pub(crate) struct Stored {
     pub(crate) hidden: bool,
 }
 
-/// A stored call.
+/// A stored call, and what the ledger has observed of the call.
 pub(crate) struct Call {
     pub(crate) record: CallRecord,
     pub(crate) disposition: Disposition,
@@ -34,7 +34,7 @@ impl Call {
         matches!(self.disposition, Disposition::Ready { sequential: true, .. })
     }
 
-    /// Counts a dispatch, and checks that it is allowed (D3).
+    /// Counts a dispatch of the call, and checks that the call may be dispatched now (D3).
     pub(super) fn dispatched(&mut self, id: &CallId) {
         self.dispatches += 1;
         let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);

@@ -1,4 +1,4 @@
-//! Random inputs for a run.
+//! The random inputs that the property tests apply to a run.
 
 use agent_core::change::Denial;
 use agent_core::loop_break::{Finish, LoopBreak};
@@ -8,7 +8,7 @@ use agent_core::run::{AtLimit, Disposition, LoopConfig, UnitWeights, Weight};
 use agent_core::tool::ToolError;
 use proptest::prelude::*;
 
-/// One input with all its random choices.
+/// A random input, and the random choices by which its contents are determined.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     pub(super) kind: Kind,
@@ -17,13 +17,14 @@ pub(super) struct Move {
     pub(super) text: &'static str,
     pub(super) pick: Pick,
     pub(super) coin: bool,
-    /// One bit for each call of a reply: whether the call needs approval.
+    /// Each bit determines whether one call of a reply needs approval.
     pub(super) asks: u8,
-    /// One bit for each dispatched call: whether the call is sent to a service.
+    /// Each bit determines whether one dispatched call is sent to a service.
     pub(super) is_sent: u8,
 }
 
-/// A random choice of one element. The number of elements is only known when the choice is used.
+/// A random number that selects one element of a list. The length of the list is only known when the element
+/// is selected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick(pub(super) usize);
 
@@ -120,7 +121,7 @@ pub(super) fn configs() -> impl Strategy<Value = LoopConfig> {
     )
 }
 
-/// Returns weights for tokens and calls: the default, or weights with fractions (L5).
+/// Returns the weights of tokens and model calls: the default weights, or weights with fractions (L5).
 fn weights(number: u32) -> UnitWeights {
     let weight = |units| Weight::of(units).expect("in range");
     match number % 3 {
