@@ -94,8 +94,8 @@ impl HistorySummary {
         Section { name: prompt::section::SESSION_SUMMARY.to_owned(), text, stability: Stability::Dynamic }
     }
 
-    /// Adds a note that a turn was undone. The note is needed because the part of the text about that turn cannot be
-    /// removed.
+    /// Adds a note that a turn was undone. The note is needed because the part of the text about that turn cannot
+    /// be removed.
     pub(crate) fn mark_undone(&mut self, turn: u32) {
         self.text.push_str(&format!(
             "\n[The user has undone turn {turn}: what this summary says about it no longer applies.]"
@@ -318,8 +318,8 @@ fn is_file_name(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= MAX_FILE_NAME && !is_other_text
 }
 
-/// Merges two lists of files. Each file is listed once, at its latest position. Only the last [`MAX_FILES`] files are
-/// kept.
+/// Merges two lists of files. Each file is listed once, at its latest position. Only the last [`MAX_FILES`] files
+/// are kept.
 fn merged_files(earlier: &[String], later: Vec<String>) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for file in earlier.iter().cloned().chain(later) {

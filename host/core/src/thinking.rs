@@ -6,8 +6,8 @@ use crate::model::Delta;
 const OPENING: &str = "<think>";
 const CLOSING: &str = "</think>";
 
-/// Splits the pieces of a reply into deltas. Thinking is always between [`Delta::ThinkingStart`] and
-/// [`Delta::ThinkingEnd`].
+/// Splits the pieces of a reply into deltas. Thinking is always between [`Delta::ThinkingStart`]
+/// and [`Delta::ThinkingEnd`].
 ///
 /// `<think>` is only recognized at the beginning of a reply, where models write it. Only white space and other thinking
 /// may precede it. A later `<think>` is part of the answer, for example in code. If the provider sends thinking in

@@ -61,8 +61,8 @@ pub struct ToolDefinition {
 pub struct Violation {
     /// JSON pointer to the invalid value. Empty: the problem concerns the whole document.
     pub pointer: String,
-    /// The violated JSON Schema keyword, such as `required` or `type`, or the name of another check. None: the rule is
-    /// unknown.
+    /// The violated JSON Schema keyword, such as `required` or `type`, or the name of another check. None: the rule
+    /// is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Description of the problem for the model.
@@ -166,8 +166,8 @@ pub struct ServiceRequest {
     /// JSON Schema of the response's data. None: any data is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
-    /// Time after which the host ends the call with the error `unavailable`, in milliseconds. None: the call waits
-    /// indefinitely.
+    /// Time after which the host ends the call with the error `unavailable`, in milliseconds. None: the call
+    /// waits indefinitely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within: Option<u32>,
 }

@@ -33,8 +33,8 @@ impl Run {
     /// a model receives the same messages from the new session as from this session. Approvals for this session are
     /// not copied.
     pub fn fork(&self, subject: impl Into<String>, until: MessageId) -> Self {
-        let kept: Vec<ViewEntry> = self.view.iter().filter(|entry| entry.id <= until).copied().collect();
-        let new_ids: HashMap<MessageId, MessageId> = kept.iter().map(|entry| entry.id).zip(1..).collect();
+        let copied_entries: Vec<ViewEntry> = self.view.iter().filter(|entry| entry.id <= until).copied().collect();
+        let new_ids: HashMap<MessageId, MessageId> = copied_entries.iter().map(|entry| entry.id).zip(1..).collect();
         let masks = self.masks.iter().filter_map(|mask| {
             let message = *new_ids.get(&mask.message)?;
             Some(Mask { message, ..mask.clone() })
@@ -42,12 +42,12 @@ impl Run {
         let mut fork = Self::new(subject, self.agent.clone());
         fork.model_calls = self.model_calls;
         fork.asks = self.asks;
-        fork.next_message = kept.len() as MessageId + 1;
-        fork.turns = kept.iter().map(|entry| entry.turn).max().unwrap_or(0);
+        fork.next_message = copied_entries.len() as MessageId + 1;
+        fork.turns = copied_entries.iter().map(|entry| entry.turn).max().unwrap_or(0);
         fork.masks = masks.collect();
         fork.left_out.clone_from(&self.left_out);
         fork.summary = self.summary.as_ref().map(|summary| summary.forked(until, fork.turns));
-        fork.view = kept.iter().zip(1..).map(|(entry, id)| ViewEntry { id, ..*entry }).collect();
+        fork.view = copied_entries.iter().zip(1..).map(|(entry, id)| ViewEntry { id, ..*entry }).collect();
         fork
     }
 

@@ -1,5 +1,5 @@
-//! Planned turns (L24): a planner makes a plan, an executor performs the steps of the plan, and the planner writes the
-//! answer.
+//! Planned turns (L24): a planner makes a plan, an executor performs the steps of the plan, and the planner writes
+//! the answer.
 
 use super::budget::PromptBudget;
 use super::input::{Disposition, ResolvedCall, ResolvedReply};

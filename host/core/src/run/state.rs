@@ -375,8 +375,8 @@ impl Run {
         message
     }
 
-    /// Records that the state contradicts itself. The input was checked before, so the cause is a bug or a damaged
-    /// state.
+    /// Records that the state contradicts itself. The input was checked before, so the cause is a bug or a
+    /// damaged state.
     pub(super) fn inconsistent(&mut self, contradiction: &'static str) {
         self.inconsistency.get_or_insert(contradiction);
     }

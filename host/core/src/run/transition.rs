@@ -330,8 +330,8 @@ impl Run {
         if let Some(turn) = last {
             change.outbox.push(OutboxItem { id: format!("forget_{turn}"), effect: OutboxEffect::Forget { turn } });
         }
-        // The part of the summary about the turn cannot be removed, so a note in the summary tells the model about the
-        // undo.
+        // The part of the summary about the turn cannot be removed, so a note in the summary tells the model about
+        // the undo.
         if let (Some(turn), Some(summary)) = (last, &mut self.summary)
             && summary.through_turn >= turn
         {

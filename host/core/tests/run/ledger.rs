@@ -31,7 +31,7 @@ pub(crate) struct Ledger {
     /// Number of replies in the turn.
     pub(crate) replies: u32,
     /// Whether a user has been asked about the calls that need approval.
-    pub(crate) asked: bool,
+    pub(crate) user_asked: bool,
     pub(crate) outbox: Vec<String>,
     /// Names of the tools that were disabled in the turn (L28).
     disabled: BTreeSet<String>,
@@ -89,19 +89,19 @@ impl Ledger {
             }
             Input::Reply(reply) => {
                 self.new_from = before.next_message;
-                self.asked = false;
+                self.user_asked = false;
                 self.count_sent(before);
                 self.replies += 1;
                 self.spend(reply.usage);
             }
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
             Input::RequestReapproval { calls } => {
-                self.asked = false;
+                self.user_asked = false;
                 for ReapprovalRequest { call, digest } in calls {
                     self.call_mut(call).approval_identity = Some(digest.clone());
                 }
             }
-            Input::ServiceNeedsApproval { .. } => self.asked = false,
+            Input::ServiceNeedsApproval { .. } => self.user_asked = false,
             Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
@@ -118,8 +118,8 @@ impl Ledger {
         self.take_outbox(input, change);
     }
 
-    /// L26, L30: the budget is reported before `stream_complete` if and only if the reply is validated next as an
-    /// answer.
+    /// L26, L30: the budget is reported before `stream_complete` if and only if the reply is validated next as
+    /// an answer.
     pub(crate) fn check_order(after: &Run, change: &Change) {
         let complete = change.events.iter().position(|event| matches!(event.kind, EventKind::StreamComplete { .. }));
         let Some(index) = complete.filter(|_| after.is_open()) else { return };
@@ -163,7 +163,7 @@ impl Ledger {
                 true => (call.granted, call.record.edited) = (true, edited.clone().or(call.record.edited.take())),
                 false => {
                     call.approval_identity = Some(grant.grant.digest.clone());
-                    self.asked = false;
+                    self.user_asked = false;
                 }
             }
         }
@@ -220,7 +220,7 @@ impl Ledger {
                 }
                 CallChange::Finished { id, result } => {
                     let newly_disabled = newly_disabled(change);
-                    let (asked, was_disabled) = (self.asked, self.disabled.contains(&self.call(id).record.name));
+                    let (asked, was_disabled) = (self.user_asked, self.disabled.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
                     // A warning may precede the tool's content. Calls to a disabled tool end with an error (L28).
@@ -275,7 +275,7 @@ impl Ledger {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
-            held: false,
+            awaits_request_approval: false,
             granted: matches!(call.approval, Approval::Remembered(_)) && !breaks,
             approval_identity: match &call.approval {
                 Approval::Needed(digest) => Some(digest.clone()),
@@ -308,9 +308,9 @@ impl Ledger {
             }
             CallState::AwaitingApproval => {
                 let again = matches!(input, Input::RequestReapproval { .. }) && from == CallState::Waiting;
-                let held = matches!(input, Input::ServiceNeedsApproval { .. }) && from == CallState::Started;
-                assert!(again || held, "{id}");
-                call.held |= held;
+                let needs_approval = matches!(input, Input::ServiceNeedsApproval { .. }) && from == CallState::Started;
+                assert!(again || needs_approval, "{id}");
+                call.awaits_request_approval |= needs_approval;
                 if let Input::ServiceNeedsApproval { digest, .. } = input {
                     call.approval_identity = Some(digest.clone());
                 }
@@ -322,7 +322,7 @@ impl Ledger {
                 assert!(dispatched || pending, "{id} is sent without a reason");
                 // If the tool has already run, the commit only sends the tool's request to a service and does not
                 // dispatch the call.
-                if dispatched && !call.held {
+                if dispatched && !call.awaits_request_approval {
                     call.dispatched(id);
                 }
             }
@@ -398,7 +398,7 @@ impl Ledger {
             if let EventKind::ToolDisabled { name, .. } = &event.kind {
                 assert!(self.disabled.insert(name.clone()), "{name} is disabled twice (L28)");
             }
-            self.asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
+            self.user_asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
             self.events.push(event.clone());
         }
     }
@@ -511,7 +511,7 @@ impl Ledger {
                 waits.sort();
                 assert_eq!(waits, blocked);
                 assert!(
-                    self.in_state(CallState::AwaitingApproval).is_empty() || self.asked,
+                    self.in_state(CallState::AwaitingApproval).is_empty() || self.user_asked,
                     "a user has been asked (L17)"
                 );
                 let announced = self.events.iter().rev().find_map(|event| match &event.kind {

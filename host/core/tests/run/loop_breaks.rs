@@ -512,7 +512,7 @@ fn l23_l12_a_rejected_summary_may_be_corrected() {
         session.reply("", Vec::new());
     }
     session.reply("5 of 7", Vec::new());
-    session.reject("is no JSON");
+    session.reject("is not JSON");
     assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last));
 }
 

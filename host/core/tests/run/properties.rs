@@ -21,7 +21,7 @@ use agent_core::run::{
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ModelUse, ToolError};
-use moves::{Kind, Move, Pick, Stray, moves};
+use moves::{Move, MoveKind, Pick, Stray, moves};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -182,7 +182,7 @@ impl Move {
     }
 
     /// Returns the input that a running call causes: its result, or its request to a service (P2).
-    fn ran(&self, call: &CallId) -> Input {
+    fn call_input(&self, call: &CallId) -> Input {
         if self.is_sent & 128 == 128 {
             let cost = CallCost { cpu_us: 7, ..Default::default() };
             return Input::Pending { call: call.clone(), awaits: waiting_for(call, self.cause()), cost };
@@ -248,9 +248,9 @@ impl Move {
             Action::Summarise(_) => self.summarised(),
             Action::CallModel(_) if self.calls.len() == 5 => self.model_failed(),
             Action::CallModel(_) => self.reply(),
-            Action::Dispatch(_) if self.coin && !running.is_empty() => self.ran(self.pick.get(&running)),
+            Action::Dispatch(_) if self.coin && !running.is_empty() => self.call_input(self.pick.get(&running)),
             Action::Dispatch(dispatches) => self.dispatch(dispatches),
-            Action::AwaitOutcome => self.ran(self.pick.get(&running)),
+            Action::AwaitOutcome => self.call_input(self.pick.get(&running)),
             Action::Validate(_) => self.verdict(),
             Action::Suspended(suspension) => self.unblock(session, &suspension.waits),
         }
@@ -304,19 +304,19 @@ impl Move {
         }
     }
 
-    fn make(&self, session: &mut Session) {
+    fn apply_to(&self, session: &mut Session) {
         let input = match self.kind {
-            Kind::Proceed => self.proceed(session),
-            Kind::Cancel => Input::Cancel,
-            Kind::Fail => Input::Failed(TurnError::ModelFailed {
+            MoveKind::Proceed => self.proceed(session),
+            MoveKind::Cancel => Input::Cancel,
+            MoveKind::Fail => Input::Failed(TurnError::ModelFailed {
                 message: "no answer".into(),
                 retryability: Retryability::Retryable,
             }),
-            Kind::Crash => {
+            MoveKind::Crash => {
                 session.run = restored(&session.run);
                 Input::Recover
             }
-            Kind::Stray(stray) => self.stray(stray, session),
+            MoveKind::Stray(stray) => self.stray(stray, session),
         };
         let is_valid = is_valid(&input, session);
         let result = session.apply(input.clone());
@@ -374,7 +374,7 @@ fn is_valid(input: &Input, session: &Session) -> bool {
             let ids: Vec<&CallId> = answers.iter().map(|answer| &answer.call).collect();
             let distinct = ids.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1);
             let asking = ids.iter().all(|id| state(id) == Some(CallState::AwaitingApproval));
-            distinct && asking && !ids.is_empty() && session.ledger.asked
+            distinct && asking && !ids.is_empty() && session.ledger.user_asked
         }
         (Input::RequestReapproval { calls }, _) => {
             let once = |id: &CallId| calls.iter().filter(|request| request.call == *id).count() == 1;
@@ -396,7 +396,7 @@ fn is_valid(input: &Input, session: &Session) -> bool {
 /// Returns the number of applied inputs.
 fn drain(session: &mut Session) -> u32 {
     let bad = Move {
-        kind: Kind::Proceed,
+        kind: MoveKind::Proceed,
         config: LoopConfig::default(),
         calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
         text: "wrong",
@@ -411,7 +411,7 @@ fn drain(session: &mut Session) -> u32 {
     }
     let mut steps = 0;
     while session.run.is_open() {
-        bad.make(session);
+        bad.apply_to(session);
         steps += 1;
         assert!(steps < 1_000, "the turn does not end");
     }
@@ -425,7 +425,7 @@ proptest! {
     fn every_path_through_the_loop_keeps_the_invariants(moves in moves()) {
         let mut session = Session::new();
         for step in &moves {
-            step.make(&mut session);
+            step.apply_to(&mut session);
             let end = session.run.turn.as_ref().and_then(|turn| turn.end());
             prop_assert!(!matches!(end, Some(TurnEnd::Failed(TurnError::OutstandingMismatch { .. }))), "L11: {end:?}");
         }
@@ -439,9 +439,9 @@ proptest! {
     fn l1_a_session_continues_the_same_after_its_state_is_restored(moves in moves()) {
         let (mut kept_session, mut restored_session) = (Session::new(), Session::new());
         for step in &moves {
-            step.make(&mut kept_session);
+            step.apply_to(&mut kept_session);
             restored_session.run = restored(&restored_session.run);
-            step.make(&mut restored_session);
+            step.apply_to(&mut restored_session);
             assert_eq!(kept_session.run.snapshot(), restored_session.run.snapshot());
         }
         assert_eq!(kept_session.ledger.events, restored_session.ledger.events);

@@ -25,7 +25,7 @@ fn with_other_arguments(name: &str) -> ResolvedCall {
     ResolvedCall { arguments: json!({"of": "something else"}), ..plain(name) }
 }
 
-fn asking(name: &str) -> ResolvedCall {
+fn unapproved(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
 
@@ -178,7 +178,7 @@ fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool
         bad(),
         bad(),
         with_other_arguments("write"),
-        asking("write"),
+        unapproved("write"),
         with_other_arguments("look"),
     ];
     let change = session.reply("", calls);
@@ -191,7 +191,7 @@ fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool
     // If no call of the reply can run, the user is not asked for an approval, and the model is called next.
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, bad);
-    session.reply("", vec![asking("write"), bad(), bad(), bad()]);
+    session.reply("", vec![unapproved("write"), bad(), bad(), bad()]);
     assert!(matches!(session.run.action(), Action::CallModel(_)), "{:?}", session.run.action());
 }
 
@@ -201,7 +201,7 @@ fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool
 fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, || plain("write"));
-    session.reply("", (0..4).map(|_| asking("write")).chain([asking("pay")]).collect());
+    session.reply("", (0..4).map(|_| unapproved("write")).chain([unapproved("pay")]).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
     for position in 1..=3 {
@@ -227,7 +227,7 @@ fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
 fn l28_l17_the_turn_continues_after_a_call_that_is_approved_too_late() {
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, || plain("write"));
-    session.reply("", (0..4).map(|_| asking("write")).collect());
+    session.reply("", (0..4).map(|_| unapproved("write")).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
     for position in 1..=3 {

@@ -26,8 +26,8 @@ fn request() -> UnapprovedRequest {
     UnapprovedRequest { service: "payments".into(), request: digest(3) }
 }
 
-/// Returns a session whose only call has run and requested a service that needs approval, and the change for the
-/// request.
+/// Returns a session whose only call has run and requested a service that needs approval, and the change for
+/// the request.
 fn awaiting_approval() -> (Session, Change) {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![crate::session::plain("shop.order")]);

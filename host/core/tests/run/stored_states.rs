@@ -26,9 +26,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The name of each set of stored states, and the minimum number of states in that set.
-const SETS: [(&str, usize); 2] = [("v1", 36), (LAST, 70)];
+const SETS: [(&str, usize); 2] = [("v1", 36), (NEWEST_SET, 70)];
 /// The name of the newest set, to which new states of this version of the host are written.
-const LAST: &str = "v2";
+const NEWEST_SET: &str = "v2";
 
 fn directory(set: &str, folder: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/states")).join(set).join(folder)
@@ -55,7 +55,7 @@ fn l1_every_stored_state_continues() {
     for (name, snapshot) in sets.into_iter().flatten() {
         let bytes = serde_json::to_vec(&snapshot).expect("JSON");
         let run = Run::restore(Some(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(keeps(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost data");
+        assert!(is_preserved(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost data");
         let mut driven = DrivenRun { name, run, inputs: 0 };
         let is_open = driven.run.is_open();
         driven.run_to_the_end();
@@ -84,12 +84,12 @@ fn d2_every_stored_change_is_read_completely() {
     for (name, stored) in sets.into_iter().flatten() {
         let read: Vec<Change> =
             serde_json::from_value(stored.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(keeps(&stored, &serde_json::to_value(read).expect("JSON")), "{name} lost data");
+        assert!(is_preserved(&stored, &serde_json::to_value(read).expect("JSON")), "{name} lost data");
     }
 }
 
 /// Whether the new document contains all data of the old document. The new document may contain additional data.
-fn keeps(old: &Value, new: &Value) -> bool {
+fn is_preserved(old: &Value, new: &Value) -> bool {
     match (old, new) {
         // In the first version, a suspension had a single cause, which applied to all its calls.
         (Value::Object(old), Value::Object(new)) if old.get("cause").is_some() && old.get("calls").is_some() => {
@@ -103,10 +103,10 @@ fn keeps(old: &Value, new: &Value) -> bool {
             let is_left_out = |key: &str, value: &Value| {
                 *value == Value::Array(Vec::new()) || (is_finished_call && ["awaits", "asked_about"].contains(&key))
             };
-            old.iter().all(|(key, value)| new.get(key).map_or(is_left_out(key, value), |new| keeps(value, new)))
+            old.iter().all(|(key, value)| new.get(key).map_or(is_left_out(key, value), |new| is_preserved(value, new)))
         }
         (Value::Array(old), Value::Array(new)) => {
-            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| keeps(old, new))
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| is_preserved(old, new))
         }
         _ => old == new,
     }
@@ -206,7 +206,7 @@ impl DrivenRun {
 /// must be stored before the next release.
 #[test]
 fn l1_every_way_to_a_state_is_stored() {
-    let (snapshots, changes_of) = (stored(LAST, "snapshots"), stored(LAST, "changes"));
+    let (snapshots, changes_of) = (stored(NEWEST_SET, "snapshots"), stored(NEWEST_SET, "changes"));
     for (name, session, changes) in all() {
         if std::env::var_os("AGENT_HOST_WRITE_STATES").is_none() {
             assert!(snapshots.contains_key(name) && changes_of.contains_key(name), "{name} is not stored");
@@ -218,7 +218,7 @@ fn l1_every_way_to_a_state_is_stored() {
 }
 
 fn write(folder: &str, name: &str, document: &Value) {
-    let folder = directory(LAST, folder);
+    let folder = directory(NEWEST_SET, folder);
     std::fs::create_dir_all(&folder).expect("the folder can be created");
     let path = folder.join(format!("{name}.json"));
     if !path.exists() {

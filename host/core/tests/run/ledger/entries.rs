@@ -19,7 +19,7 @@ pub(crate) struct Call {
     pub(crate) disposition: Disposition,
     pub(crate) dispatches: u32,
     /// Whether the call has run and its service request waits for approval.
-    pub(crate) held: bool,
+    pub(crate) awaits_request_approval: bool,
     /// Whether a user has approved the call.
     pub(crate) granted: bool,
     /// Identity of the tool for which an approval is requested.
@@ -38,7 +38,7 @@ impl Call {
     pub(super) fn dispatched(&mut self, id: &CallId) {
         self.dispatches += 1;
         let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);
-        assert!(allowed, "{id} was dispatched again without asking (D3)");
+        assert!(allowed, "{id} was dispatched again without asking the user (D3)");
     }
 
     pub(super) fn is_repeatable(&self) -> bool {

@@ -11,7 +11,7 @@ use proptest::prelude::*;
 /// A random input, and the random choices by which its contents are determined.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
-    pub(super) kind: Kind,
+    pub(super) kind: MoveKind,
     pub(super) config: LoopConfig,
     pub(super) calls: Vec<Disposition>,
     pub(super) text: &'static str,
@@ -39,7 +39,7 @@ impl Pick {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum MoveKind {
     /// The input that the run's action requires.
     Proceed,
     Cancel,
@@ -131,7 +131,7 @@ fn weights(number: u32) -> UnitWeights {
     }
 }
 
-pub(super) fn kinds() -> impl Strategy<Value = Kind> {
+pub(super) fn kinds() -> impl Strategy<Value = MoveKind> {
     let strays = [
         Stray::Start,
         Stray::Context,
@@ -153,11 +153,11 @@ pub(super) fn kinds() -> impl Strategy<Value = Kind> {
         Stray::ModelRole,
     ];
     prop_oneof![
-        24 => Just(Kind::Proceed),
-        1 => Just(Kind::Cancel),
-        1 => Just(Kind::Fail),
-        4 => Just(Kind::Crash),
-        8 => prop::sample::select(strays.to_vec()).prop_map(Kind::Stray),
+        24 => Just(MoveKind::Proceed),
+        1 => Just(MoveKind::Cancel),
+        1 => Just(MoveKind::Fail),
+        4 => Just(MoveKind::Crash),
+        8 => prop::sample::select(strays.to_vec()).prop_map(MoveKind::Stray),
     ]
 }
 
