@@ -22,8 +22,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// Estimates the work of checking a document before the document is checked. None: no estimate is needed, because
-    /// every check is quick.
+    /// The graph from which the work of checking a document is estimated before the check. None: no estimate is needed,
+    /// because this schema checks every document quickly.
     check_cost: Option<CheckCost>,
 }
 
@@ -86,7 +86,7 @@ impl Schema {
 }
 
 /// Returns a graph that estimates the work of checking a document against the schema. None: no estimate is needed,
-/// because every check is quick.
+/// because the schema checks every document quickly.
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
     let check_cost = CheckCost::of(schema).map_err(|reason| match reason {
         NoEstimate::Circular => {
@@ -173,11 +173,11 @@ mod tests {
     fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // The `json!` macro is not used here, because it would copy the nested value.
+            // The `json!` macro is not used here, because the macro would copy the nested value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));
-        // Dropping 10,000 levels recursively would overflow the test's own stack.
+        // The value is not dropped, because dropping 10,000 levels recursively would overflow the stack of the test.
         std::mem::forget(deep);
         let wide = json!({"description": "x".repeat(10 << 20)});
         assert!(matches!(Schema::compile(&wide), Err(SchemaError::TooLarge(_))));

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The state of a session as lists of sessions show it.
+/// The state that lists of sessions show for a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
@@ -23,8 +23,8 @@ pub enum SessionState {
     /// An import or a fork has not written the whole session, because the import or fork is still running or was
     /// interrupted. Such a session can only be listed and deleted.
     Incomplete,
-    /// A turn was running when the process that ran the turn ended. This state is never stored. A list of sessions
-    /// shows it for a session in the stored state [`SessionState::Running`] that no running process holds.
+    /// A turn was running when the process that ran the turn ended. This state is never stored. Lists show this state
+    /// for each session whose stored state is [`SessionState::Running`] although no running process holds the session.
     Interrupted,
     /// Like [`SessionState::Interrupted`], but the answer for which the turn waited has arrived. This state is
     /// never stored.
@@ -44,7 +44,7 @@ impl SessionState {
         Self::Ready,
     ];
 
-    /// The name of the state in the database and in output.
+    /// Returns the name of the state in the database and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::New => "new",

@@ -12,11 +12,12 @@ use std::collections::HashMap;
 
 /// Maximum number of files that a summary names. The least recent files are dropped first.
 const MAX_FILES: usize = 40;
-/// Maximum length of a file name in bytes. A longer argument is not treated as a file name.
+/// Maximum length of a file name in bytes. An argument that is longer is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
 /// Maximum number of characters that a summary contains of a message's first sentence.
 const MAX_SENTENCE: usize = 200;
-/// Maximum number of characters that a summary contains of a call's arguments, and of its result.
+/// Maximum number of characters that a summary contains of a call's arguments. The same maximum applies to the
+/// call's result.
 const MAX_CALL_PART: usize = 80;
 /// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
@@ -31,7 +32,7 @@ const GAP: &str = "…";
 pub struct HistorySummary {
     /// Text of the summary.
     pub text: String,
-    /// Names of the files that the calls used, the most recent last.
+    /// Names of the files that the calls in the evicted messages used, the most recent file last.
     #[serde(default)]
     pub files: Vec<String>,
     /// Estimated number of tokens of [`HistorySummary::section`].
@@ -43,7 +44,7 @@ pub struct HistorySummary {
     pub through_turn: u32,
     /// Id of the latest message that was evicted.
     pub through_message: MessageId,
-    /// Number of times that messages were evicted.
+    /// Number of evictions, each of which may have removed several messages.
     pub evictions: u64,
 }
 
@@ -94,8 +95,8 @@ impl HistorySummary {
         Section { name: prompt::section::SESSION_SUMMARY.to_owned(), text, stability: Stability::Dynamic }
     }
 
-    /// Adds a note that a turn was undone. The note is needed because the part of the text about that turn cannot
-    /// be removed.
+    /// Adds a note that a turn was undone. The note is needed because the part of the summary's text that is about this
+    /// turn cannot be removed.
     pub(crate) fn mark_undone(&mut self, turn: u32) {
         self.text.push_str(&format!(
             "\n[The user has undone turn {turn}: what this summary says about it no longer applies.]"
@@ -138,7 +139,8 @@ impl HistorySummary {
     }
 }
 
-/// The number of messages that one eviction removed, the latest of their turns, and the id of the latest message.
+/// The messages that one eviction removed: their number, the number of the latest turn among their turns, and the id of
+/// the latest message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EvictedMessages {
     pub(crate) messages: u64,

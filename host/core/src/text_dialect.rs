@@ -41,7 +41,7 @@ pub struct TaggedCall {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum UnreadableCall {
-    /// The text is not JSON, or its end is missing.
+    /// The text between the tags is not a JSON object, or its closing tag is missing.
     #[error("{problem}. The call was written as `{written}`")]
     ParseError {
         /// Description of the problem.
@@ -62,7 +62,7 @@ pub enum UnreadableCall {
         "calls in backticks or code fences do not run; write the call outside of them. The call was written as `{written}`"
     )]
     Quoted {
-        /// The beginning of the text between the tags.
+        /// The beginning of the text between the tags of the call.
         written: String,
     },
 }
@@ -247,7 +247,7 @@ impl CallBody {
         self.text.push(character);
         if self.in_string {
             // A JSON string cannot contain a line break. An unclosed string therefore ends with its line, and the calls
-            // after it are still found.
+            // after the unclosed string are still found.
             self.in_string = (character != '"' || self.is_escaped) && character != '\n';
             self.is_escaped = character == '\\' && !self.is_escaped;
             return None;
@@ -299,7 +299,8 @@ enum FenceSuffix {
     Blank,
     /// Words, such as the name of a language. An opening fence may have words after it, but a closing fence may not.
     Words,
-    /// A further backtick. A line that starts like a fence but contains a further backtick is not a fence.
+    /// The text contains a further backtick. A line that starts like a fence but contains a further backtick is not
+    /// a fence.
     Mark,
 }
 

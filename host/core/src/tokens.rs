@@ -3,10 +3,10 @@
 
 use crate::message::{Content, Part};
 
-/// Estimated tokens that a message costs in addition to its content.
+/// Estimated number of tokens that a message costs in addition to the tokens of its content.
 pub(crate) const PER_MESSAGE: u32 = 4;
 
-/// Estimated tokens of one media item, such as an image or a sound file.
+/// Estimated number of tokens of one media item, such as an image or a sound file.
 const PER_MEDIA_ITEM: u32 = 1_000;
 
 /// Estimates the number of tokens in `text` at four bytes per token. The ratio fits English text and program code. Text

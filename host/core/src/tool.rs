@@ -11,7 +11,7 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traits {
-    /// The tool changes nothing.
+    /// A call of the tool changes nothing.
     pub read_only: bool,
     /// A call of the tool may delete or overwrite something.
     pub destructive: bool,
@@ -45,7 +45,7 @@ pub struct ToolDefinition {
     pub description: String,
     /// JSON Schema (2020-12) of the arguments, which are an object.
     pub input_schema: Value,
-    /// JSON Schema of the structured result. None: the tool declares no schema.
+    /// JSON Schema of the structured result. None: the tool declares no schema for its structured result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// Properties of the tool that affect how its calls are run.

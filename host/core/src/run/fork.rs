@@ -61,8 +61,8 @@ impl Run {
     }
 }
 
-/// The messages after which a session can be cut: those after which no call waits for its result, so that a call and
-/// its result are never separated. Only a few bytes are kept for each message.
+/// Finds the messages after which a session can be cut. After such a message, no call lacks its result, so that a cut
+/// never separates a call from its result. Only a few bytes are kept for each message.
 ///
 /// ```
 /// use agent_core::message::{Part, Role, StoredMessage};
@@ -116,8 +116,8 @@ impl CutPoints {
     }
 
     /// Returns the first cut point that is not before the message `at`. If `at` contains calls, the cut point is the
-    /// message with the last result of these calls. Returns an error if the message is not in the view, or if results
-    /// are missing.
+    /// message with the last result of these calls. Returns an error if the message is not in the view, or if a result
+    /// of these calls is missing.
     pub fn after(&self, at: MessageId) -> Result<MessageId, CutError> {
         let before = self.cut_points().rev().find(|point| *point < at);
         let after = self.cut_points().find(|point| *point > at);

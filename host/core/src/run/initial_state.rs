@@ -22,7 +22,7 @@ pub(super) enum InitialState {
         identity: Digest,
     },
     LoopBreak(LoopBreak),
-    /// The call does not run, because the reply contains a call of higher priority.
+    /// The call does not run, because the same reply contains a call with a higher priority.
     Deferred,
     /// The call does not run, because it already has this result.
     Settled {

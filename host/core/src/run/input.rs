@@ -69,7 +69,7 @@ pub enum Input {
     Failed(TurnError),
     /// The turn is cancelled (L29).
     Cancel,
-    /// The state was restored after the host had stopped. None of the state's calls is running (D3).
+    /// The state was restored after the host had stopped. No call that the state contains is running (D3).
     Recover,
     /// A running call has requested a service instead of returning a result (P2).
     Pending {
@@ -180,7 +180,7 @@ pub enum Retryability {
     #[default]
     #[serde(rename = "later")]
     Retryable,
-    /// The same request will fail again.
+    /// If the same request were sent again, it would fail in the same way.
     #[serde(rename = "never")]
     Permanent,
 }
@@ -191,8 +191,8 @@ impl Retryability {
     }
 }
 
-/// How the host proceeds after a failed model call. If a part of a reply arrived before the failure, that part has
-/// no effect.
+/// How the host proceeds after a failed model call. If a part of a reply arrived before the failure, that part
+/// is discarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterFailure {
@@ -201,14 +201,14 @@ pub enum AfterFailure {
         /// Time until the next attempt, in milliseconds.
         wait_ms: u64,
     },
-    /// Use another model of the chain for the rest of the turn.
+    /// Use a later model of the agent's chain of models for the rest of the turn.
     Next {
         /// Index of the model in the agent's chain of models. The index is greater than the index of the failed model.
         #[serde(rename = "place")]
         model_index: u32,
         /// The model, as `provider/model`.
         model: String,
-        /// Token budget for the new model.
+        /// Token budget of prompts to this model.
         budget: PromptBudget,
     },
     /// The model call fails for good, because the chain contains no further model.
@@ -226,7 +226,7 @@ pub struct TurnContext {
     pub history: History,
     /// Messages that begin the turn. Empty: the turn begins with the message for its input.
     pub messages: Vec<Message>,
-    /// State that the context builder receives again before each step. None: no state.
+    /// State that the context builder receives again before each step. None: the context builder has no state.
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt.
     pub budget: PromptBudget,
@@ -239,12 +239,13 @@ pub struct TurnContext {
 }
 
 /// A summary of messages, and its cost. The model call for a summary does not count as an interaction (L4), but its
-/// tokens count (L5).
+/// tokens are added to the tokens of the turn (L5).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summarised {
-    /// Text of the summary, which includes the earlier summary. A text that is too long is cut.
+    /// Text of the summary. The text replaces the text of the earlier summary and includes what the earlier summary
+    /// said. A text that is too long is cut.
     pub text: String,
-    /// Names of the files that the calls used, the most recent last.
+    /// Names of the files that the calls in the summarised messages used, the most recent file last.
     pub files: Vec<String>,
     /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote it.
     pub by: String,
@@ -337,7 +338,7 @@ pub struct ResolvedReply {
     /// Calls that the model wrote into its text and that the host could not parse (L20).
     #[serde(default)]
     pub unreadable: Vec<UnreadableCall>,
-    /// The text as the model wrote it, including the calls in `unreadable`. Empty if there are no such calls.
+    /// The text as the model wrote it, including the calls in `unreadable`. Empty if `unreadable` is empty.
     #[serde(default)]
     pub written: String,
     /// The planner's reply (L24). None: the planner was not called.
@@ -424,7 +425,7 @@ pub enum OutputVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Run the call again, with the same id.
+    /// Run the call for a second time, with the same id.
     Retry,
     /// Tell the model that the call failed, with this message.
     Failed(String),
@@ -448,7 +449,7 @@ pub enum InputError {
     /// The view contains no turn that could be undone.
     #[error("there is no turn to undo")]
     NothingToUndo,
-    /// The queue of prompts is full.
+    /// The session's queue of prompts has no room for a further prompt.
     #[error(
         "the session's queue is full: while a turn is open, at most {MAX_QUEUED_PROMPTS} prompts with a total of {} \
          KiB can wait; try again when the turn has ended",

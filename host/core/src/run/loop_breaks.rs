@@ -1,5 +1,6 @@
-//! Calls to the loop-breaking tools (L18). Such a call runs after the other calls of its batch. If a reply contains
-//! several such calls, only the first one is accepted. The result of `task_completion` is checked like a reply (L12).
+//! Handles calls to the loop-breaking tools (L18). Such a call runs after the other calls of its batch. If a reply
+//! contains several such calls, only the first one is accepted. The result of `task_completion` is checked like a
+//! reply (L12).
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::input::{Disposition, ResolvedCall};
@@ -145,8 +146,8 @@ impl Run {
         self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
         self.append_feedback(unreadable, change);
         if let Some(turn) = &mut self.turn {
-            // The message stays in the view if it contains other calls, because the other calls are not part of the
-            // rejected attempt.
+            // A message that contains only the rejected call is removed from the view when a later output is rejected.
+            // A message that contains other calls stays in the view.
             match is_only_call {
                 true => turn.rejected = Some([self.next_message - 2, self.next_message - 1]),
                 false => turn.rejected_call = Some(completion.call.clone()),

@@ -11,7 +11,7 @@ use crate::plugin::Lifecycle;
 use crate::reply_kind::{ReplyKind, ToolUse, classify};
 use serde::{Deserialize, Serialize};
 
-/// If only a tool may end the turn, this number of consecutive replies without a tool call ends the turn with an
+/// If only a tool may end the turn, this number of consecutive replies without a tool call makes the turn end with an
 /// error (L19).
 const MAX_REPLIES_WITHOUT_CALL: u32 = 5;
 /// Maximum number of nudges for each cause. Deflections are counted over the whole turn. Incomplete replies are counted
@@ -110,8 +110,8 @@ impl Run {
         ReplyHandling::TurnContinues
     }
 
-    /// Appends a reply that did not end the turn, and a reminder. If only a tool may end the turn, too many such
-    /// replies in a row end the turn with an error.
+    /// Appends a reply that did not end the turn, and a reminder for the model. If only a tool may end the turn, and
+    /// the model has sent too many such replies in a row, the turn ends with an error.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         // This reply interrupts the sequences of repeated errors (L19) and of empty replies (L23).
@@ -154,7 +154,7 @@ impl Run {
         ReplyHandling::TurnContinues
     }
 
-    /// Appends a reply unless it is empty. Empty messages are not stored, because providers refuse them.
+    /// Appends a reply unless it is empty. An empty message is not stored, because providers refuse empty messages.
     fn append_reply(&mut self, text: &str, change: &mut Change) {
         if !text.trim().is_empty() {
             self.append_text(change, Role::Assistant, text);

@@ -35,12 +35,13 @@ pub enum ModelRole {
     Synthesizer,
 }
 
-/// Token budgets of the planner and the executor, without system text.
+/// Token budgets of the planner and the executor. The budgets do not include the tokens of the system text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBudgets {
     /// The planner's budget. The field `tools` is the number of tokens in the text that lists the tools.
     pub planner: PromptBudget,
-    /// The executor's budget. In each step, the field `tools` is replaced by the number of tokens of the step's tools.
+    /// The executor's budget. The value of the field `tools` is not used: in each step, the host replaces it by the
+    /// number of tokens of the step's tools.
     pub executor: PromptBudget,
 }
 
@@ -50,19 +51,20 @@ pub struct PlanBudgets {
 pub enum PlannerReply {
     /// The reply is a plan with these steps. If there are no steps, the answer needs no tools.
     Steps(Vec<PlannedStep>),
-    /// The reply is not a valid plan, for the reason in this text.
+    /// The reply is not a valid plan. The text states the reason.
     Invalid(String),
 }
 
-/// A step of a plan, with the tools that the executor is offered for the step (L25).
+/// A step of a plan, and the tools that the host offers to the executor in this step (L25).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedStep {
     /// The tool and the task of the step.
     #[serde(flatten)]
     pub step: PlanStep,
-    /// Names of the offered tools, as their authors wrote them.
+    /// Names of the tools that the host offers to the executor in this step. The names are spelled as the tools'
+    /// authors wrote them.
     pub offered: Vec<String>,
-    /// Tokens that the definitions of the offered tools use in the prompt.
+    /// Number of tokens that the definitions of the offered tools use in the prompt.
     pub tokens: u32,
 }
 
@@ -83,7 +85,7 @@ pub struct Plan {
 #[serde(rename_all = "snake_case")]
 enum Stage {
     Making,
-    /// Index of the current step.
+    /// The executor performs the step with this index.
     Step(usize),
     Synthesis,
 }
@@ -100,7 +102,8 @@ pub enum OfferedTools<'t> {
 }
 
 impl Plan {
-    /// Returns the step that is being performed. None: the plan is being made, or its steps are done.
+    /// Returns the step that is being performed. None: the planner is still making the plan, or all steps have
+    /// been performed.
     pub fn current_step(&self) -> Option<&PlannedStep> {
         match self.stage {
             Stage::Step(index) => self.steps.get(index),
@@ -223,8 +226,8 @@ impl Run {
             ModelRole::Synthesizer => "the planner's answer is empty".to_owned(),
         };
         self.emit(change, EventKind::StreamClear);
-        // Unreadable calls are reported as in any reply (L20). Unreadable calls are not added to the history, because
-        // the model that wrote them is not asked to correct them.
+        // Unreadable calls are reported as they are in a turn without a plan (L20). Unreadable calls are not added to
+        // the history, because the model that wrote them is not asked to correct them.
         self.report_unreadable(&reply.unreadable, change);
         self.abandon_plan(&failure, change);
         self.next_step(change);
@@ -309,8 +312,8 @@ impl Run {
         self.emit(change, EventKind::PlanFallback { reason: reason.to_owned() });
     }
 
-    /// Abandons the plan because all attempts to call one of its models have failed. Returns whether the turn had
-    /// a plan.
+    /// Abandons the plan because all attempts to call one of the plan's models have failed. Returns whether the turn
+    /// had a plan.
     pub(super) fn plan_failed(&mut self, model: &str, message: &str, change: &mut Change) -> PlanFailure {
         let Some(Turn { plan: Some(plan), model_index, .. }) = &self.turn else { return PlanFailure::NoPlan };
         let (model_index, budget) = (*model_index, plan.fallback);

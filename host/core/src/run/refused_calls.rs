@@ -18,7 +18,8 @@ impl Run {
         let call_count = reply.calls.len();
         if call_count > MAX_CALLS {
             reply.calls.truncate(MAX_CALLS);
-            // The provider's data is only valid for a message that contains all calls of the reply.
+            // The provider's data for the reply is dropped, because it is only valid in a message that contains all
+            // calls of the reply.
             reply.replay = None;
         }
         let is_cut = cut(reply.stop).is_some();

@@ -125,8 +125,8 @@ impl Repetition {
 
 impl Run {
     /// Counts the outcome of a call. In the second reply with the same failure, the model is warned. In the third
-    /// reply, the tool is disabled for the rest of the turn, and its waiting calls do not run (L28). The warning
-    /// precedes the error, so that a long error does not hide the warning.
+    /// reply, the tool is disabled for the rest of the turn, and the calls to the tool that are still waiting do not
+    /// run (L28). The warning precedes the error, so that a long error does not hide the warning.
     pub(super) fn note_outcome(
         &mut self,
         call: &BatchCall,
@@ -181,8 +181,8 @@ impl Run {
         }
     }
 
-    /// Returns the error that ends the turn. None: the number of consecutive replies with the same error is still below
-    /// the maximum (L19).
+    /// Returns the error that ends the turn because of repeated errors. None: the number of consecutive replies with
+    /// the same error is still below the maximum (L19).
     pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };
@@ -200,14 +200,14 @@ pub(super) struct CountedOutcome {
     pub(super) tool_effect: ToolEffect,
 }
 
-/// Whether the result of a call disabled its tool.
+/// Whether the result of a call disabled the tool of this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolEffect {
     Unchanged,
     Disabled,
 }
 
-/// Fingerprint of a call's arguments, independent of the order of their keys.
+/// Returns a fingerprint of a call's arguments. The fingerprint does not depend on the order of the arguments' keys.
 pub(super) fn fingerprint_of(arguments: &Value) -> u64 {
     fingerprint(&[canonical(arguments).to_string().as_bytes()])
 }

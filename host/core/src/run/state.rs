@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Version of the state's format. Every released format stays readable.
+/// Version of the state's format. Every later release of the host can read this format.
 const VERSION: u32 = 1;
 
 /// The state of one session (L1).
@@ -72,8 +72,8 @@ pub struct Run {
     /// Name of the agent in the configuration.
     pub agent: String,
     /// Suffix that makes the ids of this session's calls unique. Call ids are also used outside the session, as
-    /// idempotency keys of tools and as ids of service events. Empty: the ids are only unique in the session, because
-    /// an older version of the host created it.
+    /// idempotency keys of tools and as ids of service events. Empty: an older version of the host created the session,
+    /// so the ids are only unique within the session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id_ending: String,
     /// Id (subject) of the session that delegated work to this session. None: no session delegated work to
@@ -95,7 +95,7 @@ pub struct Run {
     pub sequence: u64,
     /// Number of turns that have begun.
     pub turns: u32,
-    /// The part of the history that is sent to the model, oldest first.
+    /// The part of the history that is sent to the model, oldest message first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub view: Vec<ViewEntry>,
     /// Media items that are permanently masked (P4).
@@ -111,7 +111,7 @@ pub struct Run {
     /// Summary of the evicted messages (L27). None: no message was evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
-    /// Prompts that arrived while a turn was open, oldest first. The first prompt begins the next turn.
+    /// Prompts that arrived while a turn was open, oldest prompt first. The first prompt begins the next turn.
     #[serde(default, rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub queued_prompts: Vec<QueuedPrompt>,
     /// The open turn or, if no turn is open, the last turn. None: no turn has begun.
@@ -184,7 +184,8 @@ const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one fol
 /// Number of message ids that belong to one piece of the view.
 const PIECE: u64 = 32;
 
-/// Splits the view into pieces, each with its number. A piece contains the messages with the same `id / PIECE`.
+/// Splits the view into pieces, each with its number. The number of a piece is `id / PIECE` for the id of each of
+/// its messages.
 fn pieces(view: &[ViewEntry]) -> impl Iterator<Item = (u64, &[ViewEntry])> {
     view.chunk_by(|entry, next| entry.id / PIECE == next.id / PIECE).map(|entries| (entries[0].id / PIECE, entries))
 }
@@ -350,7 +351,7 @@ impl Run {
         entry.first.saturating_add(u32::try_from(self.model_calls.saturating_sub(entry.since)).unwrap_or(u32::MAX))
     }
 
-    /// Returns the messages that the next model call sends, oldest first.
+    /// Returns the messages that the next model call sends, oldest message first.
     pub fn sent(&self) -> impl Iterator<Item = &ViewEntry> {
         let from = match &self.turn {
             Some(turn) if turn.history == History::LeaveOut && !turn.is_over() => turn.number,
@@ -359,8 +360,9 @@ impl Run {
         self.view.iter().filter(move |entry| entry.turn >= from)
     }
 
-    /// Replaces the contents of the calls in [`Run::left_out`] and of their results by a short text. The calls and
-    /// results themselves stay in the prompt, because providers require that each call has a result.
+    /// Replaces the arguments of the calls in [`Run::left_out`] and the contents of the results of these calls by a
+    /// short text. The calls and results themselves stay in the prompt, because providers require that each call has
+    /// a result.
     pub fn without_rejected_results(&self, mut message: Message) -> Message {
         let is_left_out = |call: &CallId| self.left_out.contains(call);
         for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {
@@ -386,7 +388,8 @@ impl Run {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over())
     }
 
-    /// Returns the session's state as lists of sessions show it. The result is never [`SessionState::Incomplete`].
+    /// Returns the state that lists of sessions show for this session. The result is never
+    /// [`SessionState::Incomplete`].
     pub fn session_state(&self) -> SessionState {
         match self.turn.as_ref().and_then(Turn::end) {
             Some(TurnEnd::Finished(_)) => SessionState::Idle,

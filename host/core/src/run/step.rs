@@ -92,7 +92,7 @@ impl Run {
     }
 
     /// Handles a complete reply (L3, L5, L6). The model call is added to the counts of the session and of the turn.
-    /// Then the calls of the reply begin, its text is validated, or the model is told to continue.
+    /// Then the calls of the reply begin, the text of the reply is validated, or the model is told to continue.
     pub(super) fn reply(&mut self, mut reply: ResolvedReply, change: &mut Change) {
         self.count_call();
         self.keep_masks(std::mem::take(&mut reply.masks));
@@ -130,7 +130,7 @@ impl Run {
         if summary && reply.text.trim().is_empty() {
             return self.fail(TurnError::EmptyReplies { replies: MAX_EMPTY_REPLIES }, change);
         }
-        // The planner's last reply is the answer, unless it states that work is left or refuses the task.
+        // The planner's last reply is the answer, unless the reply states that work is left or refuses the task.
         if role == ModelRole::Synthesizer && !last && self.would_be_nudged(&reply.text) {
             self.abandon_plan("the planner's answer leaves work undone, or refuses it", change);
         }
@@ -165,9 +165,9 @@ impl Run {
         cut(reply.stop).is_none() && !reply.text.trim().is_empty()
     }
 
-    /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns false if the reply
-    /// may be the output of the turn. A reply that was cut is not classified, because the feedback about the cut
-    /// follows (L12).
+    /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns false if the reply may
+    /// be the output of the turn. The model is not nudged because of a reply that was cut, because it gets feedback
+    /// about the cut (L12).
     fn continues_without_call(&mut self, text: &str, stop: StopReason, change: &mut Change) -> bool {
         let handling = match self.no_tool_call(text, change) {
             ReplyHandling::MayBeAnswer if cut(stop).is_none() => self.nudge_unless_answer(text, change),
@@ -368,7 +368,8 @@ impl Run {
         self.report_budget(self.sent_tokens(), change);
     }
 
-    /// Reports the token budget, including an answer that has not been appended as a message yet.
+    /// Reports the token budget. The reported budget includes the tokens of `answer`, which has not been appended as a
+    /// message yet.
     pub(super) fn emit_budget_with(&mut self, answer: &str, change: &mut Change) {
         let answer = tokens::of_parts(&[Part::Text(answer.to_owned())]);
         self.report_budget(self.sent_tokens().saturating_add(answer), change);
@@ -390,7 +391,7 @@ impl Run {
         self.emit(change, kind);
     }
 
-    /// Marks calls as dispatched. The calls may be running from now on (D2).
+    /// Marks calls as dispatched. From now on, the calls may be running (D2).
     pub(super) fn dispatched(&mut self, calls: Vec<DispatchedCall>, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -447,15 +448,15 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Records the result of a call and emits the event for it.
+    /// Records the result of a call and emits the event for this result.
     pub(super) fn record(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         let Some(call) = self.batch_call(id).cloned() else { return self.inconsistent(NO_SUCH_CALL) };
         let CountedOutcome { result, end, tool_effect } =
             self.note_outcome(&call, depth::shallow_result(result), Disabling::Allowed);
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
-        // Only an answer counts as the end of an outstanding call. If the turn ends before the answer arrives, the call
-        // is abandoned.
+        // An outstanding call counts as answered only if its result is recorded here. If the turn ends before the
+        // response arrives, the call is abandoned and does not count as answered.
         let answered = call.state.is_outstanding();
         let Some(entry) = self.batch_call(id) else { return self.inconsistent(NO_SUCH_CALL) };
         entry.state = CallProgress::Finished { tokens, end: Some(end), answered };

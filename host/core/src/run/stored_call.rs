@@ -1,5 +1,6 @@
 //! The stored form of a call in its batch. In the stored form, all fields are at the same level, as in the first
-//! version. In memory, the fields that are only valid in one state of the call are part of that state's variant.
+//! version of the format. In memory, the fields that are only valid in one state of the call are part of that
+//! state's variant.
 
 use super::batch::{BatchCall, CallProgress};
 use super::input::UnapprovedRequest;
@@ -152,7 +153,7 @@ mod tests {
         call
     }
 
-    // L1: the stored form of a call stays the same as in the first version, whatever the call's state.
+    // L1: in every state of a call, its stored form is the same as in the first version of the format.
     #[test]
     fn l1_each_state_is_stored_as_it_was_read() {
         for state in [

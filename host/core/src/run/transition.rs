@@ -242,12 +242,12 @@ impl Run {
         self.clear_stream(change);
         self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
         self.emit_budget(change);
-        // A user who cancels a turn does not expect that a queued prompt begins another turn.
+        // A user who cancels a turn does not expect that a queued prompt begins a new turn, so the queue is emptied.
         self.queued_prompts.clear();
         self.end_turn(TurnEnd::Cancelled, change);
     }
 
-    /// Ends the turn with an error. Every open call gets a result first.
+    /// Ends the turn with an error. Before the turn ends, every open call gets a result.
     pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
         self.clear_stream(change);
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
@@ -294,7 +294,7 @@ impl Run {
         }
     }
 
-    /// Announces that the turn continues after a suspension. Does nothing if no suspension was announced.
+    /// Emits the event that the turn continues after a suspension. Does nothing if no suspension was announced.
     pub(super) fn announce_resumption(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
@@ -367,7 +367,7 @@ impl Run {
     }
 }
 
-/// Returns the feedback for the model about its rejected output. `how` tells the model how to try again.
+/// Returns the feedback for the model about its rejected output. `how` tells the model in which way to answer again.
 pub(super) fn feedback(by: &str, problems: &[Violation], how: &str) -> String {
     let mut text = format!("Your answer was not accepted ({by}). {how} with all of this put right:");
     for problem in problems {

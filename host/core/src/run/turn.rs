@@ -64,7 +64,8 @@ pub struct Turn {
     pub sections: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// State that `init` returned and that the context builder receives before each step. None: no state.
+    /// State that `init` returned and that the context builder receives before each step. None: `init` returned
+    /// no state.
     #[serde(default, with = "hex_bytes", skip_serializing_if = "Option::is_none")]
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt, without the tokens of the session summary.
@@ -99,7 +100,7 @@ pub struct Turn {
     pub(super) phase: Phase,
 }
 
-/// The phase of a turn.
+/// The phase of a turn, which determines the next action of the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
@@ -150,11 +151,12 @@ pub struct PinnedAgent {
     /// Name of the media policy plugin for each provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub media_policies: BTreeMap<String, String>,
-    /// Digests of the definitions of tools that come from neither a plugin nor an MCP server, by tool name.
+    /// The digest of each tool definition that comes from neither a plugin nor an MCP server. The keys are the names of
+    /// the tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// Digests of the definitions of MCP tools, by server and tool name. None: the state comes from an older version of
-    /// the host, which did not store these digests.
+    /// The digest of the definition of each MCP tool. The keys are the names of the servers and, for each server, the
+    /// names of its tools. None: the state comes from an older version of the host, which did not store these digests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }
@@ -166,7 +168,8 @@ pub struct StepPlan {
     pub step: u32,
     /// Number of model calls that the turn may still make, including this one.
     pub steps_left: u32,
-    /// Whether the model is offered no tools, because this is the last call (L4) or the reply must be a summary (L23).
+    /// Whether the host offers no tools to the model, because this call is the last model call of the turn (L4) or the
+    /// reply must be a summary (L23).
     pub last: bool,
     /// Why the prompt is built.
     pub lifecycle: Lifecycle,
@@ -197,7 +200,7 @@ impl Turn {
         }
     }
 
-    /// Adds the cost of `calls` model calls (L5).
+    /// Adds the cost of `calls` model calls, which used `usage`, to the cost of the turn (L5).
     pub(super) fn spend(&mut self, usage: Usage, calls: u64) {
         self.usage += usage;
         let units = Units { whole: self.execution_units, millionths: self.unit_millionths };

@@ -5,7 +5,8 @@
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of subschema checks for one document. This number of checks takes well under a second.
+/// Maximum number of subschema checks for one document. A computer performs this number of checks in well under
+/// a second.
 pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
 /// A schema that checks each value at most this number of times counts as quick. If the schema of a document is quick,
 /// the checks of the document are not counted.
@@ -24,7 +25,7 @@ const ANY_ELEMENT: [&str; 4] = ["items", "contains", "additionalItems", "unevalu
 /// Why the work of checking documents against a schema cannot be estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEstimate {
-    /// A subschema applies itself to the same value.
+    /// A subschema applies itself, directly or through other subschemas, to the value that it checks.
     Circular,
     /// The schema has more than [`MAX_SUBSCHEMAS`] subschemas.
     TooManySubschemas,
@@ -141,8 +142,8 @@ impl CheckCost {
         }
     }
 
-    /// Returns all subschemas that check a value: the subschemas in `applied`, and the subschemas that they in turn
-    /// apply to this value.
+    /// Returns all subschemas that check a value: the subschemas in `applied`, and all subschemas that one of these
+    /// subschemas, directly or through others, applies to the same value.
     fn checking_same_value(&self, mut applied: Counts) -> Counts {
         let mut checking = BTreeMap::new();
         // A subschema only adds to the counts of subschemas with higher ranks, so the count of the subschema with the
@@ -242,7 +243,8 @@ impl CheckCost {
         Some(())
     }
 
-    /// Sorts the subschemas topologically. None: a subschema applies itself to the same value.
+    /// Sorts the subschemas topologically. None: a subschema applies itself, directly or through other subschemas, to
+    /// the value that it checks.
     fn sort(&mut self) -> Option<()> {
         let mut unsorted_parents = vec![0_usize; self.same_value.len()];
         self.same_value.iter().flatten().for_each(|next| unsorted_parents[*next] += 1);
