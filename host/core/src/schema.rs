@@ -39,7 +39,7 @@ pub enum SchemaError {
     )]
     RemoteReference(String),
     /// The schema is not a valid JSON Schema.
-    #[error("not a JSON Schema: {0}")]
+    #[error("the JSON Schema is invalid: {0}")]
     Invalid(String),
 }
 

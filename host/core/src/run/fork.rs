@@ -150,6 +150,6 @@ fn nearest(before: Option<MessageId>, after: Option<MessageId>) -> String {
         (Some(point), None) | (None, Some(point)) => {
             format!("the nearest message after which the session can be cut is {point}")
         }
-        (None, None) => "there is no message after which the session can be cut".to_owned(),
+        (None, None) => "the session cannot be cut after any message".to_owned(),
     }
 }

@@ -182,7 +182,7 @@ impl Run {
         if turn.interactions >= turn.config.max_interactions {
             match plan.stage {
                 Stage::Making => {
-                    self.abandon_plan("the limit of interactions was reached before there was a plan", change)
+                    self.abandon_plan("the limit of interactions was reached before the planner made a plan", change)
                 }
                 Stage::Step(_) | Stage::Synthesis => {
                     plan.enter(usize::MAX);

@@ -122,7 +122,7 @@ pub struct Run {
 }
 
 // Contradictions that a transition may find in the state.
-pub(super) const NO_TURN: &str = "there is no turn";
+pub(super) const NO_TURN: &str = "the session has no turn";
 pub(super) const NO_OPEN_BATCH: &str = "no batch of calls is open";
 pub(super) const NO_MODEL_CALL: &str = "no model call is open";
 pub(super) const NO_SUCH_CALL: &str = "the open batch does not contain the call";

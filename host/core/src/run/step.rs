@@ -124,7 +124,7 @@ impl Run {
         }
         self.report_unreadable(&reply.unreadable, change);
         if last && reply.text.trim().is_empty() {
-            let reason = "the last call, which had no tools, returned no text".to_owned();
+            let reason = "the last model call, which offered no tools, returned no text".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
         }
         if summary && reply.text.trim().is_empty() {

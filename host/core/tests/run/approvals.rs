@@ -17,7 +17,7 @@ fn id(position: u32) -> CallId {
     CallId(format!("call_1_1_{position}"))
 }
 
-/// A call that needs approval.
+/// Returns a call that needs approval and has not been approved yet.
 fn unapproved(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }

@@ -27,7 +27,8 @@ fn violation() -> ToolError {
 
 #[test]
 fn l6_only_calls_of_the_highest_priority_run_and_the_others_are_deferred() {
-    // Each pair contains the priorities of all calls, and the positions of the calls that run, starting at 1.
+    // Each pair contains the priorities of all calls, and the positions of the calls that run. The first call has
+    // position 1.
     for (priorities, running) in
         [(vec![0, 0], vec![1, 2]), (vec![0, 5, 5, -1], vec![2, 3]), (vec![-3, -2], vec![2]), (vec![7], vec![1])]
     {

@@ -28,14 +28,14 @@ pub(crate) struct Ledger {
     pub(crate) messages: Vec<Stored>,
     pub(crate) calls: Vec<Call>,
     pub(crate) events: Vec<Event>,
-    /// Number of replies in the turn.
+    /// Number of replies that the model has sent in the turn.
     pub(crate) replies: u32,
     /// Whether a user has been asked about the calls that need approval.
     pub(crate) user_asked: bool,
     pub(crate) outbox: Vec<String>,
     /// Names of the tools that were disabled in the turn (L28).
     disabled: BTreeSet<String>,
-    /// Execution units of the turn in millionths.
+    /// Execution units that the turn has used, in millionths.
     units: u128,
     /// Whether the context builder left out the messages of earlier turns.
     leave_out: bool,
@@ -118,8 +118,8 @@ impl Ledger {
         self.take_outbox(input, change);
     }
 
-    /// L26, L30: the budget is reported before `stream_complete` if and only if the reply is validated next as
-    /// an answer.
+    /// L26, L30: the budget is reported before `stream_complete` if and only if the next action is to validate the
+    /// reply as an answer.
     pub(crate) fn check_order(after: &Run, change: &Change) {
         let complete = change.events.iter().position(|event| matches!(event.kind, EventKind::StreamComplete { .. }));
         let Some(index) = complete.filter(|_| after.is_open()) else { return };
@@ -435,7 +435,7 @@ impl Ledger {
         }
     }
 
-    /// Checks the invariants that hold between any two inputs.
+    /// Checks the invariants that must hold after every input.
     pub(crate) fn check(&self, run: &Run) {
         let view: Vec<u64> = run.view.iter().map(|entry| entry.id).collect();
         let visible = (1..).zip(&self.messages).filter(|(_, message)| !message.hidden);

@@ -88,7 +88,7 @@ fn l18_a_rejected_completion_gets_an_error_result_and_uses_the_corrections_of_l1
     assert!(is_error && text.contains("/n: is not a number") && text.contains("task_completion"), "{text}");
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.lifecycle, plan.last), (Lifecycle::OutputErrorFeedback, false));
-    // Only the latest rejected attempt is sent again.
+    // Of several rejected results of `task_completion`, only the latest is sent again.
     session.reply("", vec![completing(json!({"n": 3}))]);
     dispatch(&mut session, None);
     assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));
@@ -189,7 +189,8 @@ fn l18_other_calls_finish_first_and_only_the_first_loop_breaking_call_is_accepte
     assert_eq!(session.output().finish, EndReason::Completed);
 }
 
-/// L18: the turn waits for a service before it completes, and announces that it continues.
+/// L18: before a turn with an accepted `task_completion` call ends, it waits for the response of a service. When the
+/// response arrives, the turn emits `resumed`.
 #[test]
 fn l18_a_completion_waits_for_a_service_too() {
     let mut session = Session::calling(by_tool());
@@ -474,7 +475,7 @@ fn l23_the_third_empty_reply_forces_a_summary_without_tools() {
     assert_eq!(nudges(&change), [(NudgeCause::ForcedSummary, 1)]);
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.last, plan.steps_left), (true, 1), "tools are withheld");
-    // Any text is accepted as the summary, and calls are ignored.
+    // Any text is accepted as the summary, and calls in the same reply are ignored.
     session.reply("I processed 5 of 7 screenshots, 2 remaining.", vec![plain("ignored")]);
     session.accept(OutputData::Text("5 of 7".into()));
     assert_eq!((session.output().finish, session.output().limit_reached), (EndReason::Answered, false));

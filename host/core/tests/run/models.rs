@@ -134,7 +134,7 @@ fn d5_repeated_undo_removes_turns_from_the_view() {
     assert_eq!(change.hidden.iter().map(|hidden| hidden.id).collect::<Vec<_>>(), [5, 6]);
     session.must(Input::Undo);
     assert_eq!(session.run.view.iter().map(|entry| entry.turn).collect::<Vec<_>>(), [1, 1]);
-    // The next turn continues after the remaining messages, and gets a new number.
+    // The next turn is appended to the remaining messages and gets a number that no earlier turn had.
     session.begin(LoopConfig::default());
     session.answer("two again");
     assert_eq!((session.output().turn, session.run.view.len()), (4, 4));
@@ -142,7 +142,8 @@ fn d5_repeated_undo_removes_turns_from_the_view() {
     assert_eq!(session.apply(Input::Undo), Err(InputError::NothingToUndo));
 }
 
-/// L4, M3: if the fallback text replaces the last call, the turn ends at its limit.
+/// L4, M3: if the turn's last model call fails and the fallback text is the answer, the output states that the limit
+/// was reached.
 #[test]
 fn l4_the_fallback_text_at_the_limit_is_marked() {
     for (max_interactions, limit_reached) in [(0, true), (1, false)] {

@@ -122,7 +122,7 @@ fn l24_a_step_makes_one_call() {
     assert_eq!(role(&session), ModelRole::Synthesizer, "a deferred call is not a failure");
 }
 
-/// Applies inputs that make a plan fail. Returns the change in which the plan is abandoned.
+/// A function that applies inputs that make a plan fail. Returns the change in which the plan is abandoned.
 type Failure = fn(&mut Session) -> Change;
 
 /// L24: every failure abandons the plan. The `plan_fallback` event contains the reason, and the results of the calls
@@ -178,7 +178,7 @@ fn l24_every_failure_abandons_the_plan() {
         assert_eq!((role(&session), offered(&session)), (ModelRole::Agent, vec!["all".to_owned()]), "{expected}");
         assert_eq!(session.ledger.calls.len(), calls, "{expected}");
         assert_eq!(total(&change), Some((100_000, 200)), "{expected}: the budget of the agent's model is used");
-        // The agent's model continues, and the plan stays abandoned.
+        // The agent's own model continues the turn, and the turn does not return to the plan.
         session.reply("", vec![plain("z")]);
         session.run_batch();
         assert_eq!(role(&session), ModelRole::Agent);
@@ -217,7 +217,8 @@ fn l4_the_limit_applies_to_plans() {
     assert!(session.output().limit_reached);
 }
 
-/// L24, L26: if the prompt is too large for the executor's context window, the agent's own model continues.
+/// L24, L26: if the prompt is too large for the executor's context window, the plan is abandoned and the agent's own
+/// model continues.
 #[test]
 fn l26_a_window_that_is_too_small_abandons_the_plan() {
     let mut session = Session::new();
@@ -264,8 +265,8 @@ fn l25_a_turn_offers_the_selected_tools() {
     assert_eq!(offered(&session), selected);
 }
 
-/// L23, L24: if persistence is on, a planner's answer that leaves work undone is not accepted, and the agent's
-/// model continues.
+/// L23, L24: if persistence is on, a planner's answer that leaves work undone is not accepted, and the agent's own
+/// model continues the turn.
 #[test]
 fn l23_a_planners_answer_that_leaves_work_undone_is_not_accepted() {
     for (text, accepted) in [("Renamed 1 file. 4 remaining.", false), ("All files have been renamed.", true)] {
@@ -378,7 +379,7 @@ fn l10_a_step_waits_for_its_service() {
     let change = session.must(Input::Respond { call: id.clone(), from: Answerer::Service, result: result("paid") });
     assert!(kinds(&change).contains(&"resumed".to_owned()));
     assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
-    // A response with an error makes the step fail.
+    // If a service responds with an error, the step fails.
     session.reply("", vec![plain("pay")]);
     let id = CallId("call_1_3_1".into());
     session.must(sent_to_service(std::slice::from_ref(&id)));

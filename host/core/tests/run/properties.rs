@@ -146,7 +146,7 @@ impl Move {
         Input::Resolve { call: call.clone(), decision }
     }
 
-    /// Returns the cause of a wait: usually a service, sometimes the user or another agent.
+    /// Returns the cause for which a call waits: usually a service, sometimes the user or another agent.
     fn cause(&self) -> WaitCause {
         let expires_at = self.coin.then_some(5);
         match self.pick.index(8) {
@@ -224,7 +224,8 @@ impl Move {
         Input::Approval { answers: calls.iter().enumerate().map(answer).collect() }
     }
 
-    /// Returns the response, the decision or the expiry for which one of the waiting calls waits.
+    /// Returns an input that ends the wait of one or more waiting calls: a response, a decision, approval answers or
+    /// an expiry.
     fn unblock(&self, session: &Session, waits: &[agent_core::event::Wait]) -> Input {
         let wait = &waits[self.pick.index(waits.len())];
         match &wait.cause {
@@ -260,7 +261,7 @@ impl Move {
         let calls = &session.ledger.calls;
         let call = match calls.is_empty() || self.calls.len() == 1 {
             true => CallId("call_0_0_0".into()),
-            // The call is one of the latest calls of the session, because only these may be open.
+            // The call is one of the latest calls of the session, because earlier calls cannot be open.
             false => calls[calls.len() - 1 - self.pick.index(calls.len().min(6))].record.id.clone(),
         };
         match stray {
@@ -400,7 +401,7 @@ fn drain(session: &mut Session) -> u32 {
         config: LoopConfig::default(),
         calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
         text: "wrong",
-        // If `pick` were 0, the approved calls would need another approval each time.
+        // If `pick` were 0, every approved call would need a new approval each time it is dispatched.
         pick: Pick(1),
         coin: true,
         asks: 0,

@@ -20,7 +20,7 @@ fn fail(session: &mut Session, call: &str) -> Change {
     session.must(Input::Outcome { call, result })
 }
 
-/// A call whose arguments differ from those of the failing calls.
+/// Returns a call whose arguments differ from the arguments of the failing calls.
 fn with_other_arguments(name: &str) -> ResolvedCall {
     ResolvedCall { arguments: json!({"of": "something else"}), ..plain(name) }
 }
@@ -65,7 +65,7 @@ fn l28_the_third_identical_failure_disables_the_tool_after_a_warning() {
     assert!(second.starts_with("[the same call") && second.contains("after one more such reply"), "{second}");
     let (third, _) = text_of(&session, "call_1_3_1");
     assert!(third.starts_with("[the same call") && third.ends_with("full"), "{third}");
-    // The disabled tool does not run, even if it is called with other arguments. Other tools run.
+    // The disabled tool does not run, even if it is called with other arguments. All other tools run.
     let other = ResolvedCall { arguments: json!({"of": "other"}), ..plain("write") };
     session.reply("", vec![other, plain("look")]);
     let (text, is_error) = text_of(&session, "call_1_4_1");
@@ -214,7 +214,7 @@ fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     let (text, is_error) = text_of(&session, "call_1_3_4");
     assert!(is_error && text.contains("`write` is off"), "{text}");
     assert_eq!(session.ledger.call(&CallId("call_1_3_4".into())).record.attempt, 0);
-    // The turn continues after the last answer of the user.
+    // When the user has answered the last approval request, the turn continues.
     let denied = ApprovalVerdict::Denied { reason: None };
     let answers = vec![ApprovalAnswer { call: CallId("call_1_3_5".into()), verdict: denied }];
     session.must(Input::Approval { answers });

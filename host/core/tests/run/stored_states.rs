@@ -98,7 +98,7 @@ fn is_preserved(old: &Value, new: &Value) -> bool {
         }
         (Value::Object(old), Value::Object(new)) => {
             // The new document may leave out empty lists. For a finished call, it may also leave out the fields that
-            // describe for what the call waited.
+            // describe what the call was waiting for.
             let is_finished_call = new.get("state").is_some_and(|state| state.get("done").is_some());
             let is_left_out = |key: &str, value: &Value| {
                 *value == Value::Array(Vec::new()) || (is_finished_call && ["awaits", "asked_about"].contains(&key))
@@ -182,7 +182,7 @@ impl DrivenRun {
         }));
     }
 
-    /// Applies the answer, response or decision for which a call waits.
+    /// Applies the response, the decision or the approval for which the call waits.
     fn unblock(&mut self, Wait { call, cause, .. }: Wait) {
         self.apply(match cause {
             WaitCause::OutcomeUnknown => Input::Resolve { call, decision: Decision::Result("it did".to_owned()) },
@@ -237,7 +237,8 @@ pub(crate) fn way_to(name: &'static str, way: impl FnOnce(&mut Session) -> Vec<C
     (name, session, changes)
 }
 
-/// Returns sessions in every phase of a turn, and sessions whose turns ended in every way.
+/// Returns sessions whose states must be stored: sessions in every phase of a turn, and sessions whose last turn ended
+/// in each possible way.
 fn all() -> Vec<WayToState> {
     let mut ways = beginnings();
     ways.extend(batches());

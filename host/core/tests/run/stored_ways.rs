@@ -263,7 +263,7 @@ fn plans() -> Vec<WayToState> {
     ]
 }
 
-/// Fills the context window, so that the next step needs an eviction.
+/// Adds turns that fill the context window, so that messages must be evicted before the next step.
 fn crowded(session: &mut Session) -> Vec<Change> {
     let small = PromptBudget { window: 10_000, ..WIDE };
     let mut changes = Vec::new();

@@ -65,7 +65,7 @@ fn l20_an_unreadable_call_gets_feedback() {
     assert!(change.events.iter().any(|event| matches!(event.kind, EventKind::NoToolCall { count: 1, .. })));
 }
 
-/// L4, L20: at the limit, the text of the reply without its calls is the answer.
+/// L4, L20: if the turn has reached its limit, the answer is the text of the reply without the unreadable calls.
 #[test]
 fn l20_at_the_limit_an_unreadable_call_gets_no_feedback() {
     let mut session = Session::calling(LoopConfig { max_interactions: 1, ..Default::default() });
@@ -131,7 +131,7 @@ fn l23_an_unreadable_call_interrupts_consecutive_empty_replies() {
 }
 
 /// L12, L20: if a result is rejected and the same reply contains unreadable calls, the model gets feedback about these
-/// calls. The messages of that attempt stay in the view.
+/// calls. The messages with the rejected result stay in the view.
 #[test]
 fn l20_unreadable_calls_next_to_a_rejected_result_get_feedback() {
     let mut session = Session::calling(LoopConfig { finish: Finish::Tool, ..Default::default() });

@@ -159,8 +159,8 @@ fn i6_the_request_is_sent_once_with_the_intent() {
     assert_eq!(session.ledger.outbox, ["call_1_1_1"]);
 }
 
-/// P2: a tool that ran and requested a service waits for the response. The event with the result contains the cost of
-/// running the tool.
+/// P2: if a tool runs and requests a service, the call waits for the service's response. The event with the result
+/// contains the cost of running the tool.
 #[test]
 fn p2_a_pending_outcome_waits_like_a_service() {
     let mut session = working(&["draft", "count"], &[]);
@@ -284,7 +284,7 @@ fn l1_a_prompt_that_arrives_while_a_turn_waits_is_queued() {
     assert_eq!(session.run.queued_prompts, [], "a user who cancels a turn does not expect that another turn begins");
 }
 
-/// L1, P14: the queue is bounded, and neither a fork nor an imported document copies it.
+/// L1, P14: the queue of prompts is bounded, and neither a fork nor an imported document copies the queue.
 #[test]
 fn l1_queued_prompts_are_bounded_and_stay_in_their_session() {
     let mut session = working(&["pay"], &[1]);
