@@ -76,7 +76,7 @@ impl Move {
 
     fn reply(&self) -> Input {
         let calls = self.calls.iter().enumerate().map(|(position, disposition)| {
-            let approval = match (self.asks >> position & 1, self.coin) {
+            let approval = match (self.approval_bits >> position & 1, self.coin) {
                 (0, _) => Approval::NotNeeded,
                 (_, true) => Approval::Needed(self.digest()),
                 (_, false) => Approval::Remembered(grant("tool")),
@@ -176,14 +176,14 @@ impl Move {
         let first = if self.coin { 0 } else { self.pick.index(calls.len()) };
         let Input::Dispatched { mut calls } = dispatched(&calls[first..]) else { unreachable!() };
         for (position, call) in calls.iter_mut().enumerate() {
-            call.awaits = (self.is_sent >> position & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
+            call.awaits = (self.service_bits >> position & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
         }
         Input::Dispatched { calls }
     }
 
     /// Returns the input that a running call causes: its result, or its request to a service (P2).
     fn call_input(&self, call: &CallId) -> Input {
-        if self.is_sent & 128 == 128 {
+        if self.service_bits & 128 == 128 {
             let cost = CallCost { cpu_us: 7, ..Default::default() };
             return Input::Pending { call: call.clone(), awaits: waiting_for(call, self.cause()), cost };
         }
@@ -212,7 +212,7 @@ impl Move {
     fn approval(&self, calls: &[CallId]) -> Input {
         let answer = |(position, call): (usize, &CallId)| {
             let scope = [GrantScope::Once, GrantScope::Session, GrantScope::Always][self.pick.index(3)];
-            let verdict = match self.asks >> (position % 8) & 1 {
+            let verdict = match self.approval_bits >> (position % 8) & 1 {
                 0 => {
                     let grant = ScopedGrant { scope, grant: LastingGrant { digest: self.digest(), ..grant("tool") } };
                     ApprovalVerdict::Granted { edited: self.coin.then(|| json!({"edited": true})), grant }
@@ -298,7 +298,7 @@ impl Move {
             Stray::RequestReapproval if self.calls.len() == 2 => self.ask_again(&[call.clone(), call]),
             Stray::RequestReapproval => self.ask_again(&[call]),
             Stray::Forbidden => self.forbidden(&call),
-            Stray::ModelRole => {
+            Stray::PluginUsedModel => {
                 let usage = Usage { prompt_tokens: 3, completion_tokens: 2 };
                 Input::PluginUsedModel { plugin: "p".into(), used: ModelUse { asks: 1, usage } }
             }
@@ -404,8 +404,8 @@ fn drain(session: &mut Session) -> u32 {
         // If `pick` were 0, every approved call would need a new approval each time it is dispatched.
         pick: Pick(1),
         coin: true,
-        asks: 0,
-        is_sent: 0,
+        approval_bits: 0,
+        service_bits: 0,
     };
     if !session.run.is_open() {
         session.must(bad.start());

@@ -17,10 +17,12 @@ pub(super) struct Move {
     pub(super) text: &'static str,
     pub(super) pick: Pick,
     pub(super) coin: bool,
-    /// Each bit determines whether one call of a reply needs approval.
-    pub(super) asks: u8,
-    /// Each bit determines whether one dispatched call is sent to a service.
-    pub(super) is_sent: u8,
+    /// Each bit determines whether one call of a reply needs approval or, in an answer to an approval request, whether
+    /// one call is denied.
+    pub(super) approval_bits: u8,
+    /// Each bit determines whether one dispatched call is sent to a service. The highest bit also determines whether a
+    /// running call requests a service.
+    pub(super) service_bits: u8,
 }
 
 /// A random number that selects one element of a list. The length of the list is only known when the element
@@ -69,7 +71,7 @@ pub(super) enum Stray {
     Approval,
     RequestReapproval,
     Forbidden,
-    ModelRole,
+    PluginUsedModel,
 }
 
 pub(super) fn dispositions() -> impl Strategy<Value = Disposition> {
@@ -150,7 +152,7 @@ pub(super) fn kinds() -> impl Strategy<Value = MoveKind> {
         Stray::Approval,
         Stray::RequestReapproval,
         Stray::Forbidden,
-        Stray::ModelRole,
+        Stray::PluginUsedModel,
     ];
     prop_oneof![
         24 => Just(MoveKind::Proceed),
@@ -168,15 +170,15 @@ pub(super) fn moves() -> impl Strategy<Value = Vec<Move>> {
     // In half of the cases, no call needs approval. In half of the cases, no call is sent to a service.
     let bits = || prop_oneof![Just(0_u8), any::<u8>()];
     let choices = (kinds(), configs(), calls, texts, pick, any::<bool>(), bits(), bits());
-    let single_move = choices.prop_map(|(kind, config, calls, text, pick, coin, asks, is_sent)| Move {
+    let single_move = choices.prop_map(|(kind, config, calls, text, pick, coin, approval_bits, service_bits)| Move {
         kind,
         config,
         calls,
         text,
         pick,
         coin,
-        asks,
-        is_sent,
+        approval_bits,
+        service_bits,
     });
     prop::collection::vec(single_move, 1..80)
 }
