@@ -28,18 +28,18 @@ pub(crate) struct Ledger {
     pub(crate) messages: Vec<Stored>,
     pub(crate) calls: Vec<Call>,
     pub(crate) events: Vec<Event>,
-    /// Number of replies in the turn.
+    /// Number of replies that the model has sent in the turn.
     pub(crate) replies: u32,
     /// Whether a user has been asked about the calls that need approval.
-    pub(crate) asked: bool,
+    pub(crate) user_asked: bool,
     pub(crate) outbox: Vec<String>,
     /// Names of the tools that were disabled in the turn (L28).
     disabled: BTreeSet<String>,
-    /// Execution units of the turn in millionths.
+    /// Execution units that the turn has used, in millionths.
     units: u128,
     /// Whether the context builder left out the messages of earlier turns.
     leave_out: bool,
-    /// One more than the id of the last of the messages with which the turn began.
+    /// The id of the last message with which the turn began, plus 1.
     begun_until: u64,
     /// Id of the first message that no model call has sent.
     new_from: u64,
@@ -63,7 +63,7 @@ impl Ledger {
         self.calls.iter_mut().find(|call| call.record.id == *id).unwrap_or_else(|| panic!("{id} was never requested"))
     }
 
-    /// Ids of the calls in this state.
+    /// Returns the ids of the calls that are in `state`.
     pub(crate) fn in_state(&self, state: CallState) -> Vec<CallId> {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
@@ -89,19 +89,19 @@ impl Ledger {
             }
             Input::Reply(reply) => {
                 self.new_from = before.next_message;
-                self.asked = false;
+                self.user_asked = false;
                 self.count_sent(before);
                 self.replies += 1;
                 self.spend(reply.usage);
             }
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
             Input::RequestReapproval { calls } => {
-                self.asked = false;
+                self.user_asked = false;
                 for ReapprovalRequest { call, digest } in calls {
                     self.call_mut(call).approval_identity = Some(digest.clone());
                 }
             }
-            Input::ServiceNeedsApproval { .. } => self.asked = false,
+            Input::ServiceNeedsApproval { .. } => self.user_asked = false,
             Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
@@ -118,8 +118,8 @@ impl Ledger {
         self.take_outbox(input, change);
     }
 
-    /// L26, L30: the budget is reported before `stream_complete` if and only if the reply is validated next as an
-    /// answer.
+    /// L26, L30: the budget is reported before `stream_complete` if and only if the next action is to validate the
+    /// reply as an answer.
     pub(crate) fn check_order(after: &Run, change: &Change) {
         let complete = change.events.iter().position(|event| matches!(event.kind, EventKind::StreamComplete { .. }));
         let Some(index) = complete.filter(|_| after.is_open()) else { return };
@@ -163,7 +163,7 @@ impl Ledger {
                 true => (call.granted, call.record.edited) = (true, edited.clone().or(call.record.edited.take())),
                 false => {
                     call.approval_identity = Some(grant.grant.digest.clone());
-                    self.asked = false;
+                    self.user_asked = false;
                 }
             }
         }
@@ -220,7 +220,7 @@ impl Ledger {
                 }
                 CallChange::Finished { id, result } => {
                     let newly_disabled = newly_disabled(change);
-                    let (asked, was_disabled) = (self.asked, self.disabled.contains(&self.call(id).record.name));
+                    let (asked, was_disabled) = (self.user_asked, self.disabled.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
                     // A warning may precede the tool's content. Calls to a disabled tool end with an error (L28).
@@ -275,7 +275,7 @@ impl Ledger {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
-            held: false,
+            awaits_request_approval: false,
             granted: matches!(call.approval, Approval::Remembered(_)) && !breaks,
             approval_identity: match &call.approval {
                 Approval::Needed(digest) => Some(digest.clone()),
@@ -308,9 +308,9 @@ impl Ledger {
             }
             CallState::AwaitingApproval => {
                 let again = matches!(input, Input::RequestReapproval { .. }) && from == CallState::Waiting;
-                let held = matches!(input, Input::ServiceNeedsApproval { .. }) && from == CallState::Started;
-                assert!(again || held, "{id}");
-                call.held |= held;
+                let needs_approval = matches!(input, Input::ServiceNeedsApproval { .. }) && from == CallState::Started;
+                assert!(again || needs_approval, "{id}");
+                call.awaits_request_approval |= needs_approval;
                 if let Input::ServiceNeedsApproval { digest, .. } = input {
                     call.approval_identity = Some(digest.clone());
                 }
@@ -320,8 +320,9 @@ impl Ledger {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
                 assert!(dispatched || pending, "{id} is sent without a reason");
-                // If the tool has already run, sending its service request is not another dispatch.
-                if dispatched && !call.held {
+                // If the tool has already run, the commit only sends the tool's request to a service and does not
+                // dispatch the call.
+                if dispatched && !call.awaits_request_approval {
                     call.dispatched(id);
                 }
             }
@@ -397,13 +398,12 @@ impl Ledger {
             if let EventKind::ToolDisabled { name, .. } = &event.kind {
                 assert!(self.disabled.insert(name.clone()), "{name} is disabled twice (L28)");
             }
-            self.asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
+            self.user_asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
             self.events.push(event.clone());
         }
     }
 
-    /// Checks that a turn announces that it continues before it continues, and only if it has announced a suspension
-    /// (L30).
+    /// Checks that a suspended turn emits `resumed` before it continues, and that no other turn emits `resumed` (L30).
     fn check_suspension(&self, next: &EventKind) {
         let suspended = self.events.iter().rev().find_map(|event| match event.kind {
             EventKind::Suspended { .. } => Some(true),
@@ -435,7 +435,7 @@ impl Ledger {
         }
     }
 
-    /// Checks the invariants that hold between any two inputs.
+    /// Checks the invariants that must hold after every input.
     pub(crate) fn check(&self, run: &Run) {
         let view: Vec<u64> = run.view.iter().map(|entry| entry.id).collect();
         let visible = (1..).zip(&self.messages).filter(|(_, message)| !message.hidden);
@@ -511,7 +511,7 @@ impl Ledger {
                 waits.sort();
                 assert_eq!(waits, blocked);
                 assert!(
-                    self.in_state(CallState::AwaitingApproval).is_empty() || self.asked,
+                    self.in_state(CallState::AwaitingApproval).is_empty() || self.user_asked,
                     "a user has been asked (L17)"
                 );
                 let announced = self.events.iter().rev().find_map(|event| match &event.kind {
@@ -543,7 +543,7 @@ impl Ledger {
     }
 
     /// Checks that, in the visible messages, each message with calls is followed by the results of these calls in
-    /// order, and that there are no other results.
+    /// order, and that the messages contain no other results.
     fn check_pairs(&self) {
         let mut expected: Vec<CallId> = Vec::new();
         for message in self.messages.iter().filter(|message| !message.hidden) {
