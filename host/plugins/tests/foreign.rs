@@ -195,8 +195,8 @@ async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     assert!(error.contains("answers HTTP requests") && error.contains("wasi:cli/run"), "{error}");
 }
 
-/// P5: a component can import the configuration interface under the names of its earlier drafts too, and gets only
-/// granted values.
+/// P5: a component can also import the configuration interface under the names that earlier drafts gave it, and gets
+/// only granted values.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_earlier_drafts_of_wasi_config_link() {
     let directory = tempfile::tempdir().unwrap();

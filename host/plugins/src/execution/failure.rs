@@ -66,7 +66,7 @@ pub enum CallFailure {
         /// The plugin kind that was called.
         kind: Kind,
     },
-    /// The component has no such tool.
+    /// The component has no tool with the name in the call.
     #[error("{plugin} has no tool {name:?}; it has {available}")]
     NoSuchTool {
         /// The plugin that was called.
@@ -81,7 +81,7 @@ pub enum CallFailure {
     Host {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The error of the host.
+        /// Describes what failed in the host.
         reason: String,
     },
 }
@@ -144,8 +144,8 @@ impl Stop {
     }
 }
 
-/// Recognises the errors that wasmtime returns when a limit is reached that wasmtime enforces itself. Some of these
-/// errors have no public type, so they are recognised by their text.
+/// Recognises the errors that wasmtime returns when a guest reaches a limit that wasmtime enforces itself. Some of
+/// these errors have no public type, so they are recognised by their text.
 fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
     let limits = &record.limits;
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {

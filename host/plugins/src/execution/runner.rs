@@ -76,7 +76,7 @@ impl CallRunner {
         record.finish_warnings();
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
-        // If the guest was stopped for another reason, its latest fuel count is not in the store.
+        // The store contains the final fuel count only if the guest ended normally or reached its fuel limit.
         if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
             cost.fuel = None;
         }
@@ -86,9 +86,9 @@ impl CallRunner {
     }
 }
 
-/// Runs a guest until it ends or reaches its wall-time limit. Each poll of the guest needs a turn from the scheduler,
-/// which ends with the poll. While the guest waits for the host, it has no turn. The time for which the guest waits for
-/// a turn does not count as wall time.
+/// Runs a guest until it ends or reaches its wall-time limit. Each poll of the guest needs a turn from the scheduler.
+/// The turn ends with the poll. While the guest waits for the host, it has no turn. The time for which the guest waits
+/// for a turn does not count as wall time.
 async fn run_in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
     let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
     let mut waiting: Option<Instant> = None;

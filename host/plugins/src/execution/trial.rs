@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 /// Number of calls in a trial.
 pub const TRIAL_CALLS: u32 = 10;
-/// The trial has failed after this number of failed calls. A call fails if it crashes, reaches a limit or breaks
+/// Number of failed calls after which the trial has failed. A call fails if it crashes, reaches a limit or breaks
 /// the contract.
 pub const TRIAL_TRAPS: u32 = 3;
 
@@ -49,26 +49,27 @@ impl Trial {
         Self { counts: AtomicU64::new(stored), written: AtomicU64::new(stored), trapped }
     }
 
-    /// The calls that were counted so far.
+    /// The numbers of calls and of failed calls that were counted so far.
     pub fn counts(&self) -> TrialCounts {
         split(self.counts.load(Ordering::Acquire))
     }
 
-    /// The calls that were counted and are not stored yet.
+    /// The numbers of calls and of failed calls that were counted and are not stored yet.
     pub fn unwritten(&self) -> TrialCounts {
         let (all, written) = (self.counts(), split(self.written.load(Ordering::Acquire)));
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Returns the counts that are not stored yet and marks them as stored, so that no other task also stores them. The
-    /// caller must store these counts, or return them with [`Trial::give_back`].
+    /// Returns the counts that are not stored yet and marks them as stored, so that no other task stores the same
+    /// counts. The caller must store these counts, or return them with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Marks counts as not stored that were returned by [`Trial::take_unwritten`] and could not be stored.
+    /// Marks counts as not stored, because the caller took them with [`Trial::take_unwritten`] and could not
+    /// store them.
     pub fn give_back(&self, counts: TrialCounts) {
         self.written.fetch_sub(join(counts), Ordering::AcqRel);
     }
@@ -79,8 +80,8 @@ impl Trial {
     pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
-            // The guest handled the error for a request that had reached a limit. This does not count as a failure,
-            // because the guest does not control external servers.
+            // The guest's function returned an error after one of its requests had reached a limit. Such an error does
+            // not count as a failure, because the guest does not control external servers.
             Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,

@@ -25,7 +25,7 @@ pub(crate) struct OpenDirectory {
     pub(crate) tree: Arc<CallTree>,
 }
 
-/// A change to one granted tree, or to two of them.
+/// A change to one granted tree, or a change that involves two granted trees.
 pub(crate) enum TreeChange {
     MakeDirectory { base: OpenDirectory, path: String },
     RemoveDirectory { base: OpenDirectory, path: String },
@@ -38,7 +38,7 @@ pub(crate) enum TreeChange {
     SetSize { tree: Arc<CallTree>, file: Arc<File>, bytes: u64 },
 }
 
-/// New times of a file.
+/// The new access and modification times of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) accessed: Timespec,
@@ -119,15 +119,16 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
-    // A moved directory may contain files that are protected code in one of the two parent directories and not in
-    // the other, so its whole content would have to be checked. The error `EXDEV` makes guest libraries copy the
-    // directory instead.
+    // A moved directory may contain files that are protected code in one of the two parent directories and not in the
+    // other, so its whole content would have to be checked. The error `EXDEV` makes guest libraries copy the directory
+    // instead of moving it.
     let has_same_code =
         |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
     if is_directory && !has_same_code(&to.tree.protected.now())? {
         return Err(Errno::XDEV.into());
     }
-    // If both names refer to the same file, the operating system keeps both names, so that nothing has to be counted.
+    // If both names refer to the same file, the operating system keeps both names, so the usage of the quota does
+    // not change.
     let is_same =
         target.stat().is_some_and(|target| Some(FileId::from(&target)) == source.stat().as_ref().map(FileId::from));
     if is_same {
@@ -141,7 +142,7 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
         return Ok(());
     }
     // If a directory were moved to another tree, its whole content would have to be counted for the quota of that tree.
-    // The error `EXDEV` makes guest libraries copy the directory instead.
+    // The error `EXDEV` makes guest libraries copy the directory instead of moving it.
     if is_directory {
         return Err(Errno::XDEV.into());
     }

@@ -1,6 +1,6 @@
 //! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant allows
-//! plugins to change them, because agent-host reads them to decide what plugins may do (P13). A guest may not change
-//! any directory entry on the way to a protected path either, so that the guest cannot redirect the path.
+//! plugins to change these files, because agent-host reads them to decide what plugins may do (P13). The directory
+//! entries on the way to a protected path are protected like the path itself, so that a guest cannot redirect the path.
 
 use super::resolve::SEARCH;
 use super::{FileId, TreeRefusal};
@@ -34,9 +34,9 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of files in protected folders that are compared with a file that has hard links.
 const MAX_COMPARED: usize = 50_000;
 
-/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It protects
-/// existing files without an ending, and forbids new ones that an interpreter would load instead of another file, for
-/// example `tool` instead of `tool.js`.
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. This special
+/// ending protects existing files without an ending, and forbids new files that an interpreter would load instead of
+/// another file, for example `tool` instead of `tool.js`.
 pub const NO_EXTENSION: &str = "/";
 
 /// A file or folder that plugins must not change.
@@ -53,11 +53,11 @@ pub struct ProtectedPath {
 /// What is protected at a path: a file, a folder or certain files in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectedKind {
-    /// The file at the path.
+    /// A single file, which is at the path.
     File,
-    /// The folder with everything in it.
+    /// A folder with everything in it, which plugins may read if a grant allows reading.
     Folder,
-    /// The folder with everything in it. Plugins must not even read this folder.
+    /// A folder with everything in it, which plugins must not even read.
     PrivateFolder,
     /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not
     /// protected.
@@ -87,7 +87,7 @@ impl ProtectedPath {
 pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
 
 impl ProtectedPaths {
-    /// Adds protected paths.
+    /// Protects further paths.
     pub(crate) fn add(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         let mut protected = lock(&self.0);
         for mut path in paths {
@@ -128,8 +128,8 @@ pub(super) struct Protection {
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
-/// The open directories on the way to protected paths. They are kept open because many protected paths begin with the
-/// same directories.
+/// The open directories on the way to protected paths. These directories are kept open because many protected paths
+/// begin with the same directories.
 type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
 /// Maximum number of directories that are open at the same time.
 const MAX_OPENED: usize = 64;
@@ -233,8 +233,8 @@ impl Protection {
         if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
             return Err(protected(&name.to_string_lossy(), what));
         }
-        // The file itself is checked too, because on a case-insensitive file system, or with hard links, one file can
-        // have several names.
+        // Not only the name but also the file is checked, because on a case-insensitive file system, or with hard
+        // links, one file can have several names.
         if let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             self.check_identity(FileId::from(&stat))?;
         }
@@ -269,7 +269,7 @@ impl Protection {
         Ok(())
     }
 
-    /// Whether two directories are below the same code folders, so that a directory may be moved from one to the other
+    /// Whether two directories are below the same code folders. Only between such directories may a directory be moved
     /// with its content.
     pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, TreeRefusal> {
         let is_code_folder = |id| self.code_folders.contains_key(&id);

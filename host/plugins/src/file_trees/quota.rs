@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Number of stored usages above which usages that no running call needs are dropped.
+/// If more usages than this number are stored, the usages that no running call needs are dropped.
 const MAX_TURNS: usize = 1024;
 
 /// Identifies a turn in a session of an agent.

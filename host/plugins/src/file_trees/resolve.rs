@@ -102,7 +102,7 @@ fn push_front(todo: &mut VecDeque<OsString>, path: &[u8]) -> Result<(), TreeRefu
 struct Walk<'b> {
     base: BorrowedFd<'b>,
     current: OwnedFd,
-    /// The names on the way from the base directory to the current directory. None of them is a symbolic link.
+    /// The names on the way from the base directory to the current directory. No name in this list is a symbolic link.
     trail: Vec<OsString>,
     links: u32,
 }

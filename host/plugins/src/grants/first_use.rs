@@ -26,7 +26,7 @@ pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallE
 }
 
 /// The needs of one plugin of one agent that the user has refused to grant since the host started. If a new version of
-/// the plugin has the same needs, the user is asked only about additional needs.
+/// the plugin has one of these needs, the user is not asked about this need a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
     refused: BTreeSet<Need>,

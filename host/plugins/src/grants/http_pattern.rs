@@ -17,14 +17,15 @@ use url::{Host, Url};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {
     network: NetworkReach,
-    /// Allowed methods. If empty, the pattern matches every method.
+    /// HTTP methods that the pattern matches. If the list is empty, the pattern matches every method.
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
     /// The IP address that the pattern of the grant contains as its host. None: the pattern contains no IP address.
     named: Option<IpAddr>,
     port: Port,
-    /// Prefix that the path of a request must have. It starts with `/`, and `/` alone matches every path.
+    /// Prefix that the path of a request must have. The prefix starts with `/`, and the prefix `/` alone matches
+    /// every path.
     prefix: String,
 }
 
@@ -107,7 +108,8 @@ impl HttpPattern {
         url.host().is_some_and(|host| self.host.matches(&host))
     }
 
-    /// Checks that the pattern allows connections to this address. If not, the error is the class of the address.
+    /// Checks that the pattern allows connections to this address. If the pattern does not allow these connections, the
+    /// error is the class of the address.
     pub(crate) fn admits(&self, address: IpAddr) -> Result<(), &'static str> {
         match (class(address), self.network) {
             (Class::Public, _) | (Class::Private(_), NetworkReach::Private) => Ok(()),
@@ -130,8 +132,8 @@ impl HttpPattern {
         }
     }
 
-    /// The pattern for the requests that both `self`, a grant, and `asked`, a need of a manifest, match. None if no
-    /// request matches both.
+    /// The pattern for the requests that match both `self`, which is the pattern of a grant, and `asked`, which is the
+    /// pattern of a need in a manifest. None if no request matches both patterns.
     fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
@@ -388,7 +390,8 @@ mod tests {
         }
     }
 
-    /// P6: a pattern matches requests by host, port, method and path. Its host and its port may be wildcards.
+    /// P6: a pattern matches requests by host, port, method and path. The host and the port of a pattern may
+    /// be wildcards.
     #[test]
     fn p6_patterns_match_method_host_port_and_path() {
         let allowed = [

@@ -1,5 +1,5 @@
-//! The grants that are in force for a running call. If a grant is revoked during the call, this takes effect at the
-//! next host function that the guest calls (P10, row 48).
+//! The grants that are in force for a running call. If a grant is revoked during the call, the revocation takes effect
+//! when the guest calls the next host function (P10, row 48).
 
 use super::Grants;
 use crate::sync::lock;

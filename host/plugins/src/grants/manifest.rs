@@ -181,8 +181,8 @@ impl Manifest {
     }
 }
 
-/// Returns a copy of the component that contains this manifest instead of an existing one. Reads only the headers of
-/// the outermost sections.
+/// Returns a copy of the component with this manifest, which replaces the component's existing manifest if there is
+/// one. Reads only the headers of the outermost sections.
 pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     // A WIT package also has the header of a component, but it is not a component.
     interfaces(component)?;

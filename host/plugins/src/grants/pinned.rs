@@ -23,10 +23,10 @@ pub struct PinnedGrants {
     env: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     config: BTreeSet<String>,
-    /// Request patterns in their text form.
+    /// The granted patterns of HTTP requests, in their text form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     http: Vec<String>,
-    /// One text for each secret. The text contains the secret's name, header and hosts, but not its value.
+    /// For each granted secret, a text with the secret's name, header and hosts, but without its value.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     secrets: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,8 +39,8 @@ pub struct PinnedGrants {
     media: bool,
 }
 
-/// A directory tree that was granted. The host never opens the stored path, and only compares it with the trees
-/// in the configuration.
+/// A directory tree that was granted to the plugin when the turn began. The host never opens the stored path, and only
+/// compares it with the trees in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PinnedTree {
     host: PathBuf,

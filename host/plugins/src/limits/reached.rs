@@ -123,7 +123,7 @@ impl Limit {
     }
 }
 
-/// A number of bytes. It is displayed in the largest unit in which it is a whole number.
+/// A number of bytes that is displayed in the largest unit in which it is a whole number.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Responds to the HTTP requests of guests instead of the network.
 #[async_trait::async_trait]
 pub trait HttpPort: Send + Sync {
-    /// Returns the complete response. Dropping the future cancels the request.
+    /// Returns the complete response to a request. Dropping the future cancels the request.
     async fn answer(&self, question: HttpPortRequest) -> Result<HttpPortResponse, HttpRefusal>;
 }
 
@@ -21,9 +21,9 @@ pub struct HttpPortRequest {
     pub method: String,
     /// Complete URL, with its query.
     pub url: String,
-    /// Headers, with names in lower case. Headers whose values are not text are omitted.
+    /// Headers of the request, with names in lower case. Headers whose values are not text are omitted.
     pub headers: Vec<(String, String)>,
-    /// Digest of the headers that the guest itself set. The trace headers that the host adds are not part of it.
+    /// Digest of the headers that the guest itself set. The digest does not cover the trace headers that the host adds.
     pub own_headers: Digest,
     /// Complete body of the request.
     pub body: Vec<u8>,

@@ -2,7 +2,8 @@
 
 use super::PortError;
 
-/// Stores values by key. Each operation is one atomic transaction, even if several processes share the store.
+/// Stores the values of plugins, each under a key. Each operation is one atomic transaction, even if several processes
+/// share the store.
 #[async_trait::async_trait]
 pub trait KeyValuePort: Send + Sync {
     /// Returns the value of a key, or None if the key has no value.
@@ -41,7 +42,7 @@ pub trait KeyValuePort: Send + Sync {
 pub struct KeyValueBucket {
     /// Configured name of the agent.
     pub agent: String,
-    /// Name of the plugin.
+    /// Name of the plugin that uses the bucket.
     pub plugin: String,
     /// Name of the bucket, chosen by the plugin.
     pub bucket: String,

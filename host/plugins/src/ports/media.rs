@@ -21,9 +21,9 @@ pub trait MediaPort: Send + Sync {
 /// A byte range of a media item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaRange {
-    /// Position of the first byte.
+    /// Position of the range's first byte, counted from the start of the media item.
     pub offset: u64,
-    /// Maximum number of bytes.
+    /// Maximum number of bytes in the range.
     pub length: u32,
 }
 

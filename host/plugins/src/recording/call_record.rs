@@ -54,7 +54,8 @@ pub(crate) struct CallRecord {
     key_value_operations: AtomicU64,
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
-    /// Whether the guest was interrupted in the last poll. It continues when the scheduler offers it a turn.
+    /// Whether the guest was interrupted in the last poll. An interrupted guest continues when the scheduler offers it
+    /// a turn.
     interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
     reported: Mutex<ReportedLimits>,
@@ -62,7 +63,7 @@ pub(crate) struct CallRecord {
     warnings: AtomicU64,
 }
 
-/// The denials of a call.
+/// The denials of a call: a list of limited length, and the number of denials that were left out.
 #[derive(Default)]
 struct Denials {
     recorded: Vec<Denial>,
@@ -115,7 +116,7 @@ impl CallRecord {
         }
     }
 
-    /// Sets the needs of the plugin that are not granted. They may explain a failure of the call.
+    /// Sets the needs of the plugin that are not granted. These needs may explain a failure of the call.
     pub(crate) fn with_unmet(mut self, unmet: Arc<[UnmetNeed]>) -> Self {
         self.unmet = unmet;
         self
@@ -147,7 +148,7 @@ impl CallRecord {
         self.waited.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Records the limit that ends the call. If a limit is already recorded, it is kept.
+    /// Records the limit that ends the call. If a limit is already recorded, the recorded limit is kept.
     pub(crate) fn record_limit(&self, limit: Limit) {
         lock(&self.limit).get_or_insert(limit);
     }
@@ -192,8 +193,8 @@ impl CallRecord {
         lock(&self.reported).growth = None;
     }
 
-    /// A limit about which the guest got an error. It may explain a crash of the guest if no limit that ended the call
-    /// is recorded.
+    /// A limit about which the guest got an error. If no limit that ended the call is recorded, this limit may explain
+    /// a crash of the guest.
     pub(crate) fn reported_limit(&self) -> Option<Limit> {
         let reported = lock(&self.reported);
         reported.growth.or(reported.request)
@@ -249,8 +250,8 @@ impl CallRecord {
         denials.recorded.push(denial);
     }
 
-    /// All recorded denials. If there were too many denials to record all, the last entry contains the number of
-    /// the others.
+    /// All recorded denials. If there were too many denials to record all of them, a last entry contains the number of
+    /// denials that were left out.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let denials = lock(&self.denials);
         let mut reported = denials.recorded.clone();
@@ -299,8 +300,8 @@ impl CallRecord {
         poll
     }
 
-    /// Whether the last poll ended because the guest was interrupted, so that it can continue at once. Returns true
-    /// only once for each interruption.
+    /// Whether the last poll ended because the guest was interrupted, so that the guest can continue immediately.
+    /// Returns true only once for each interruption.
     pub(crate) fn take_interruption(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed)
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Names of the response headers that are not recorded, because they contain credentials.
 const UNRECORDED_HEADERS: [&str; 2] = ["set-cookie", "set-cookie2"];
-/// Number of bytes that each result counts in addition to its content.
+/// Number of bytes that are counted for each result in addition to the size of its content.
 const OVERHEAD: usize = 64;
 
 /// The recorded results of the host calls of one plugin call, in order.
@@ -47,14 +47,14 @@ pub enum HostCallResult {
         /// Digest of the headers that the guest itself set. None in records of earlier versions.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         headers: Option<Digest>,
-        /// Outcome of the request.
+        /// The response to the request, or the reason why there is none.
         answer: RequestOutcome,
     },
     /// The value of a key when the call first read it.
     Value {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Key of the value.
+        /// Key under which the value is stored.
         key: String,
         /// State of the key when the call first read it.
         found: FoundValue,
@@ -63,7 +63,7 @@ pub enum HostCallResult {
     Wrote {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Key of the value.
+        /// Key under which the value is stored.
         key: String,
         /// The value of the key at the end of the call. None: the call removed the value.
         value: Option<RecordedBytes>,
@@ -88,7 +88,7 @@ pub enum HostCallResult {
     },
     /// The state of a path when the call first accessed it.
     File {
-        /// Number of the tree.
+        /// Number of the tree: its index in the list of the call's granted directories.
         tree: usize,
         /// Path in the tree, without symbolic links. An empty path is the root of the tree.
         path: String,
@@ -97,9 +97,9 @@ pub enum HostCallResult {
     },
     /// The state of a changed path at the end of the call.
     LeftFile {
-        /// Number of the tree.
+        /// Number of the tree: its index in the list of the call's granted directories.
         tree: usize,
-        /// Path in the tree.
+        /// Path of the file or directory in the tree.
         path: String,
         /// State of the path at the end of the call.
         left: FinalFileState,
@@ -388,7 +388,8 @@ impl HostCallRecorder {
         self.capacity.saturating_sub(lock(&self.recorded).used + OVERHEAD)
     }
 
-    /// Removes and returns the whole record, with these records of files at its end. None: nothing was recorded.
+    /// Removes the whole record, appends the records of files in `files` to it, and returns it. None: nothing
+    /// was recorded.
     pub(crate) fn finish(&self, files: Vec<HostCallResult>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;

@@ -8,7 +8,7 @@ use crate::grants::UnmetNeed;
 use crate::limits::Limit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The lookups of this kind that one call has made.
+/// Whether one call has looked up its preopened directories, and whether it has looked up its environment variables.
 #[derive(Default)]
 pub(crate) struct MissedLookups {
     trees: AtomicBool,

@@ -1,4 +1,5 @@
-//! The recorded inputs for a replayed call. They replace the current time, new random numbers and the current files.
+//! The recorded inputs for a replayed call. These inputs replace the current time, new random numbers and the
+//! current files.
 
 use super::files::ReplayTrees;
 use std::sync::Arc;

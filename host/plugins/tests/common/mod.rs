@@ -43,7 +43,7 @@ pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     parse(&text, "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The text of the test component, so that a test can add other exports.
+/// The text of the test component, to which a test can add further exports.
 pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
     filled(COMPONENT, interface, memory)
 }
@@ -51,7 +51,7 @@ pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
 /// A component with one tool that does nothing and has this name, description and input schema.
 pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
     let definitions = tools_described(&[(name, description)], schema);
-    // The memory behind the last text is unused, and has room for one megabyte of arguments.
+    // The memory after the last text is unused, so that one megabyte of arguments fits into it.
     let free = 1024 + (name.len() + description.len() + schema.len()).next_multiple_of(1024) as u32;
     let pages = (free >> 16) + 40;
     let text = COMPONENT

@@ -1,20 +1,21 @@
-//! The queue of a lane. The agent with the fewest permits is served first. If several agents have equally few permits,
-//! the agent that has not been served for the longest time is served first. No agent can use so much of the lane that
-//! nothing is left for the next agent that makes a call.
+//! The queue in which the calls of a lane wait for permits. The agent with the fewest permits is served first. If
+//! several agents have equally few permits, the agent that has not been served for the longest time is served first. No
+//! agent can use the whole lane: some capacity always remains free for an agent that makes its first call.
 
 use super::QueueFull;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The maximum share of an agent in the permits, the memory and the queue, as a multiple of the amount that remains
-/// free. With the value 3, a single agent can use three quarters of the capacity, and two agents can use three sevenths
-/// each, so that some capacity always remains free for another agent.
+/// Limits the share of one agent: an agent may use at most this number of times the permits that remain free. The
+/// same rule applies to the memory and to the places in the queue. With the value 3, a single agent can use three
+/// quarters of the capacity, and two agents can use three sevenths each, so that some capacity always remains free
+/// for another agent.
 const SHARE: usize = 3;
-/// Maximum number of smaller calls that may overtake a large call that waits for memory. After so many calls, smaller
-/// calls wait until the large call is admitted.
+/// Maximum number of smaller calls that may overtake a large call that waits for memory. After this number of calls,
+/// further smaller calls wait until the large call is admitted.
 const MAX_PASSES: u32 = 32;
 
-/// The capacity of a lane.
+/// The capacity of a lane: its permits, its guest memory and the length of its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) permits: usize,
@@ -40,18 +41,18 @@ pub(super) enum QueuePolicy {
 }
 
 /// The free capacity of a lane, and the agents that have permits or waiting calls. Each waiting call has a `Notifier`,
-/// which informs the call that it is admitted.
+/// which informs the call when it is admitted.
 pub(super) struct Queue<Notifier> {
     bounds: Bounds,
-    /// Number of free permits.
+    /// Number of permits of the lane that no call is using.
     permits: usize,
-    /// Memory of the lane that is free, in MiB.
+    /// Guest memory of the lane that no permit includes, in MiB.
     memory: u32,
-    /// Number of waiting calls of all agents.
+    /// Total number of waiting calls, summed over all agents.
     waiting: usize,
     /// The agents that have a permit or a waiting call.
     agents: Vec<Agent<Notifier>>,
-    /// The number of the latest waiting call or admission.
+    /// The last number that was assigned. Each queued call and each admission gets the next number.
     numbers: u64,
 }
 
@@ -59,7 +60,7 @@ struct Agent<Notifier> {
     name: Arc<str>,
     permits: usize,
     memory: u32,
-    /// The number of the latest admission of a call of this agent.
+    /// The number that was assigned when a call of this agent was last admitted.
     served: u64,
     waiting: VecDeque<Call<Notifier>>,
 }
@@ -88,7 +89,7 @@ pub(super) struct Admitted<Notifier> {
     pub(super) notifier: Notifier,
 }
 
-/// Whether a call can run.
+/// Whether a call can run now or what it has to wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Now,
@@ -105,8 +106,8 @@ impl<Notifier> Queue<Notifier> {
         Self { bounds, permits, memory, waiting: 0, agents: Vec::new(), numbers: 0 }
     }
 
-    /// Requests a permit with `memory` MiB. A call that needs more memory than the lane has gets all memory of the lane
-    /// and runs alone.
+    /// Requests a permit that includes `memory` MiB of guest memory. If a call needs more memory than the whole lane
+    /// has, the call gets all memory of the lane and runs alone.
     pub(super) fn request(
         &mut self,
         name: &Arc<str>,
@@ -133,7 +134,7 @@ impl<Notifier> Queue<Notifier> {
         Ok(Entry::Queued(number))
     }
 
-    /// Removes a waiting call. Returns the waiting calls that can now be admitted.
+    /// Removes a waiting call, and admits the waiting calls that can now run. Returns the admitted calls.
     pub(super) fn cancel(&mut self, name: &Arc<str>, number: u64) -> Vec<Admitted<Notifier>> {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.name == *name) else { return Vec::new() };
         let before = agent.waiting.len();
@@ -142,7 +143,7 @@ impl<Notifier> Queue<Notifier> {
         self.admit()
     }
 
-    /// Frees a permit and its memory. Returns the waiting calls that can now be admitted.
+    /// Frees a permit and its memory, and admits the waiting calls that can now run. Returns the admitted calls.
     pub(super) fn release(&mut self, name: &Arc<str>, memory: u32) -> Vec<Admitted<Notifier>> {
         let index = self.agent_index(name);
         let agent = &mut self.agents[index];
@@ -178,8 +179,8 @@ impl<Notifier> Queue<Notifier> {
         self.try_overtake(first).then_some(first)
     }
 
-    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If it may, each
-    /// overtaken call counts that it was overtaken.
+    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If the call may
+    /// overtake, increments the counter `passed` of each overtaken call.
     fn try_overtake(&mut self, overtaking: usize) -> bool {
         let fits: Vec<_> = (0..self.agents.len())
             .map(|index| {

@@ -13,7 +13,8 @@ const MIN_TURN: u64 = 1_000;
 /// Number of stored agents above which the agents that no longer affect the order are removed.
 const REMEMBERED_AGENTS: usize = 128;
 
-/// The turns of a lane. Some turns are in use, and some are offered to guests that were woken.
+/// The turns of one lane, and the order in which the guests of the lane get them. Some turns are in use, and some are
+/// offered to guests that were woken.
 pub(super) struct Order {
     /// Total number of turns of the lane.
     count: usize,
@@ -26,8 +27,8 @@ pub(super) struct Order {
     /// The agents that have a running or waiting guest. As long as any guest waits, the list also contains agents
     /// without guests, so that the time that they have used is not forgotten.
     agents: Vec<Agent>,
-    /// The highest used time of an agent at the moment when it got a turn. The used time of a new agent starts with
-    /// this value.
+    /// The highest used time that any agent has had at the moment when it got a turn. The used time of a new agent
+    /// starts with this value.
     now: u64,
     /// The id of the guest that was queued last.
     last_queue_id: u64,

@@ -13,8 +13,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::time::UNIX_EPOCH;
 
-/// The state of a path. All parents of the path must be directories. None: the operating system returned an error. The
-/// guest will get the same error.
+/// The state of the file or directory at a path. All parents of the path must be directories. None: the operating
+/// system returned an error. The guest's own operation on the path will fail with the same error.
 pub(crate) fn state_at(root: &Dir, path: &str) -> Option<InitialFileState> {
     let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
     let metadata = match metadata {

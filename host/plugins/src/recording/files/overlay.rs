@@ -1,5 +1,5 @@
-//! The changes of a call to its trees, as a layer over the state at the start of the call. For each path, the layer
-//! returns the path that the file had at the start of the call, or reports that the call itself created the file.
+//! The changes that a call makes to its trees, as a layer over the state at the start of the call. For each path, the
+//! layer returns the path that the file had at the start of the call, or reports that the call itself created the file.
 
 use super::TreePath;
 use std::collections::BTreeMap;
@@ -114,8 +114,8 @@ mod tests {
         );
     }
 
-    /// S6: a file keeps its origin when it is renamed several times. The same is true for a file that the call created
-    /// in a directory that is then moved.
+    /// S6: a file keeps its origin when it is renamed several times. A file that the call created in a directory also
+    /// keeps its origin when the directory is moved.
     #[test]
     fn s6_renamed_paths_keep_their_origin() {
         let mut overlay = Overlay::default();

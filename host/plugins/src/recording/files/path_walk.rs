@@ -101,7 +101,7 @@ impl PathWalk {
         Self { final_link, current: from, todo, links: 0, kind_at_current: None }
     }
 
-    /// Whether the current path is the end of the guest's path or a directory on the way.
+    /// Whether the walk has reached the end of the guest's path or is at a directory on the way to it.
     pub(crate) fn position(&self) -> PathPosition {
         // A trailing slash is allowed after the name of a new directory.
         if self.todo.iter().all(String::is_empty) { PathPosition::End } else { PathPosition::Through }
@@ -164,7 +164,8 @@ impl PathWalk {
 mod tests {
     use super::*;
 
-    /// Resolves a path in a simulated tree. The result also contains the paths whose kinds of file the walk asked for.
+    /// Resolves a path in a simulated tree. The result also contains each path for which the walk asked the caller for
+    /// the kind of file.
     fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
         let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();
@@ -192,7 +193,7 @@ mod tests {
         PathTarget::At(TreePath { tree: 0, path: path.into() }, kind)
     }
 
-    /// S6, row 12: links are followed as the operating system does.
+    /// S6, row 12: the walk follows links in the same way as the operating system.
     #[test]
     fn s6_row_12_all_paths_to_a_file_resolve_to_one_path() {
         for path in ["a/f", "./a//f", "a/b/../f", "l/../f", "c/../a/f"] {

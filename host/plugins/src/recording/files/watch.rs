@@ -44,7 +44,7 @@ struct Watched {
     overlay: Overlay,
     /// Files whose times the call has set.
     files_with_changed_times: BTreeSet<TreePath>,
-    /// [`Extent::Partly`]: the record is full, so nothing more is recorded.
+    /// Whether all accesses are recorded. [`Extent::Partly`]: the record is full, so nothing more is recorded.
     extent: Extent,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Opened {
 pub(crate) enum ListingSource {
     /// The current entries of the directory.
     Current,
-    /// The current entries of the directory. Their names must be recorded.
+    /// The current entries of the directory, whose names must be recorded.
     Recording(NamesBeingRecorded),
     /// The recorded names that still exist, followed by the names that the replayed call created. The second field is
     /// the path of the directory if the original call did not read all names in it.
@@ -203,7 +203,7 @@ impl CallRecord {
         PathTarget::Unrecorded
     }
 
-    /// Copies a file or directory from a current tree. None: it cannot be read.
+    /// Copies a file or directory from a current tree. None: the file or directory cannot be read.
     async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<InitialFileState>> {
         let Fetch { current, root, original, location } = fetch;
         let from = original.path.clone();

@@ -1,4 +1,4 @@
-//! Property tests of the queue (P8): every call is admitted at some time, agents are served in turn, and a call of
+//! Property tests of the queue (P8): every call is eventually admitted, agents are served in turn, and a call of
 //! another agent can always be admitted.
 
 use super::*;
@@ -121,7 +121,7 @@ fn bounds(permits: usize, memory: u32, queue: usize) -> Bounds {
 
 proptest! {
     // P8, row 10: permits and memory are never issued twice or lost, for any order in which calls start, end and are
-    // cancelled. As long as a call waits, at least one other call runs, and every waiting call is admitted in the end.
+    // cancelled. As long as a call waits, at least one other call runs, and every waiting call is eventually admitted.
     #[test]
     fn p8_row_10_every_waiting_call_is_admitted_eventually(
         permits in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
@@ -138,8 +138,8 @@ proptest! {
         prop_assert!(model.queue.agents.is_empty());
     }
 
-    // P8: even if the other agents use their whole shares, an agent without permits is admitted at once, as long as
-    // there are fewer agents than permits.
+    // P8: even if the other agents use their whole shares, a call of an agent without permits is admitted immediately,
+    // as long as the lane has more permits than agents.
     #[test]
     fn p8_agent_without_permits_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
         let mut model = Model::new(bounds(64, 1_536, 256));

@@ -20,7 +20,7 @@ impl Wake for CountingWaker {
 struct Guest {
     agent: Arc<str>,
     waker: Arc<CountingWaker>,
-    /// Number of wake-ups after which the guest has been polled.
+    /// Number of the guest's wake-ups when it was last polled. If the waker has counted more, the guest must be polled.
     handled: usize,
     status: GuestStatus,
 }

@@ -63,7 +63,7 @@ impl CallRecord {
             let Origin::Before(original) = watched.overlay.origin(&location) else { return None };
             let root = watched.roots.get(location.tree)?.clone();
             let found = match watched.known.get(&original)? {
-                // The recorded content is not needed here, so it is not cloned.
+                // The callers do not need the recorded content, so it is not cloned.
                 InitialFileState::File { stat, content: FoundContent::Recorded(_) } => {
                     InitialFileState::File { stat: *stat, content: inspection::recorded_content(Vec::new()) }
                 }
@@ -149,7 +149,7 @@ impl CallRecord {
         });
     }
 
-    /// Chooses the source of the listing of this directory.
+    /// Chooses the source from which this directory is listed.
     pub(crate) async fn listing_source(&self, handle: u32) -> wasmtime::Result<ListingSource> {
         let location = match self.follow_path(handle, "", FinalLink::Keep).await? {
             PathTarget::Unrecorded => return Ok(ListingSource::Unrecorded),
