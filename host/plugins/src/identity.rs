@@ -6,8 +6,8 @@ use std::fmt;
 /// A plugin's name and the digest of its component. The identity is displayed as `name@0123456789ab`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginIdentity {
-    /// Name of the plugin from its manifest. If the component has no manifest, the name of its file without
-    /// the extension.
+    /// Name of the plugin from its manifest. If the component has no manifest, the plugin has the name of the
+    /// component's file without the extension.
     pub name: String,
     /// SHA-256 of the component's bytes.
     pub digest: Digest,

@@ -66,7 +66,7 @@ pub enum ModelRefusal {
     /// The model is unavailable. A later attempt may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// The request failed for a reason that is not one of those above.
+    /// The request failed for a reason other than the budget, an invalid request or an unavailable model.
     #[error("{0}")]
     Failed(String),
 }

@@ -53,7 +53,7 @@ pub enum InitialFileState {
 /// The metadata of a file. All times are in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStat {
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
     /// Number of hard links to the file.
     pub links: u64,
@@ -124,7 +124,7 @@ pub enum FinalFileState {
     Nothing,
     /// At the end of the call, the path leads to a regular file.
     File {
-        /// Size in bytes.
+        /// Size of the file in bytes.
         size: u64,
         /// Digest of the content. None: the file was not hashed, because the changed files of the call have too many
         /// bytes in total.
