@@ -1,5 +1,5 @@
-//! Tests of the limits on calls, with calls to a real component. They check that each error names the limit and the
-//! plugin, and that all permits are free afterwards.
+//! Tests of the limits on calls, with calls to a real component. The tests check that each error names the limit and
+//! the plugin, and that all permits are free afterwards.
 
 mod common;
 

@@ -54,7 +54,7 @@ pub(crate) struct Admission {
 struct Lane(Mutex<Queue<Sender<Permit>>>);
 
 /// The permission to run one call in a lane with a certain amount of memory. When the permit is dropped, a waiting call
-/// can use its place in the lane and its memory.
+/// can get the permit and the memory.
 pub(crate) struct Permit {
     lane: Arc<Lane>,
     agent: Arc<str>,

@@ -47,7 +47,7 @@ pub(crate) enum Metering {
     Fuel,
 }
 
-/// Whether the engine reserves address space for all instances that may exist at once.
+/// Whether the engine reserves address space for all instances that may exist at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AddressSpace {
     /// The engine reserves several TiB of address space. Calls start quickly, and the compiled code needs no
@@ -147,8 +147,8 @@ pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
     hasher.0.finalize()
 }
 
-/// A hasher for the engine's compatibility hash. For the same engine, the hash is the same at every start of the
-/// program. The hash is long enough to identify the engine in a directory name.
+/// A hasher for the engine's compatibility hash. The hash of an engine does not change when the program is started
+/// again. The hash is long enough to identify the engine in a directory name.
 struct Blake3Hasher(blake3::Hasher);
 
 impl Hasher for Blake3Hasher {

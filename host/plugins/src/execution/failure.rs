@@ -76,7 +76,7 @@ pub enum CallFailure {
         /// The names of the component's tools, which the message lists.
         available: String,
     },
-    /// The host itself failed.
+    /// The call failed because of an error in the host, not in the plugin.
     #[error("{plugin} could not be called because of an error in the host: {reason}")]
     Host {
         /// The plugin that was called.

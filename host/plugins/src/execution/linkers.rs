@@ -47,7 +47,8 @@ impl Linkers {
 }
 
 /// Defines the functions of the interfaces that the host knows but does not implement, so that calls to these functions
-/// fail. A function of any other interface that is not linked remains undefined, so that linking fails (P5).
+/// fail. If a function belongs to an interface that the host does not know, the function remains undefined, so that
+/// linking fails (P5).
 fn refuse_denied(linker: &mut Linker<CallState>, component: &Component) -> Result<()> {
     let engine = component.engine();
     for (interface, import) in component.component_type().imports(engine) {

@@ -92,7 +92,7 @@ pub(crate) enum NextTurn {
 struct Turn<'w, 'a> {
     waiter: &'w mut Waiter<'a>,
     started: Instant,
-    /// The guest's waker, if the guest needs another turn.
+    /// The guest's waker, if the guest needs a further turn after this turn.
     next: Option<&'w Waker>,
 }
 

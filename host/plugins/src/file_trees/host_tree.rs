@@ -51,7 +51,7 @@ pub struct HostTree {
 pub enum HostTreeEntry {
     /// A regular file, open for reading.
     File(File),
-    /// An open directory.
+    /// A directory, open for reading.
     Directory(Dir),
     /// A pipe, a socket or a device, which the host does not open.
     Special,

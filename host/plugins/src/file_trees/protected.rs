@@ -87,7 +87,7 @@ impl ProtectedPath {
 pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
 
 impl ProtectedPaths {
-    /// Protects further paths.
+    /// Adds these paths to the protected paths.
     pub(crate) fn add(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         let mut protected = lock(&self.0);
         for mut path in paths {
@@ -192,8 +192,9 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // `opened` contains only directories whose path is completely protected. Paths of kinds that
-                    // protect files by name are left out, because the entries on the way to them are not protected.
+                    // `opened` contains only directories whose path is completely protected. If a path has a kind that
+                    // protects files by name, its directories are left out, because the entries on the way to such a
+                    // path are not protected.
                     if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
@@ -288,7 +289,7 @@ impl Protection {
         }
     }
 
-    /// Fails if an open file is protected under another name.
+    /// Fails if an open file is protected, even if the guest has opened the file under a name that is not protected.
     pub(super) fn check_file(&self, file: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
         let stat = fstat(file)?;
         let id = FileId::from(&stat);
@@ -440,8 +441,8 @@ mod tests {
         assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "a file of another program");
     }
 
-    // Row 40: code files below a folder are protected at any depth and in upper and lower case, and other files there
-    // are not protected.
+    // Row 40: code files below a code folder are protected at any depth, whether their names are in upper or lower
+    // case, and files that are not code are not protected.
     #[test]
     fn row_40_code_is_protected_at_any_depth() {
         let folder = tempfile::tempdir().expect("a temporary folder");

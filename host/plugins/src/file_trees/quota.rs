@@ -70,15 +70,15 @@ pub(super) struct Counted {
 }
 
 impl TreeUsage {
-    /// Locks the counters. Callers keep the lock while they change the size of a file, so that two calls do not count
-    /// the same growth.
+    /// Locks the counters of bytes and entries. Callers keep the lock while they change the size of a file, so that two
+    /// calls do not both count the growth of the file.
     pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
         lock(&self.0)
     }
 }
 
 impl Counted {
-    /// Reserves `bytes` more bytes.
+    /// Reserves `bytes` further bytes of the quota, or fails if the quota does not allow them.
     pub(super) fn grow(&mut self, bytes: u64, limits: TreeLimits) -> Result<(), TreeRefusal> {
         let fits = |counted: &Self| counted.bytes.saturating_add(signed(bytes)) <= signed(limits.bytes);
         if bytes > 0 && !fits(self) {
@@ -96,7 +96,7 @@ impl Counted {
         self.bytes = self.bytes.saturating_sub(signed(bytes));
     }
 
-    /// Reserves one more entry.
+    /// Reserves one further entry of the quota, or fails if the quota does not allow it.
     pub(super) fn add_entry(&mut self, limits: TreeLimits) -> Result<(), TreeRefusal> {
         if self.entries >= signed(limits.entries) {
             return Err(TreeRefusal::Quota(Limit::TreeEntries(limits.entries)));

@@ -36,7 +36,7 @@ pub(crate) enum FinalLink {
 pub(super) struct Entry {
     /// The directory that contains the last component.
     pub(super) parent: OwnedFd,
-    /// The last component. None: the path ends at `parent` itself, as `.` and `a/..` do.
+    /// Name of the path's last component in `parent`. None: the path ends at `parent` itself, as `.` and `a/..` do.
     pub(super) name: Option<OsString>,
     /// Whether the path ends with a slash.
     pub(super) names_directory: bool,
@@ -114,7 +114,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes back to the parent directory, as `..` requires, by walking from the base directory again. The `..` of the
+    /// Goes to the parent directory, as `..` requires, by walking to it from the base directory. The `..` of the
     /// operating system could lead elsewhere after a rename.
     fn leave(&mut self) -> Result<(), TreeRefusal> {
         if self.trail.pop().is_none() {

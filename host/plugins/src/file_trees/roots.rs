@@ -38,7 +38,7 @@ pub enum TreeError {
     TooManyLinks,
 }
 
-/// An open granted directory.
+/// A granted directory that the host has opened.
 #[derive(Debug)]
 pub(crate) struct OpenTree {
     pub(crate) directory: File,
@@ -257,8 +257,8 @@ mod tests {
         std::fs::rename(&docs, outer.join("moved")).expect("renamed");
         symlink(&outside, &docs).expect("linked");
         assert_eq!(content(&open(&roots).expect("open")), "tree/docs");
-        // After a restart, the directory is not open, so its path is resolved again, and the link that the guest
-        // created is refused.
+        // After a restart, the directory is not open, so its path is resolved, and the link that the guest created
+        // is refused.
         let error = open(&TreeRoots::default()).expect_err("a link");
         assert!(matches!(&error, TreeError::LinkBelowWriteGrant(path) if *path == docs), "{error}");
     }

@@ -71,7 +71,7 @@ impl HttpPattern {
         self.matches_method(method) && self.matches_destination(url) && self.matches_path(url.path())
     }
 
-    /// Whether the pattern would match this request if no server interpreted paths in another way than the host.
+    /// Whether the pattern would match this request if every server interpreted paths in the same way as the host.
     pub(crate) fn would_allow_literal_path(&self, method: &str, url: &Url) -> bool {
         self.matches_method(method) && self.matches_destination(url) && self.starts_with_prefix(url.path())
     }

@@ -35,7 +35,7 @@ impl LiveGrants {
     }
 
     /// The grants that are in force now. A grant that was revoked during the call stays revoked until the call ends,
-    /// even if it is granted again.
+    /// even if the user restores the grant earlier.
     pub(crate) fn now(&self) -> Arc<Grants> {
         let mut last = lock(&self.narrowed);
         if let Some(current) = &self.current {

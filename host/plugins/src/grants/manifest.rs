@@ -52,7 +52,7 @@ fn no_arguments() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asks {
-    /// Access to directories. None: the plugin opens no files.
+    /// The access to directories that the plugin asks for. None: the plugin opens no files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Access>,
     /// Names of environment variables that the plugin reads.
@@ -101,7 +101,7 @@ pub enum ManifestError {
     /// `plugin.toml` is invalid.
     #[error("{}:{line}: {reason}", path.display())]
     Toml {
-        /// Path of the file.
+        /// Path of the invalid `plugin.toml`.
         path: PathBuf,
         /// Line of the problem, counted from 1.
         line: usize,
@@ -221,7 +221,7 @@ const DOTS_RULE: &str = "a plugin's name cannot consist only of dots";
 const HOST: &str = "host";
 const HOST_RULE: &str = "the name `host` is reserved for the host itself in grants and questions";
 
-/// Contents of `plugin.toml`.
+/// The keys and tables that `plugin.toml` may contain.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PluginToml {

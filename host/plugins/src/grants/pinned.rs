@@ -102,7 +102,8 @@ impl PinnedGrants {
     }
 }
 
-/// Whether the pinned tree contains the configured path, either as written or after symbolic links are resolved.
+/// Whether the pinned tree contains the configured path. The path is compared as it is written, and also after its
+/// symbolic links are resolved.
 fn is_contained(current: &Path, pinned: &Path) -> bool {
     is_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| is_within(&resolved, pinned))
 }

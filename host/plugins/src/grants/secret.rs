@@ -140,7 +140,7 @@ pub struct KnownSecrets {
 pub enum SecretHolder {
     /// All servers on this host. The name or address of the host is written as in a URL.
     Host(String),
-    /// A program or another receiver that may forward the secret to any server.
+    /// A receiver, for example a program, that may forward the secret to any server.
     Anyone,
 }
 

@@ -40,10 +40,10 @@ pub struct CallLimits {
     pub memories: usize,
     /// Maximum number of elements of one table.
     pub table_elements: usize,
-    /// Maximum number of bytes that the guest may pass to the host at once. None: the default for the kind of call
-    /// applies.
+    /// Maximum number of bytes that the guest may pass to the host in one host call or as its result. None: the default
+    /// for the kind of call applies.
     pub lifted: Option<usize>,
-    /// Maximum number of resource handles that may be open at once.
+    /// Maximum number of resource handles that may be open at the same time.
     pub handles: usize,
     /// Maximum number of random bytes that the guest may read.
     pub random: u64,
@@ -209,7 +209,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "handles",
         1_000,
         1..=10_000,
-        "Maximum number of resource handles that may be open at once.",
+        "Maximum number of resource handles that may be open at the same time.",
         "2000",
         handles * 1
     ),
@@ -386,7 +386,8 @@ impl CallLimits {
         }
     }
 
-    /// Maximum number of bytes that a guest may pass to the host at once, in a call with this authority.
+    /// Maximum number of bytes that a guest may pass to the host in one host call or as its result, if the guest's call
+    /// has this authority.
     pub(crate) fn lifted(&self, authority: Authority) -> usize {
         self.lifted.unwrap_or(match authority {
             Authority::Granted => LIFTED_BESIDE_RESULT + self.result,
@@ -394,7 +395,7 @@ impl CallLimits {
         })
     }
 
-    /// Maximum number of bytes that a generic function may pass to the host at once.
+    /// Maximum number of bytes that a generic function may pass to the host in one host call or as its result.
     pub(crate) fn generic_lifted(&self) -> usize {
         self.lifted.unwrap_or(GENERIC_LIFTED_BYTES)
     }

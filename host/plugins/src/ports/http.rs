@@ -36,7 +36,7 @@ pub struct HttpPortResponse {
     pub status: u16,
     /// Names and values of the headers, in order.
     pub headers: Vec<(String, String)>,
-    /// Body of the response. The body is incomplete if `ending` is [`BodyCompleteness::Broken`].
+    /// Bytes of the response's body. The body is incomplete if `ending` is [`BodyCompleteness::Broken`].
     pub body: Vec<u8>,
     /// Whether the body is complete.
     pub ending: BodyCompleteness,
@@ -45,7 +45,7 @@ pub struct HttpPortResponse {
 /// Whether the body of a response is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyCompleteness {
-    /// The response is complete.
+    /// The body was received to its end.
     #[default]
     Whole,
     /// The connection broke before the end of the body.

@@ -37,7 +37,7 @@ pub trait KeyValuePort: Send + Sync {
     ) -> Result<SwapOutcome, PortError>;
 }
 
-/// One bucket of one plugin of one agent.
+/// Identifies one bucket, which belongs to one plugin of one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValueBucket {
     /// Configured name of the agent.
@@ -53,7 +53,7 @@ pub struct KeyValueBucket {
 /// The outcome of a compare-and-swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwapOutcome {
-    /// The value was set.
+    /// The stored value was equal to the expected value, and the new value was stored.
     Done,
     /// The stored value differs from the expected value and was not changed. The field is the stored value.
     Other(Option<Vec<u8>>),

@@ -63,7 +63,7 @@ pub enum ModelRefusal {
     /// The request that the plugin sent is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The model is unavailable. A later attempt may succeed.
+    /// The agent's model is unavailable at the moment. A later attempt may succeed.
     #[error("{0}")]
     Unavailable(String),
     /// The request failed for a reason other than the budget, an invalid request or an unavailable model.

@@ -214,7 +214,7 @@ impl CallRecord {
         self.bytes_from_guest.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts an HTTP request.
+    /// Counts an HTTP request that the guest sends.
     pub(crate) fn count_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -234,7 +234,8 @@ impl CallRecord {
         let _ = self.fuel.set(fuel);
     }
 
-    /// Records a denial. Does nothing if a denial with the same description is already recorded.
+    /// Records that something was denied to the plugin. Does nothing if a denial with the same description is
+    /// already recorded.
     pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
         let mut denials = lock(&self.denials);
         if denials.recorded.iter().any(|denial| denial.thing == thing) {

@@ -63,7 +63,7 @@ pub struct FileStat {
     /// Time of the last modification. None: the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
-    /// Time of creation. None: the operating system does not provide this time.
+    /// Time at which the file was created. None: the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
 }
@@ -126,8 +126,8 @@ pub enum FinalFileState {
     File {
         /// Size of the file in bytes.
         size: u64,
-        /// Digest of the content. None: the file was not hashed, because the changed files of the call have too many
-        /// bytes in total.
+        /// Digest of the file's content. None: the file was not hashed, because the changed files of the call have too
+        /// many bytes in total.
         content: Option<Digest>,
     },
     /// At the end of the call, the path leads to a directory.

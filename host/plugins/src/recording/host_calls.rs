@@ -40,7 +40,7 @@ pub enum HostCallResult {
     Request {
         /// HTTP method, in capital letters.
         method: String,
-        /// URL without its query.
+        /// URL of the request, without its query.
         url: String,
         /// Digest of method, complete URL and body.
         asked: Digest,
@@ -127,7 +127,7 @@ pub enum RequestOutcome {
         status: u16,
         /// Headers in order, without credentials.
         headers: Vec<(String, String)>,
-        /// Body without secrets.
+        /// Body of the response, from which the secrets were removed.
         body: RecordedBytes,
         /// Whether the guest read the whole body.
         read: Extent,
@@ -193,7 +193,7 @@ struct RecordedAnswers {
     entries: Vec<Entry>,
     left_out: usize,
     /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
-    /// exists. If the call reads the same information again, nothing is recorded.
+    /// exists. If the call reads known information a second time, nothing is recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -367,13 +367,13 @@ impl HostCallRecorder {
         }
     }
 
-    /// Whether results are recorded. False if the maximum size of the record is 0.
+    /// Whether the results of host calls are recorded. False if the maximum size of the record is 0.
     pub(crate) fn is_enabled(&self) -> bool {
         self.capacity > 0
     }
 
-    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and counts
-    /// one result as left out.
+    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and
+    /// increments the number of results that were left out.
     pub(crate) fn has_room(&self, size: usize) -> bool {
         lock(&self.recorded).has_room(self.capacity, OVERHEAD + size)
     }

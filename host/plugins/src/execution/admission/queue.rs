@@ -6,10 +6,10 @@ use super::QueueFull;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Limits the share of one agent: an agent may use at most this number of times the permits that remain free. The
-/// same rule applies to the memory and to the places in the queue. With the value 3, a single agent can use three
-/// quarters of the capacity, and two agents can use three sevenths each, so that some capacity always remains free
-/// for another agent.
+/// Limits the share of one agent: an agent may use at most this number of times the permits that remain free. The rule
+/// for permits also applies to the memory and to the places in the queue. With the value 3, a single agent can use
+/// three quarters of the capacity, and two agents can use three sevenths each, so that some capacity always remains
+/// free for another agent.
 const SHARE: usize = 3;
 /// Maximum number of smaller calls that may overtake a large call that waits for memory. After this number of calls,
 /// further smaller calls wait until the large call is admitted.
@@ -218,7 +218,7 @@ impl<Notifier> Queue<Notifier> {
         }
     }
 
-    /// Fails if no further call of this agent may wait in the queue.
+    /// Fails if the queue is full or if this agent has used its share of the queue.
     fn check_room(&self, index: usize) -> Result<(), QueueFull> {
         let free = self.bounds.queue.saturating_sub(self.waiting);
         let held = self.agents[index].waiting.len();

@@ -91,7 +91,7 @@ pub(crate) struct PathWalk {
 pub(crate) enum Step {
     /// The caller must provide the kind of file at this path.
     Lookup(TreePath),
-    /// The walk has ended.
+    /// The walk has ended with this result.
     Done(PathTarget),
 }
 

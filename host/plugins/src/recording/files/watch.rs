@@ -285,7 +285,8 @@ impl CallRecord {
         listed.flatten().unwrap_or(false)
     }
 
-    /// Resolves two paths. If a path ends with a symbolic link, the link is not followed.
+    /// Resolves the two paths of one operation, for example of a rename. If a path ends with a symbolic link, the link
+    /// is not followed.
     pub(crate) async fn follow_both_paths(
         &self,
         from: (u32, &str),

@@ -35,7 +35,8 @@ enum GuestStatus {
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Request(usize),
-    /// Ends the guest's turn. The value is the duration of the turn in microseconds.
+    /// Ends the current turn of the guest with this index. The second value is the duration of the turn
+    /// in microseconds.
     End(usize, u16),
     /// Ends the guest's turn and queues the guest for another turn.
     EndAndEnqueue(usize, u16),
@@ -110,7 +111,7 @@ impl Model {
         self.wake(wakers);
     }
 
-    /// Wakes these guests. For each free turn, only one waiting guest may be woken.
+    /// Wakes the guests to which these wakers belong. For each free turn, only one waiting guest may be woken.
     fn wake(&mut self, wakers: Vec<Waker>) {
         assert!(wakers.len() <= 1, "{} guests are woken for one turn", wakers.len());
         wakers.into_iter().for_each(Waker::wake);

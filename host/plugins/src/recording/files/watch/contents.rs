@@ -13,7 +13,8 @@ use std::fs::File;
 use std::sync::Arc;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-/// A file or directory that existed before the call. Its content, or the names in it, may have to be recorded.
+/// A file or directory that existed before the call. The content of such a file, or the names in such a directory, may
+/// have to be recorded.
 struct ExistingFile {
     fetch: Option<Fetch>,
     original: TreePath,
@@ -30,8 +31,8 @@ enum Run {
 }
 
 impl CallRecord {
-    /// Records that the guest opened a file or directory. If it is a file whose content is not known yet, also records
-    /// the content.
+    /// Records that the guest opened a file or directory. If the guest opened a file whose content is not known yet,
+    /// also records the content.
     pub(crate) async fn opened(
         &self,
         handle: u32,
