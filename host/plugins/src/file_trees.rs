@@ -1,5 +1,6 @@
-//! Granted directories (P6, P13), also called granted trees: opens such a directory and the files below it, refuses
-//! changes to protected files even inside a granted directory, and limits how much data one turn may add.
+//! Granted directories (P6, P13), which are also called granted trees. This module opens granted directories and the
+//! files below them, refuses changes to protected files even inside a granted directory, and limits how much data one
+//! turn may add.
 
 mod call_tree;
 mod host_tree;

@@ -285,7 +285,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
     });
     let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| UnmetNeed {
         need: Need::Config(key.clone()),
-        thing: config_thing(key),
+        thing: config_description(key),
         advice: config_advice(plugin, key),
     });
     let requests = asks.http.iter().filter(|asked| http_pattern::within(&grants.http, &patterns(&[asked])).is_empty());
@@ -333,7 +333,7 @@ pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<
 }
 
 /// Description, for users, of a `wasi:config` key.
-pub(crate) fn config_thing(key: &str) -> String {
+pub(crate) fn config_description(key: &str) -> String {
     format!("the configuration value {}", quoted(key))
 }
 

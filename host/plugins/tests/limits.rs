@@ -39,8 +39,8 @@ async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     assert!(cpu.cost.cpu_us >= 100_000);
 }
 
-// Rows 1 and 9: after endless loops, traps and cancelled calls at the same time, all permits are free, and every call
-// gets a new instance.
+// Rows 1 and 9: after endless loops that run at the same time, traps and cancelled calls, all permits are free, and
+// every call gets a new instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;

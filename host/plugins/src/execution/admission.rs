@@ -7,7 +7,7 @@ mod queue;
 
 use crate::limits::{HostLimits, MAX_LOADING_INSTANCES, MAX_PURE_CALLS, MIB};
 use crate::sync::lock;
-use queue::{Admitted, Bounds, Entry, Queue, QueuePolicy, Sharing};
+use queue::{Admitted, Bounds, PermitReply, Queue, QueuePolicy, Sharing};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot::{self, Receiver, Sender};
@@ -129,9 +129,9 @@ impl Lane {
         };
         let entry = lock(&self.0).request(agent, (memory, policy), notifier)?;
         Ok(match (entry, receiver) {
-            (Entry::Queued(number), Some(receiver)) => Err((QueuedCall { lane: self, agent, number }, receiver)),
-            (Entry::Queued(_), None) => unreachable!("a queued call has a notifier"),
-            (Entry::Admitted { memory }, _) => Ok(self.permit(agent, memory)),
+            (PermitReply::Queued(number), Some(receiver)) => Err((QueuedCall { lane: self, agent, number }, receiver)),
+            (PermitReply::Queued(_), None) => unreachable!("a queued call has a notifier"),
+            (PermitReply::Admitted { memory }, _) => Ok(self.permit(agent, memory)),
         })
     }
 

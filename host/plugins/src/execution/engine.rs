@@ -17,16 +17,16 @@ const KEEP_RESIDENT: usize = limits::MIB;
 const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
 /// Maximum size of a memory whose initial content is always compiled into one image, in bytes. A larger memory gets an
-/// image only if its data segments fill at least half of it, so that a component with a few bytes of data cannot
-/// produce an image of gigabytes (row 37).
+/// image only if its data segments fill at least half of the memory. A component with a few bytes of data therefore
+/// cannot produce an image of gigabytes (row 37).
 const SPARSE_IMAGE: u64 = limits::MIB as u64;
 
 /// Version of the code cache. The version must be incremented when this crate changes how it uses compiled code or
 /// which facts about a component it stores.
 const CACHE_LAYOUT: u32 = 5;
 
-/// The WIT text of the plugin contract, which is part of the engine's hash because the facts that are stored with
-/// compiled code depend on it.
+/// The WIT text of the plugin contract. The text is part of the engine's hash, because the facts that are stored with
+/// compiled code depend on the contract.
 const CONTRACT: [&str; 8] = [
     include_str!("../../../../wit/types.wit"),
     include_str!("../../../../wit/tool.wit"),

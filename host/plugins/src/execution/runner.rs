@@ -57,7 +57,7 @@ impl CallRunner {
         let result = match CallState::new(Arc::clone(&record), spec.capabilities, (&self.trees, &self.network)) {
             Ok(state) => {
                 let store = new_store(state, (&spec.engine, spec.metering), lifted);
-                let waiter = self.scheduler.of(spec.lane).waiter(&spec.agent);
+                let waiter = self.scheduler.turns_of(spec.lane).waiter(&spec.agent);
                 match run_in_turns(guest(store, Arc::clone(&record)), &record, waiter).await {
                     Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, self.wasm_stack))),
                     Err(limit) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit }),
@@ -66,7 +66,7 @@ impl CallRunner {
             Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
         };
         if let Some(trial) = &spec.trial {
-            trial.note(&result);
+            trial.count_call(&result);
         }
         match &result {
             Ok(_) => record.note_lookups(&spec.declared),
@@ -133,7 +133,7 @@ fn new_store(state: CallState, (engine, metering): (&Engine, Metering), lifted: 
     store
 }
 
-/// The wasmtime store of a guest. When it is dropped, it records how much fuel the guest has used.
+/// The wasmtime store of a guest. When the store is dropped, it records how much fuel the guest has used.
 pub(crate) struct GuestStore {
     store: Store<CallState>,
     /// The fuel that the guest had at the start of the call. None: fuel is not counted.

@@ -46,7 +46,7 @@ impl Scheduler {
         Arc::new(Self { calls: turns(calls), pure: turns(short), loading: turns(short) })
     }
 
-    pub(crate) fn of(&self, lane: LaneName) -> &TurnPool {
+    pub(crate) fn turns_of(&self, lane: LaneName) -> &TurnPool {
         match lane {
             LaneName::Calls | LaneName::Builders => &self.calls,
             LaneName::Pure => &self.pure,
@@ -115,7 +115,7 @@ impl TurnPool {
 impl Waiter<'_> {
     /// Calls `run` if the guest gets a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
     ///
-    /// `run` also returns whether the guest needs another turn. If the guest needs another turn, it is queued again
+    /// `run` also returns whether the guest needs another turn. If the guest needs another turn, the guest is queued
     /// before the next guest is woken, so that an agent with many guests has no advantage.
     pub(crate) fn take<T>(
         &mut self,
@@ -232,14 +232,14 @@ mod tests {
     async fn woken_guest_that_is_not_polled_loses_its_turn() {
         let turns = TurnPool::new(1, TICK);
         let agent: Arc<str> = "a".into();
-        let (mut first, mut held, mut last) = (turns.waiter(&agent), turns.waiter(&agent), turns.waiter(&agent));
+        let (mut first, mut second, mut last) = (turns.waiter(&agent), turns.waiter(&agent), turns.waiter(&agent));
         let poll = |waiter: &mut Waiter<'_>| {
             let mut context = Context::from_waker(Waker::noop());
             waiter.take(&mut context, |_| ((), NextTurn::NotWanted)).is_ready()
         };
         let mut context = Context::from_waker(Waker::noop());
         let in_turn = first.take(&mut context, |_| {
-            assert!(!poll(&mut held) && !poll(&mut last));
+            assert!(!poll(&mut second) && !poll(&mut last));
             ((), NextTurn::NotWanted)
         });
         assert!(in_turn.is_ready(), "the turn is free");
@@ -248,6 +248,6 @@ mod tests {
         assert!(!poll(&mut last), "the turn is still reserved");
         turns.expire_offers(Instant::now() + TICK * (OFFER_TICKS + 1));
         assert!(poll(&mut last));
-        assert!(poll(&mut held), "the guest can still take a turn later");
+        assert!(poll(&mut second), "the guest can still take a turn later");
     }
 }

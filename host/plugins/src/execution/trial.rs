@@ -11,7 +11,7 @@ pub const TRIAL_CALLS: u32 = 10;
 /// the contract.
 pub const TRIAL_TRAPS: u32 = 3;
 
-/// The number of calls in a trial, and how many of them failed.
+/// The number of calls in a trial, and how many of these calls failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrialCounts {
     /// Number of calls that were counted in the trial.
@@ -61,7 +61,7 @@ impl Trial {
     }
 
     /// Returns the counts that are not stored yet and marks them as stored, so that no other task stores the same
-    /// counts. The caller must store these counts, or return them with [`Trial::give_back`].
+    /// counts. The caller must store the counts or, if it cannot, return them with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
@@ -77,7 +77,7 @@ impl Trial {
     /// Counts a call for which the guest ran. An error that the guest's function returns does not count as a
     /// failure. A call that was refused before the guest ran, for example because of a full queue or a missing
     /// directory, is not counted.
-    pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
+    pub(crate) fn count_call<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
             // The guest's function returned an error after one of its requests had reached a limit. Such an error does
@@ -122,7 +122,7 @@ mod tests {
         let plugin = Arc::new(PluginIdentity { name: "p".to_owned(), digest: Digest::from_sha256([1; 32]) });
         for works in calls {
             let trapped = || CallFailure::Trap { plugin: plugin.clone(), message: "unreachable".to_owned() };
-            trial.note(&if *works { Ok(()) } else { Err(trapped()) });
+            trial.count_call(&if *works { Ok(()) } else { Err(trapped()) });
         }
         trial
     }

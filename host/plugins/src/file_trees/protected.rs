@@ -397,8 +397,8 @@ mod tests {
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
-    // Row 40, P13: a protected file and every directory and link on the way to it are protected, even if they do not
-    // exist yet.
+    // Row 40, P13: the host protects a protected file and every directory and link on the way to the file, even if the
+    // file or a directory does not exist yet.
     #[test]
     fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,5 +1,5 @@
-//! Finds the needs that the user is asked about when a plugin is first used: the needs of its manifest that are not
-//! granted and that the user has not refused (P6).
+//! Finds the needs about which the user is asked when a plugin is first used. These are the needs in the plugin's
+//! manifest that are not granted and that the user has not refused (P6).
 
 use super::manifest::Access;
 use super::{Grants, Need, UnmetNeed, files_advice};

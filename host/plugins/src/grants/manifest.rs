@@ -1,5 +1,5 @@
-//! The manifest of a plugin: reads and writes the custom section `agent-host:manifest` of a component, and reads
-//! `plugin.toml`, from which the section is made.
+//! The manifest of a plugin. This module reads and writes the custom section `agent-host:manifest` of a component, and
+//! reads `plugin.toml`, from which the section is made.
 
 use super::http_pattern::HttpPattern;
 use crate::binary::sections::{HEADER_BYTES, MANIFEST_SECTION, Sections, interfaces, manifest_json};
@@ -147,8 +147,8 @@ impl Manifest {
     }
 
     /// Parses the component's manifest section. Unknown keys are ignored, and a missing key asks for nothing. A section
-    /// that is not JSON is refused: if it were ignored, the component would count as one without a manifest, to which
-    /// all configured grants apply.
+    /// that is not JSON is refused. If the section were ignored, the component would count as a component without a
+    /// manifest, and would get all configured grants.
     pub(crate) fn from_section(section: &[u8]) -> Result<Self, ManifestError> {
         let problem = |reason: String| ManifestError::Section { reason };
         if section.len() > MANIFEST_BYTES {

@@ -69,9 +69,9 @@ impl Grants {
 }
 
 impl PinnedGrants {
-    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of the
-    /// result comes from the current configuration, so that stored grants can narrow the current ones but never widen
-    /// them.
+    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of
+    /// the result comes from the current configuration, so that stored grants can narrow the current grants but never
+    /// widen them.
     pub fn narrowing(&self, current: &Grants) -> Grants {
         let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = current;
         let named = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {

@@ -29,8 +29,8 @@ pub struct CallLimits {
     /// Maximum total size of all memories of a call, in bytes.
     pub memory: usize,
     /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine.
-    /// None: fuel is not counted. Fuel is counted by separately compiled code, which runs slightly slower. The host
-    /// compiles this code from the component in the plugin store when it first needs it.
+    /// None: fuel is not counted. Fuel is counted by separately compiled code, which runs slightly slower. When a call
+    /// first needs this code, the host compiles it from the component in the plugin store.
     pub fuel: Option<u64>,
     /// Maximum number of core instances that a component may create.
     pub core_instances: usize,

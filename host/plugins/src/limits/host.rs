@@ -31,7 +31,7 @@ pub(crate) const MAX_LOADING_INSTANCES: usize = 4;
 pub struct HostLimits {
     /// Maximum total size of all guests' memories, in bytes. Each call reserves its own memory limit when it starts.
     /// One eighth of the total is reserved for output validators and media policies, and one eighth for loading
-    /// components, so that long-running tools cannot block them.
+    /// components, so that long-running tools cannot block these calls.
     pub guest_memory: usize,
     /// Maximum number of calls to tools and context builders that may run at the same time.
     pub concurrent_calls: usize,

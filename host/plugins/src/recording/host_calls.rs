@@ -388,8 +388,7 @@ impl HostCallRecorder {
         self.capacity.saturating_sub(lock(&self.recorded).used + OVERHEAD)
     }
 
-    /// Removes the whole record, appends the records of files in `files` to it, and returns it. None: nothing
-    /// was recorded.
+    /// Takes the whole record, appends the records in `files`, and returns the result. None: nothing was recorded.
     pub(crate) fn finish(&self, files: Vec<HostCallResult>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;

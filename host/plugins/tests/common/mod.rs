@@ -116,8 +116,8 @@ fn definitions(names: &[&str]) -> String {
     tools_described(&tools, r#"{"type":"object"}"#)
 }
 
-/// The data segments contain the address and the length of the list of tools at address 64, the tool definitions from
-/// address 128, and the texts of the definitions from address 1024.
+/// The data segments contain three parts. At address 64, they contain the address and the length of the list of tools.
+/// The tool definitions start at address 128, and the texts of the definitions start at address 1024.
 fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
     let mut texts = schema.as_bytes().to_vec();
     let mut store = |text: &str| {

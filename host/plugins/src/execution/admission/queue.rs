@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 /// Limits the share of one agent: an agent may use at most this number of times the permits that remain free. The rule
 /// for permits also applies to the memory and to the places in the queue. With the value 3, a single agent can use
-/// three quarters of the capacity, and two agents can use three sevenths each, so that some capacity always remains
-/// free for another agent.
+/// three quarters of the capacity, and two agents can use three sevenths each. Some capacity therefore always remains
+/// free for an agent that makes its first call.
 const SHARE: usize = 3;
 /// Maximum number of smaller calls that may overtake a large call that waits for memory. After this number of calls,
 /// further smaller calls wait until the large call is admitted.
@@ -75,7 +75,7 @@ struct Call<Notifier> {
 
 /// The result of a request for a permit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum PermitReply {
     /// The call may run with this amount of memory in MiB, which is never more than the memory of the whole lane.
     Admitted { memory: u32 },
     /// The call waits in the queue under this number.
@@ -113,13 +113,13 @@ impl<Notifier> Queue<Notifier> {
         name: &Arc<str>,
         (memory, policy): (u32, QueuePolicy),
         notifier: impl FnOnce() -> Notifier,
-    ) -> Result<Entry, QueueFull> {
+    ) -> Result<PermitReply, QueueFull> {
         let memory = memory.clamp(1, self.bounds.memory);
         let index = self.agent_index(name);
         let is_first = self.agents[index].waiting.is_empty();
         if is_first && self.fit(index, memory) == Fit::Now && self.try_overtake(index) {
             self.occupy(index, memory);
-            return Ok(Entry::Admitted { memory });
+            return Ok(PermitReply::Admitted { memory });
         }
         if policy == QueuePolicy::IfNotFull
             && let Err(full) = self.check_room(index)
@@ -131,7 +131,7 @@ impl<Notifier> Queue<Notifier> {
         let number = self.numbers;
         self.agents[index].waiting.push_back(Call { number, memory, passed: 0, notifier: notifier() });
         self.waiting += 1;
-        Ok(Entry::Queued(number))
+        Ok(PermitReply::Queued(number))
     }
 
     /// Removes a waiting call, and admits the waiting calls that can now run. Returns the admitted calls.
@@ -204,8 +204,8 @@ impl<Notifier> Queue<Notifier> {
 
     fn fit(&self, index: usize, memory: u32) -> Fit {
         let agent = &self.agents[index];
-        let within_share = |held: usize, wanted: usize, free: usize| {
-            self.bounds.sharing == Sharing::Whole || held == 0 || held + wanted <= SHARE * (free - wanted)
+        let within_share = |used: usize, wanted: usize, free: usize| {
+            self.bounds.sharing == Sharing::Whole || used == 0 || used + wanted <= SHARE * (free - wanted)
         };
         if self.permits == 0 || !within_share(agent.permits, 1, self.permits) {
             Fit::Later
@@ -221,13 +221,13 @@ impl<Notifier> Queue<Notifier> {
     /// Fails if the queue is full or if this agent has used its share of the queue.
     fn check_room(&self, index: usize) -> Result<(), QueueFull> {
         let free = self.bounds.queue.saturating_sub(self.waiting);
-        let held = self.agents[index].waiting.len();
+        let waiting = self.agents[index].waiting.len();
         if free == 0 {
             return Err(QueueFull::All(self.bounds.queue));
         }
         let share = SHARE.saturating_mul(free - 1);
-        let within = self.bounds.sharing == Sharing::Whole || held == 0 || held < share;
-        if within { Ok(()) } else { Err(QueueFull::OfAgent(held)) }
+        let within = self.bounds.sharing == Sharing::Whole || waiting == 0 || waiting < share;
+        if within { Ok(()) } else { Err(QueueFull::OfAgent(waiting)) }
     }
 
     fn occupy(&mut self, index: usize, memory: u32) {

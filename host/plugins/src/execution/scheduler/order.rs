@@ -24,8 +24,8 @@ pub(super) struct Order {
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
-    /// The agents that have a running or waiting guest. As long as any guest waits, the list also contains agents
-    /// without guests, so that the time that they have used is not forgotten.
+    /// The agents that have a running or waiting guest. As long as any guest waits, agents without guests also stay in
+    /// the list, so that their used time is not forgotten.
     agents: Vec<Agent>,
     /// The highest used time that any agent has had at the moment when it got a turn. The used time of a new agent
     /// starts with this value.

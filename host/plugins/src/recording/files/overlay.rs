@@ -4,8 +4,8 @@
 use super::TreePath;
 use std::collections::BTreeMap;
 
-/// The origin of the file that is now at a path: the path that the file had at the start of the call, if it
-/// existed then.
+/// The origin of the file that is now at a path. If the file existed at the start of the call, its origin is the path
+/// that it had then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The file existed at the start of the call, and had this path then.

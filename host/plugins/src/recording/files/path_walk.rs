@@ -1,5 +1,5 @@
-//! Resolves a guest's path component by component and through links, as the operating system does, so that each file is
-//! recorded under a single resolved path, and every directory on the way to the file is also recorded.
+//! Resolves a guest's path component by component and through links, as the operating system does. Each file is
+//! therefore recorded under a single resolved path, and every directory on the way to the file is also recorded.
 
 pub(crate) use crate::file_trees::FinalLink;
 use crate::recording::file_records::InitialFileState;

@@ -1,5 +1,5 @@
-//! Property tests of the queue (P8): every call is eventually admitted, agents are served in turn, and a call of
-//! another agent can always be admitted.
+//! Property tests of the queue (P8): every call is eventually admitted, agents are served in turn, and a call of an
+//! agent without permits can always be admitted.
 
 use super::*;
 use proptest::prelude::*;
@@ -33,8 +33,8 @@ impl Model {
     fn request(&mut self, agent: &str, memory: u32) -> Result<usize, QueueFull> {
         let (name, number): (Arc<str>, _) = (agent.into(), self.calls.len());
         let status = match self.queue.request(&name, (memory, QueuePolicy::IfNotFull), || number)? {
-            Entry::Admitted { memory } => CallStatus::Running(memory),
-            Entry::Queued(number) => CallStatus::Waiting(number),
+            PermitReply::Admitted { memory } => CallStatus::Running(memory),
+            PermitReply::Queued(number) => CallStatus::Waiting(number),
         };
         self.calls.push((name, status));
         Ok(number)
@@ -92,9 +92,9 @@ impl Model {
     }
 
     fn check(&self) {
-        let held =
+        let reserved =
             |(_, status): &(Arc<str>, CallStatus)| if let CallStatus::Running(memory) = status { *memory } else { 0 };
-        let (permits, memory) = (self.running().len(), self.calls.iter().map(held).sum::<u32>());
+        let (permits, memory) = (self.running().len(), self.calls.iter().map(reserved).sum::<u32>());
         assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "{permits} permits, {memory} MiB");
         assert_eq!(
             (self.queue.permits, self.queue.memory),

@@ -187,9 +187,9 @@ proptest! {
     }
 }
 
-/// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of its name, the number of its
-/// guests, the duration of each of its turns in milliseconds, and the number of rounds for which a guest pauses after
-/// each of its turns. Returns the time that each agent got, in milliseconds.
+/// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of four values: its name, the
+/// number of its guests, the duration of a turn in milliseconds, and the number of rounds for which a guest pauses
+/// after a turn. Returns the time that each agent got, in milliseconds.
 fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
     let mut order = Order::new(1, Duration::from_millis(10));
     let mut times = vec![0; agents.len()];

@@ -183,8 +183,8 @@ impl CallRecord {
         ListingSource::Unrecorded
     }
 
-    /// If a directory could not be removed or replaced because it is not empty, records one name in it, so that the
-    /// replayed call fails in the same way.
+    /// If a directory could not be removed or replaced because it is not empty, records one name in the directory, so
+    /// that the replayed call fails in the same way.
     pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
         let Some(PathTarget::At(location, FileKind::Directory)) = targets.last() else { return Ok(()) };
         let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone())
