@@ -23,7 +23,7 @@ fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-// P2, P8: a component's tools are known after loading, and each call has a new instance and a cost.
+// P2, P8: a component's tools are known after loading, and the report of a call contains the cost of the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_p8_component_is_loaded_and_called() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -84,7 +84,8 @@ async fn row_11_precompiled_code_is_refused() {
     }
 }
 
-// Row 14: an unknown import is refused by name, and so is an import with the wrong type.
+// Row 14: a component with an unknown import, or with an import of the wrong type, is refused with an error that names
+// the import.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_14_unknown_imports_are_refused_by_name() {
     let unknown =

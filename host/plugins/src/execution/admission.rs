@@ -139,8 +139,8 @@ impl Lane {
         Permit { lane: Arc::clone(self), agent: Arc::clone(agent), memory }
     }
 
-    /// Sends permits to the calls that were admitted. The caller must not hold the lock of the lane: if a receiver has
-    /// been dropped, its permit is dropped here, and dropping a permit acquires that lock.
+    /// Sends permits to the calls that were admitted. The caller must not hold the lock of the lane. If the receiver of
+    /// a call has been dropped, this function drops the call's permit, and dropping a permit acquires the lock.
     fn admit(self: &Arc<Self>, admitted: Vec<Admitted<Sender<Permit>>>) {
         for Admitted { agent, memory, notifier } in admitted {
             drop(notifier.send(self.permit(&agent, memory)));

@@ -50,7 +50,7 @@ pub(crate) struct CallSpec {
     pub(crate) metering: Metering,
     /// Id of the call, shown in the log.
     pub(crate) call: String,
-    /// The agent that makes the call.
+    /// Name of the agent that makes the call.
     pub(crate) agent: Arc<str>,
     /// Size of the request encoded as JSON, in bytes.
     pub(crate) request_bytes: usize,
@@ -97,7 +97,7 @@ pub(crate) struct CallCapabilities {
 }
 
 impl CallCapabilities {
-    /// The capabilities of a call that cannot access anything.
+    /// The capabilities of a call without authority, which cannot access anything.
     pub(crate) fn nothing(authority: Authority) -> Self {
         Self {
             authority,

@@ -124,7 +124,7 @@ impl From<Limit> for Stop {
 
 impl Stop {
     /// Converts the reason to a failure of the call. If a limit was reached before the guest trapped, the failure names
-    /// the limit, because it explains the trap.
+    /// the limit, because the limit explains the trap.
     pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {

@@ -29,7 +29,7 @@ pub(crate) struct CallRunner {
     pub(crate) trees: TreeHost,
     /// Time between two interruptions of a running guest.
     pub(crate) epoch_tick: Duration,
-    /// Size of a guest's stack in bytes. The error message after a stack overflow contains it.
+    /// Size of a guest's stack in bytes. The error message after a stack overflow contains this size.
     pub(crate) wasm_stack: usize,
 }
 

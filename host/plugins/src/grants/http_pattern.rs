@@ -10,9 +10,9 @@ use url::{Host, Url};
 /// A pattern for HTTP requests that are granted to a plugin or that a plugin asks for:
 /// `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
-/// Without a method, the pattern matches every method. Without a port, it matches the default port of the
-/// scheme; `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an
-/// IP address. The word `private` also allows addresses of this machine and of private networks. An example is
+/// Without a method, the pattern matches every method. Without a port, the pattern matches the default port of the
+/// scheme; the port `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or
+/// an IP address. The word `private` also allows addresses of this machine and of private networks. An example is
 /// `GET https://*.example.com/v1/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {

@@ -5,7 +5,7 @@ use super::Grants;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 
-/// Access to the current grants of an agent. The owner of the agent's configuration implements this trait.
+/// Provides the current grants of an agent. The owner of the agent's configuration implements this trait.
 pub trait CurrentGrants: Send + Sync {
     /// A number that changes each time a grant may have changed.
     fn version(&self) -> u64;
@@ -22,8 +22,8 @@ pub(crate) struct LiveGrants {
 }
 
 struct NarrowedGrants {
-    /// Version of the agent's current grants when the call's grants were last compared with them. None: they have not
-    /// been compared yet.
+    /// Version of the agent's current grants when the call's grants were last compared with them. None: the grants have
+    /// not been compared yet.
     version: Option<u64>,
     grants: Arc<Grants>,
 }

@@ -79,7 +79,7 @@ pub struct Asks {
     pub media: bool,
 }
 
-/// Access to a directory and everything below it.
+/// The kind of access to a directory and to everything below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -234,7 +234,7 @@ struct PluginToml {
     asks: Asks,
     #[serde(default)]
     canary: Option<Canary>,
-    /// The table that `agent-host plugin build` reads. This table is not part of the component.
+    /// A table that only `agent-host plugin build` reads. This table is not stored in the component.
     #[serde(default, rename = "build")]
     _build: serde::de::IgnoredAny,
 }

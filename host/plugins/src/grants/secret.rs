@@ -153,7 +153,7 @@ impl KnownSecrets {
         Self { redaction, hosts, ..Self::default() }
     }
 
-    /// Adds further secret texts, and the server or program that receives them.
+    /// Adds secret texts to this set, together with the server or program that receives these texts.
     #[must_use]
     pub fn with(&self, redaction: &Redaction, given_to: &SecretHolder) -> Self {
         if redaction.is_empty() {

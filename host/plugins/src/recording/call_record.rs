@@ -122,7 +122,7 @@ impl CallRecord {
         self
     }
 
-    /// Sets the agent's secrets, which must not reach the guest.
+    /// Sets the agent's secrets, which the host must remove from all data that the guest receives.
     pub(crate) fn with_secrets(mut self, secrets: &Arc<KnownSecrets>) -> Self {
         self.secrets = Arc::clone(secrets);
         self
@@ -187,8 +187,8 @@ impl CallRecord {
         lock(&self.reported).growth = Some(limit);
     }
 
-    /// Records that a memory or table has grown. The guest has then handled an earlier refusal, so the
-    /// refusal is forgotten.
+    /// Records that a memory or table has grown. If an earlier growth was refused, the guest has handled this refusal,
+    /// so the refusal is forgotten.
     pub(crate) fn record_growth(&self) {
         lock(&self.reported).growth = None;
     }

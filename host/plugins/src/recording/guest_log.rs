@@ -57,7 +57,7 @@ struct Line {
 }
 
 impl CallRecord {
-    /// Adds printed bytes to the log. Each line is logged when it is complete.
+    /// Adds bytes that the guest has printed to the log. Each line is logged when it is complete.
     pub(crate) fn print(&self, source: Source, bytes: &[u8]) {
         let mut log = lock(&self.log);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

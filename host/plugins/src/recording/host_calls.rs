@@ -42,9 +42,9 @@ pub enum HostCallResult {
         method: String,
         /// URL of the request, without its query.
         url: String,
-        /// Digest of method, complete URL and body.
+        /// Digest of the request's method, complete URL and body.
         asked: Digest,
-        /// Digest of the headers that the guest itself set. None in records of earlier versions.
+        /// Digest of the headers that the guest itself set. None: an earlier version of the host wrote the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         headers: Option<Digest>,
         /// The response to the request, or the reason why there is none.
@@ -81,7 +81,7 @@ pub enum HostCallResult {
     },
     /// The granted directories of the call.
     Trees {
-        /// The directories, also called trees. The number of a tree is its index in this list.
+        /// The granted directories, which are also called trees. The number of a tree is its index in this list.
         trees: Vec<GrantedTree>,
         /// Whether all changes of the call are recorded.
         changes: Extent,
@@ -111,7 +111,7 @@ pub enum HostCallResult {
     },
     /// Secure random bytes, in the order in which the call read them.
     Random {
-        /// The bytes of all reads, joined together.
+        /// The random bytes of all reads, joined together.
         bytes: RecordedBytes,
     },
 }
@@ -125,7 +125,7 @@ pub enum RequestOutcome {
     Received {
         /// Status code from 100 to 599.
         status: u16,
-        /// Headers in order, without credentials.
+        /// Headers of the response, in order, without the headers that contain credentials.
         headers: Vec<(String, String)>,
         /// Body of the response, from which the secrets were removed.
         body: RecordedBytes,
@@ -342,7 +342,7 @@ impl HostCallRecorder {
         lock(&self.recorded).no_values = true;
     }
 
-    /// Records a page of keys.
+    /// Records a page of keys that the call has listed.
     pub(crate) fn keys_listed(&self, bucket: &str, after: &str, keys: &[String]) {
         let mut recorded = lock(&self.recorded);
         let size = keys.iter().map(|key| key.len() + 4).sum::<usize>();

@@ -19,7 +19,7 @@ const MAX_PASSES: u32 = 32;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) permits: usize,
-    /// Total guest memory of the lane's calls in MiB.
+    /// Maximum total guest memory of all running calls in the lane, in MiB.
     pub(super) memory: u32,
     /// Maximum number of calls that may wait in the lane's queue.
     pub(super) queue: usize,
@@ -167,7 +167,7 @@ impl<Notifier> Queue<Notifier> {
         admitted
     }
 
-    /// The index of the agent whose first waiting call is to be admitted next.
+    /// The index of the agent whose first waiting call the queue admits next.
     fn next_agent(&mut self) -> Option<usize> {
         let mut order: Vec<_> =
             (0..self.agents.len()).filter(|index| !self.agents[*index].waiting.is_empty()).collect();

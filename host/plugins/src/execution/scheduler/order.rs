@@ -77,7 +77,7 @@ impl Order {
                 return TurnRequest::Waiting(queue_id);
             }
         }
-        // A turn can only be free if no guest waits, so this guest can have it.
+        // A turn can be free only if no guest waits, so this guest gets the free turn.
         if self.is_free() {
             self.count_turn(name);
             self.in_use += 1;

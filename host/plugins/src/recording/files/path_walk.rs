@@ -71,7 +71,7 @@ pub(crate) enum PathTarget {
     Elsewhere,
     /// The path leads to this resolved path, at which a file does not have to exist.
     At(TreePath, FileKind),
-    /// In a replay, the path leads to a file that is not recorded. The denial is already recorded.
+    /// In a replay, the path leads to a file that is not recorded. The walk's caller has already recorded the denial.
     Unrecorded,
 }
 
@@ -103,7 +103,7 @@ impl PathWalk {
 
     /// Whether the walk has reached the end of the guest's path or is at a directory on the way to it.
     pub(crate) fn position(&self) -> PathPosition {
-        // A trailing slash is allowed after the name of a new directory.
+        // Empty components are ignored, because a path may have a trailing slash after the name of a new directory.
         if self.todo.iter().all(String::is_empty) { PathPosition::End } else { PathPosition::Through }
     }
 

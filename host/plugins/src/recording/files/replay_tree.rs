@@ -32,7 +32,7 @@ pub struct ReplayTreeError(#[from] io::Error);
 pub struct ReplayTrees {
     folder: TempDir,
     pub(crate) trees: Vec<GrantedTree>,
-    /// The recorded state of each path, without the content of files.
+    /// The state that each path had when the original call first accessed it, without the content of files.
     pub(crate) known: BTreeMap<TreePath, InitialFileState>,
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, FinalFileState>,
@@ -114,9 +114,9 @@ impl ReplayTrees {
 pub(super) enum CopyDepth {
     /// Only the kind and the metadata of the file or directory.
     Entry,
-    /// A file and its content.
+    /// The metadata and the content of a file.
     Content,
-    /// A directory and the names in it.
+    /// The metadata of a directory and the names in it.
     Names,
 }
 
@@ -271,7 +271,7 @@ mod tests {
             vec![("l", link(target)), ("l/forged", file("x"))],
             vec![("l", link("../..")), ("l/forged", file("x"))],
         ] {
-            // The forged file may make the call fail or may be left out.
+            // The forged file may make the creation of the trees fail, or may be left out.
             let _ = ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default());
         }
         assert_eq!(std::fs::read_dir(outside.path()).expect("the folder exists").count(), 0);

@@ -39,7 +39,7 @@ struct Watched {
     locations: HashMap<u32, TreePath>,
     /// The files whose state is known, by the paths that they had at the start of the call.
     known: BTreeMap<TreePath, InitialFileState>,
-    /// Kinds of the entries in the directories that were listed.
+    /// Kinds of the entries in the directories that the call has listed.
     named: HashMap<TreePath, EntryKind>,
     overlay: Overlay,
     /// Files whose times the call has set.
@@ -56,7 +56,7 @@ enum KindSource {
     /// The file is missing from the recording and must be copied from a current tree.
     Fetch(Fetch),
     Unrecorded,
-    /// The path is not watched.
+    /// The record is full, or the path is not in a watched tree, so accesses to the path are not recorded.
     Untracked,
 }
 
@@ -146,7 +146,8 @@ impl CallRecord {
         watched.unwrap_or(Ok(()))
     }
 
-    /// Resolves a path of the guest. In an original call, records the state of every file and directory on the way.
+    /// Resolves a path that the guest has passed to a host function. In an original call, records the state of every
+    /// file and directory on the way.
     pub(crate) async fn follow_path(
         &self,
         directory: u32,
@@ -226,10 +227,10 @@ impl CallRecord {
         self.change(location, |overlay| overlay.change(location));
     }
 
-    /// Records a write to an open file.
+    /// Records that the call wrote to an open file.
     pub(crate) fn changed_open(&self, handle: u32) {
         let location = self.location_of(handle);
-        // Nothing has to be done for most writes, because the file is already recorded as changed.
+        // Most writes change a file that is already recorded as changed, so nothing has to be done.
         if let Some(location) = location
             && self.files.with(|watched| watched.overlay.origin(&location) != Origin::Own) == Some(true)
         {
