@@ -274,7 +274,8 @@ impl CallRecord {
     pub(crate) fn finish_warnings(&self) {
         let more = self.warnings.load(Ordering::Relaxed).saturating_sub(WARNINGS);
         if more > 0 {
-            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "{more} more warnings about this call");
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call,
+                "{more} further warnings about this call were not logged");
         }
     }
 

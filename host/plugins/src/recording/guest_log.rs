@@ -96,7 +96,7 @@ impl CallRecord {
         let lost = log.lost;
         if lost != LostLog::default() {
             tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call,
-                lines = lost.lines, bytes = lost.bytes, "the log was cut");
+                lines = lost.lines, bytes = lost.bytes, "parts of the plugin's log were dropped");
         }
         lost
     }

@@ -73,7 +73,7 @@ impl Model {
     fn admit(&mut self, admitted: Vec<Admitted<usize>>) {
         for Admitted { agent, memory, notifier } in admitted {
             let call = &mut self.calls[notifier];
-            assert!(matches!(call.1, CallStatus::Waiting(_)) && call.0 == agent, "{call:?} did not wait");
+            assert!(matches!(call.1, CallStatus::Waiting(_)) && call.0 == agent, "{call:?} was not waiting");
             call.1 = CallStatus::Running(memory);
         }
     }
@@ -95,7 +95,7 @@ impl Model {
         let reserved =
             |(_, status): &(Arc<str>, CallStatus)| if let CallStatus::Running(memory) = status { *memory } else { 0 };
         let (permits, memory) = (self.running().len(), self.calls.iter().map(reserved).sum::<u32>());
-        assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "{permits} permits, {memory} MiB");
+        assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "{permits} permits and {memory} MiB are used");
         assert_eq!(
             (self.queue.permits, self.queue.memory),
             (self.bounds.permits - permits, self.bounds.memory - memory)
