@@ -64,7 +64,7 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, final_link: FinalLink) -> Resu
     while let Some(component) = todo.pop_front() {
         match component.as_encoded_bytes() {
             b"." => {}
-            b".." => walk.leave()?,
+            b".." => walk.go_to_parent()?,
             _ => {
                 let is_last = todo.is_empty();
                 let link = match is_last && final_link == FinalLink::Keep {
@@ -116,7 +116,7 @@ impl Walk<'_> {
 
     /// Goes to the parent directory, as `..` requires, by walking to it from the base directory. The `..` of the
     /// operating system could lead elsewhere after a rename.
-    fn leave(&mut self) -> Result<(), TreeRefusal> {
+    fn go_to_parent(&mut self) -> Result<(), TreeRefusal> {
         if self.trail.pop().is_none() {
             return Err(TreeRefusal::NotPermitted);
         }

@@ -146,7 +146,7 @@ fn open_root(path: &Path, writable: &HashSet<FileId>) -> Result<OpenTree, TreeEr
     while let Some(name) = todo.pop_front() {
         match Path::new(&name).components().next() {
             Some(Component::RootDir) => walk = RootWalk::new()?,
-            Some(Component::ParentDir) => walk.leave()?,
+            Some(Component::ParentDir) => walk.go_to_parent()?,
             _ => {
                 let is_below = walk.ids.iter().any(|id| writable.contains(id));
                 if is_below {
@@ -206,7 +206,7 @@ impl RootWalk {
         Ok(())
     }
 
-    fn leave(&mut self) -> io::Result<()> {
+    fn go_to_parent(&mut self) -> io::Result<()> {
         self.current = openat(&self.current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
         self.path.pop();
         if self.ids.len() > 1 {

@@ -109,7 +109,7 @@ impl Secret {
     }
 
     /// The name and the complete value of the header.
-    pub(crate) fn filled(&self) -> (HeaderName, HeaderValue) {
+    pub(crate) fn name_and_value(&self) -> (HeaderName, HeaderValue) {
         (self.header.clone(), self.filled.clone())
     }
 }
@@ -209,8 +209,8 @@ mod tests {
         for url in ["http://api.example.com/x", "https://example.com/", "https://api.example.com:444/"] {
             assert!(!is_for(url), "{url}");
         }
-        assert_eq!(secret.filled().1.as_bytes(), b"Bearer s3cret-value");
-        assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
+        assert_eq!(secret.name_and_value().1.as_bytes(), b"Bearer s3cret-value");
+        assert_eq!(format!("{secret:?} {:?}", secret.name_and_value().1), "Secret(TOKEN) Sensitive");
     }
 
     /// P7: the error for an unusable secret explains the reason and does not contain the secret's value.

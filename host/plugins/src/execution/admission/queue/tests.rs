@@ -95,7 +95,7 @@ impl Model {
         let reserved =
             |(_, status): &(Arc<str>, CallStatus)| if let CallStatus::Running(memory) = status { *memory } else { 0 };
         let (permits, memory) = (self.running().len(), self.calls.iter().map(reserved).sum::<u32>());
-        assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "{permits} permits and {memory} MiB are used");
+        assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "uses {permits} permits, {memory} MiB");
         assert_eq!(
             (self.queue.permits, self.queue.memory),
             (self.bounds.permits - permits, self.bounds.memory - memory)
