@@ -173,7 +173,7 @@ impl Protection {
             }
             let directory = FileId::from(&fstat(&current)?);
             if !protected.kind.protects_by_name() {
-                self.entries.entry((directory, lower_case(&name))).or_insert_with(|| protected.what.clone());
+                self.entries.entry((directory, fold_case(&name))).or_insert_with(|| protected.what.clone());
             }
             // The entry does not exist yet, so guests must not create it.
             let stat = statat(&current, &name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -227,7 +227,7 @@ impl Protection {
     /// Refuses to change a directory entry if a protected path depends on the entry.
     pub(super) fn check_entry(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), TreeRefusal> {
         let id = FileId::from(&fstat(parent)?);
-        let name_folded = lower_case(name);
+        let name_folded = fold_case(name);
         let everywhere = PROTECTED_NAMES.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
         let is_agents = self.agent_folders.contains(&id) && is_agent_file(&name_folded);
         let listed = self.entries.get(&(id, name_folded)).map(String::as_str);
@@ -256,7 +256,7 @@ impl Protection {
                 && (statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_file)
                     || endings.iter().filter(|ending| ending.starts_with('.')).any(exists))
         };
-        let folded = lower_case(name);
+        let folded = fold_case(name);
         let is_code =
             |(endings, _): &&CodeFiles| endings.iter().any(|ending| folded.ends_with(ending)) || hides(endings);
         if !self.code_folders.values().flatten().any(|files| is_code(&files)) {
@@ -338,7 +338,7 @@ fn protected(name: &str, what: &str) -> TreeRefusal {
 /// Whether a file with this name belongs to another program and therefore never defines an agent, for
 /// example `Cargo.toml`.
 pub fn is_foreign_toml(name: &OsStr) -> bool {
-    OTHER_PROGRAMS.contains(&lower_case(name).as_str())
+    OTHER_PROGRAMS.contains(&fold_case(name).as_str())
 }
 
 fn is_agent_file(folded: &str) -> bool {
@@ -379,7 +379,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
 
 /// The name in the form in which case-insensitive file systems compare it. On case-sensitive file systems, slightly
 /// more names than necessary are therefore protected.
-fn lower_case(name: &OsStr) -> String {
+fn fold_case(name: &OsStr) -> String {
     name.to_string_lossy().to_uppercase().to_lowercase()
 }
 
