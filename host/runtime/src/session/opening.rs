@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
-/// The session to open, and whether its open turn must be able to continue.
+/// Which session is opened, and whether the open turn of that session must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSession {
     /// Create a new session.
@@ -119,9 +119,9 @@ impl Session {
         }
     }
 
-    /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the
-    /// calls that were running. The agent settings in the stored turn can only reduce what the current configuration
-    /// allows (P14).
+    /// Continues the open turn where another process stopped: loads the plugins of the turn and decides what happens to
+    /// the calls that were running. The agent settings in the stored turn can only reduce what the current
+    /// configuration allows (P14).
     async fn resume(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
@@ -151,7 +151,7 @@ impl Session {
         Ok(())
     }
 
-    /// Restores the agent that the open turn started with. If this is impossible, ends the turn.
+    /// Restores the agent that the open turn started with. If the agent cannot be restored, ends the turn.
     async fn resume_agent(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         let Some(turn) = &self.run.turn else { return Ok(()) };
         let plugins: Vec<_> = turn.plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
@@ -202,8 +202,8 @@ impl Session {
         Ok(())
     }
 
-    /// Computes the data that an imported turn does not contain: its system sections, and the identities of the tools
-    /// that its approvals refer to.
+    /// Computes the data that an imported turn lacks: the turn's system sections, and the identities of the tools that
+    /// the turn's approvals refer to.
     async fn complete_imported_turn(&mut self) -> Result<(), SessionError> {
         if !self.run.is_unpinned() {
             return Ok(());

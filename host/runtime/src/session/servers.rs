@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 const MAX_LISTED_TOOLS: usize = 20;
 
 impl Session {
-    /// Connects the MCP servers of this agent, and makes the session use the agent with the tools that its servers
-    /// offer now. However, an open turn keeps its tools if this process has already read them from the servers.
+    /// Connects the MCP servers of this agent. The session then uses the agent with the tools that the servers offer
+    /// now. However, an open turn keeps its tools if this process has already read those tools from the servers.
     pub(crate) async fn connect(
         &mut self,
         agent: Arc<Agent>,
@@ -44,8 +44,8 @@ impl Session {
         let catalogue = held.catalogue().clone();
         let agent = match (keeps_tools, is_idle) {
             (true, _) => agent,
-            // Later turns also use these tools. The catalogue is added to the current agent, which may have other
-            // changes that must be kept.
+            // No turn is open, so the tools are also added to the agent that later turns use. That agent may have
+            // changed since `agent` was read, and its changes must be kept.
             (false, true) => self.services.live.change(|current| current.with_catalogue(catalogue))?,
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };
@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// Connects the MCP servers of the calls that wait for a decision. Stops if `cancel` is cancelled. The methods that
-    /// store a decision would also connect these servers, but those methods cannot be cancelled.
+    /// store a decision connect these servers too if necessary, but those methods cannot be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();
         let calls = self.history.load_calls(&ids).await?;
@@ -74,7 +74,7 @@ impl Session {
         cancel: &CancellationToken,
     ) -> Result<(), SessionError> {
         let agent = self.services.agent.clone();
-        // The source of an imported call is not known yet.
+        // An imported call has no source yet, so the call may belong to an MCP server.
         let is_of_server = |call: &CallRecord| matches!(call.source, Some(ToolSource::Mcp { .. }) | None);
         if agent.catalogue().is_none() && calls.iter().any(is_of_server) {
             self.held_servers = self.connect(agent, cancel).await?;

@@ -110,8 +110,8 @@ impl Registry {
         Self::build(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
     }
 
-    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. This saves time, because compiling
-    /// a schema and dropping a compiled schema both take longer than a tool call.
+    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Sharing saves time, because
+    /// compiling a schema takes longer than a tool call, and so does dropping a compiled schema.
     pub(crate) fn build<'t>(
         earlier: Option<&Registry>,
         tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
@@ -169,15 +169,15 @@ impl Registry {
         self
     }
 
-    /// Records which of the tools with which the turn began no longer exist (P10). The iterator yields the name and the
-    /// MCP server of each tool with which the turn began.
+    /// Records which of the turn's original tools no longer exist (P10). The iterator yields the name and the MCP
+    /// server of each tool that existed when the turn began.
     pub(crate) fn with_missing_tools<'n>(mut self, began_with: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
         let gone = began_with.filter(|(name, _)| !self.tools.contains_key(*name));
         self.gone = gone.map(|(name, server)| (name.to_owned(), server.to_owned())).collect();
         self
     }
 
-    /// Returns the tool with this name, spelled as the tool's author wrote it.
+    /// Returns the tool with this name. The name must be spelled as the tool's author wrote it.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name)
     }
@@ -206,7 +206,8 @@ impl Registry {
         self.offer.tokens
     }
 
-    /// Converts a tool name in its author's spelling, which the history uses, to the name that the provider is sent.
+    /// Converts the name that a tool's author wrote, which is the name in the history, to the name that is sent to the
+    /// model provider.
     pub fn provider_name<'a>(&'a self, author: &'a str) -> &'a str {
         self.offer.names.provider_name(author).unwrap_or(author)
     }
@@ -222,7 +223,7 @@ impl Registry {
         self.offered_among(Some(names)).into_iter().map(tokens_of).fold(0, u32::saturating_add)
     }
 
-    /// Returns the source of the tool with this name, or `None` if there is no such tool.
+    /// Returns the source of the tool with this name, or `None` if the registry does not contain the tool.
     pub(crate) fn source_of(&self, author: &str) -> Option<&ToolSource> {
         self.tools.get(author).map(|tool| &tool.source)
     }
@@ -240,7 +241,7 @@ impl Registry {
         self.resolve_by_author(author, &call.arguments)
     }
 
-    /// Like [`Registry::resolve`], for a call that names the tool as the tool's author spelled it.
+    /// Like [`Registry::resolve`], but for a call that names the tool as the tool's author spelled it.
     pub(crate) fn resolve_by_author(&self, author: &str, arguments: &str) -> ResolvedCall {
         // Arguments that are not valid JSON are kept as a JSON string that contains the model's text.
         let (arguments, readable) = match parse_arguments(arguments) {
@@ -377,7 +378,7 @@ impl RegisteredTool {
     }
 
     /// Returns the arguments that are sent to the tool. If the tool's schema has the field that is reserved for the
-    /// host, the result contains this field (L15).
+    /// host, the result contains this field with the session's subject (L15).
     pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
         match self.reserved {
             Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),
@@ -447,7 +448,7 @@ fn offered_tool(definition: &ToolDefinition, names: &ToolNames) -> OfferedTool {
     }
 }
 
-/// Estimated number of tokens that a tool uses in a prompt.
+/// Returns the estimated number of tokens that a tool uses in a prompt.
 pub(crate) fn tokens_of(tool: &OfferedTool) -> u32 {
     let schema = tokens::of_text(&tool.input_schema.to_string());
     tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)

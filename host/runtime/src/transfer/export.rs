@@ -237,7 +237,7 @@ async fn write_media_item(
 /// Writes one JSON object whose members are values and lists.
 struct Writer<'a> {
     output: BufWriter<&'a mut (dyn AsyncWrite + Send + Unpin)>,
-    /// Whether the current list or object is still empty.
+    /// Whether nothing was written into the current list or object yet.
     is_first: bool,
 }
 

@@ -170,8 +170,8 @@ impl CheckedHead {
             return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
         check_turns(&run)?;
-        // The calls that the imported session makes have ids with another suffix, because the original session may
-        // also continue.
+        // New calls of the imported session have ids with another suffix than the calls of the original session,
+        // because both sessions may continue.
         Ok(Self { session, run: run.with_id_ending(new_id_ending()) })
     }
 }
@@ -197,8 +197,8 @@ fn check_turns(run: &Run) -> Result<(), TransferError> {
     }
 }
 
-/// The progress of an import: the counts, and the facts about messages and calls with which the session's state
-/// is checked.
+/// The progress of an import: the counts, and the facts about messages and calls that are compared with the
+/// session's state.
 struct Import {
     session: DocumentSession,
     /// The subject that the document contains.
@@ -206,19 +206,19 @@ struct Import {
     run: Run,
     user: Option<String>,
     claims: Claims,
-    /// Calls of the open turn, by their ids.
+    /// Calls that the document's state lists in the open turn, by the ids of the calls.
     open: HashMap<CallId, OpenCall>,
     /// Calls of the open turn whose outcome is unknown.
     unknown: HashSet<CallId>,
-    /// Turn, role and number of tokens of each message that the view in the state contains. The value of a message is
-    /// `None` until the message has been read.
+    /// Maps each message in the session's view to the message's turn, role and number of tokens. The value of a message
+    /// is `None` until the message has been read.
     view: HashMap<MessageId, Option<(u32, Role, u32)>>,
     /// Number of model replies in the last turn.
     replies: u32,
     messages: u64,
     /// Number of events in the document, and number of events that are imported.
     events: (u64, u64),
-    /// Number of messages that had the role `system`.
+    /// Number of messages that have the role `system` in the document. They are imported with the role `user`.
     system_messages: u64,
     dropped: Vec<String>,
 }
@@ -302,8 +302,8 @@ impl Import {
         Err(damaged(format!("{}[{index}]", list.name()), problem))
     }
 
-    /// Checks the numbers of messages and events, and replaces those values of the state that this host computes from
-    /// other data or decides itself.
+    /// Checks the numbers of messages and events. Replaces those values in the state that this host computes from other
+    /// data or decides about itself.
     fn finish(&mut self) -> Result<(), TransferError> {
         let (events, kept) = self.events;
         if self.run.sequence != events {

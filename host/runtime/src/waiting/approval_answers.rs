@@ -104,9 +104,9 @@ impl Session {
         self.services.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
     }
 
-    /// Processes an answer to an approval request. The answer applies to the calls that still wait for exactly this
-    /// request. If the host has requested the approval of a call again because the call's tool changed, only an answer
-    /// to the later request is accepted.
+    /// Processes an answer to an approval request. The answer applies to the calls that still wait for an answer to
+    /// exactly this request. If the host has requested the approval of a call again because the call's tool changed,
+    /// only an answer to the later request is accepted.
     pub(super) async fn respond_to_approval(&mut self, event: &CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         let request = event.parentid.clone().ok_or(RespondError::NoParent)?;

@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 pub enum ResponseOutcome {
     /// The answer became the call's result.
     Taken {
-        /// Violations of the schema that was stored with the call. If there are any, the model receives an error that
-        /// lists them instead of the answer.
+        /// Violations of the schema that was stored with the call. If the list is not empty, the model receives,
+        /// instead of the answer, an error that lists the violations.
         violations: Vec<Violation>,
         /// The answers that the turn still waits for. If the list is empty, the caller can continue the turn
         /// with [`Session::run`].
@@ -34,8 +34,8 @@ pub enum ResponseOutcome {
     },
     /// The call already has exactly this answer. The session is not changed.
     Duplicate,
-    /// The call already has another result, because another answer was accepted, because its time limit has passed, or
-    /// because its turn has ended. The session is not changed.
+    /// The call already has another result, because another answer was accepted, the call's time limit has passed, or
+    /// the call's turn has ended. The session is not changed.
     Late,
 }
 
@@ -54,7 +54,7 @@ pub enum RespondError {
         /// Type of the event.
         event_type: String,
     },
-    /// The event is for another session.
+    /// The event names another session as its subject.
     #[error(
         "the event's `subject` is `{subject}`, but the session is `{session}`: omit the subject, or set it to this session"
     )]
@@ -74,7 +74,7 @@ pub enum RespondError {
         /// Text that lists the calls that wait for an answer.
         waiting: String,
     },
-    /// The call does not wait for a service.
+    /// The call is not waiting for an answer of a service.
     #[error("call `{call}` does not wait for a service: {state}; {waiting}")]
     NotAService {
         /// Id of the call.
@@ -144,9 +144,9 @@ impl From<StoreError> for RespondError {
 }
 
 impl Session {
-    /// Processes a service's answer to a call that was forwarded to it (L10), or a user's answer to an approval request
-    /// (L17). Only the stored state is needed (L1), because the schema of the answer was stored when the request was
-    /// sent. [`Session::run`] then continues the turn.
+    /// Processes the answer of a service to a call that was forwarded to that service (L10), or a user's answer to an
+    /// approval request (L17). Only the stored state is needed (L1), because the schema of the answer was stored when
+    /// the request was sent. [`Session::run`] then continues the turn.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         self.require_stored_state()?;

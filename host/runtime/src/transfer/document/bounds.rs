@@ -45,7 +45,7 @@ pub(super) struct Bounds {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Number of bytes since the last item ended.
+    /// Number of bytes that were scanned since the last item ended.
     item_bytes: u64,
     /// The first bytes of the last string that was scanned. When a value begins, the last string is the name of
     /// its member.
@@ -55,7 +55,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Creates a scan whose first byte is inside this number of nested arrays and objects.
+    /// Creates a scan for bytes that begin inside this number of nested arrays and objects.
     pub(super) fn at_depth(depth: usize) -> Self {
         Self { depth, ..Self::default() }
     }

@@ -58,7 +58,7 @@ impl Import {
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Records the facts about a message that are needed to check and complete the session's state.
+    /// Stores the facts about this message with which the session's state is checked and completed later.
     fn record_facts(&mut self, message: &NewMessage) {
         if let Some(entry) = self.view.get_mut(&message.id) {
             *entry = Some((message.turn, message.role, message.tokens));
@@ -75,8 +75,9 @@ impl Import {
         }
     }
 
-    /// Loads the calls that these messages contain or contain the results of. Each record must equal the call that the
-    /// model wrote, so that a user who approves the call sees the call that will run.
+    /// Loads the records of the calls that appear in these messages, either as a call of the model or as a tool result.
+    /// Each record must equal the call that the model wrote, so that a user who approves the call sees the call that
+    /// will run.
     async fn calls_of(
         &self,
         messages: &[(usize, NewMessage)],
