@@ -475,7 +475,7 @@ impl PluginWatcher {
 
     fn send_notice(&self, notice: Notice) {
         if self.notices.try_send(notice).is_err() {
-            tracing::debug!("a notice about plugins was dropped because nobody receives it");
+            tracing::debug!("a notice about plugins was dropped because its receiver is busy or gone");
         }
     }
 
@@ -510,7 +510,7 @@ fn share_trials(agents: &[LiveAgent], versions: &PluginVersions) {
         if !versions.trials.is_empty()
             && let Err(error) = agent.change(shared)
         {
-            tracing::warn!(%error, "an agent could not join the shared trials, so it counts its calls separately");
+            tracing::warn!(%error, "an agent could not join the shared trials, so its calls are counted separately");
         }
     }
 }

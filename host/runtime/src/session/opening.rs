@@ -37,8 +37,8 @@ enum OpenPurpose {
 }
 
 impl Session {
-    /// Opens a session under its lease. Work that was running when the session's previous host process ended
-    /// unexpectedly is recovered (D3).
+    /// Acquires the lease of a session and opens the session. Work that was running when the session's previous host
+    /// process ended unexpectedly is recovered (D3).
     pub async fn open(host: &Host, agent: impl Into<LiveAgent>, open: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
@@ -164,8 +164,8 @@ impl Session {
         if !unknown.is_empty() && purpose == OpenPurpose::Continue {
             let names: Vec<_> = unknown.iter().map(|(name, digest)| format!("{name}@{}", digest.short())).collect();
             let reason = format!(
-                "the stored turn names {}, but no turn of this agent has started with it on this host, so it is not loaded; \
-                 start another turn",
+                "the stored turn uses {}, but no turn of this agent has started with these plugin versions on this \
+                 host, so they are not loaded; start another turn",
                 names.join(", ")
             );
             return self.apply(Input::Failed(TurnError::PluginChanged { reason }), CommitNotes::default()).await;

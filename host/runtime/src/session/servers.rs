@@ -59,15 +59,17 @@ impl Session {
         Ok(Some(held))
     }
 
-    /// Connects the MCP servers of the calls that wait for a decision. Stops if `cancel` is cancelled. The methods that
-    /// store a decision connect these servers too if necessary, but those methods cannot be cancelled.
+    /// Connects the agent's MCP servers if a call that waits for a decision may need them. Stops if `cancel` is
+    /// cancelled. The methods that store a decision connect these servers too if necessary, but those methods cannot
+    /// be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();
         let calls = self.history.load_calls(&ids).await?;
         self.connect_for_calls(&calls, cancel).await
     }
 
-    /// Connects the MCP servers of these calls if this process has not connected the agent's servers yet.
+    /// Connects the agent's MCP servers if one of these calls may need a server and this process has not connected the
+    /// servers yet.
     pub(crate) async fn connect_for_calls(
         &mut self,
         calls: &[CallRecord],
@@ -84,7 +86,7 @@ impl Session {
 }
 
 /// Warns about approval rules that match no tool of a connected server. Without the warning, a user would not notice
-/// that a tool runs without an approval because its name in the rule is misspelt (L17).
+/// that a tool runs without an approval because the rule misspells the tool's name (L17).
 fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
     for rule in agent.config().approvals.unmatched_patterns(&tools) {

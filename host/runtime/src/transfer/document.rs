@@ -20,8 +20,8 @@ pub(super) const FORMAT: &str = "agent-host.session";
 /// Format version of the documents that this host writes. It is also the newest version that this host can read.
 pub(super) const VERSION: u32 = 1;
 
-/// The information about the session that session lists show. The times are only for information: the import does not
-/// use them, because an imported session has its own times.
+/// The information about a session that is shown in lists of sessions. The times are only for information: the import
+/// does not use them, because an imported session has its own times.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentSession {
     pub(super) subject: String,

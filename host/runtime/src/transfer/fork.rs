@@ -163,7 +163,7 @@ async fn copied_calls(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<
 }
 
 /// States, for each call that was copied into a fork, the session in which the call originally ran. The replay of a
-/// copied call needs the subject of that session, because the plugin received the subject.
+/// copied call needs the subject of that session, because the plugin received that subject when the call ran.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     /// The sessions in which the copied turns originally ran, each with the number of its last copied turn. The

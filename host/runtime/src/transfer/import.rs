@@ -57,7 +57,7 @@ pub struct Imported {
     pub agent: String,
     /// Number of messages, including messages that are not in the session's view.
     pub messages: u64,
-    /// Descriptions of the data that was not imported, as texts for users. This includes all grants and approvals,
+    /// Descriptions of the data that was not imported, as texts for users. Grants and approvals are never imported,
     /// because a document transfers a conversation, but no authority (P14).
     pub dropped: Vec<String>,
 }

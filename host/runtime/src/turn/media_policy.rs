@@ -90,8 +90,8 @@ async fn ask_policy(
 
 /// Downscales those images that the policy wants to be smaller, before the request is sent. If an image cannot be
 /// downscaled, the model receives a note instead of the image. The original is not sent, because that would contradict
-/// the policy's decision (row 22). The turn continues, because every later turn would otherwise fail for the
-/// same reason.
+/// the policy's decision (row 22). The turn does not fail: if it failed because of the image, every later turn would
+/// fail too.
 async fn downscale_pictures(
     context: &ActionContext<'_>,
     outgoing: &mut OutgoingPrompt,

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) enum TurnBounds {
     /// The limits come from the configuration of the turn's agent.
     OfAgent,
-    /// The turn does the work of a call that another turn has delegated. The limits are those of the turn's agent,
-    /// reduced by the turn that delegated the call.
+    /// The turn does the work of a call that another turn has delegated. The limits come from the turn's agent, but the
+    /// delegating turn may have lowered the maximum depth of delegation.
     OfParent(LoopConfig),
 }
 
@@ -108,9 +108,10 @@ impl Session {
     }
 }
 
-/// Compiles additional code that some plugins need because of their limits. This happens before the plugins are called,
-/// so that the time for compiling does not count towards the time limits of the calls. If compiling fails, the failure
-/// is only logged here as a warning, because a later call of the plugin reports the reason to the session.
+/// Loads the compiled code that counts fuel, for those plugins whose fuel is limited. The code is loaded before the
+/// plugins are called, so that the time for compiling does not count towards the time limits of the calls. If compiling
+/// fails, the failure is only logged here as a warning, because a later call of the plugin reports the reason to
+/// the session.
 async fn prepare_plugins(services: &SessionServices, cancel: &CancellationToken) {
     for setup in services.agent.setups().values() {
         tokio::select! {

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct FirstUseQuestions {
     open: Option<BoxFuture<'static, ()>>,
-    asked: BTreeMap<String, CallEffect>,
+    /// Names of the plugins that the user was already asked about, each with the effect of the call that caused
+    /// the question.
+    asked_plugins: BTreeMap<String, CallEffect>,
 }
 
 impl FirstUseQuestions {
@@ -38,7 +40,7 @@ impl FirstUseQuestions {
         let definition = services.agent.registry().get(tool).map(|tool| &tool.definition);
         let reads = definition.is_some_and(|definition| definition.traits.read_only);
         let effect = if reads { CallEffect::Reads } else { CallEffect::Changes };
-        let is_asked = self.asked.get(plugin).is_some_and(|asked| *asked >= effect);
+        let is_asked = self.asked_plugins.get(plugin).is_some_and(|asked| *asked >= effect);
         let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), effect };
         let question = if is_asked { None } else { services.ask_at_first_use(plugin, &plugin_use) };
         match question {
@@ -47,7 +49,7 @@ impl FirstUseQuestions {
             _ if self.is_open() && (is_asked || question.is_some()) => false,
             None => true,
             Some(question) => {
-                self.asked.insert(plugin.clone(), effect);
+                self.asked_plugins.insert(plugin.clone(), effect);
                 self.open = Some(question);
                 false
             }

@@ -1,5 +1,5 @@
-//! Questions that only a user can answer: the questions that the model asks during a turn (L18), and the question how a
-//! call is treated whose outcome is unknown (D3).
+//! Questions that only a user can answer: the questions that the model asks during a turn (L18), and how to continue
+//! with a call whose outcome is unknown (D3).
 
 use crate::outbox::now_ms;
 use crate::records::CommitNotes;

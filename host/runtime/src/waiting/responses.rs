@@ -51,7 +51,7 @@ pub enum RespondError {
          the only reserved type that an answer may have is `{APPROVAL_RESOLVED}`"
     )]
     Reserved {
-        /// Type of the event.
+        /// The `type` attribute of the event.
         event_type: String,
     },
     /// The event names another session as its subject.
@@ -61,25 +61,25 @@ pub enum RespondError {
     OtherSubject {
         /// The `subject` attribute of the event.
         subject: String,
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that received the event.
         session: String,
     },
     /// The session has no call with this id.
     #[error("the event's `parentid` is `{call}`, but session `{session}` has no such call; {waiting}")]
     NoCall {
-        /// Id of the call as it is in the event.
+        /// The call id that the event contains as its `parentid`.
         call: String,
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that received the event.
         session: String,
         /// Text that lists the calls that wait for an answer.
         waiting: String,
     },
     /// The call is not waiting for an answer of a service.
-    #[error("call `{call}` does not wait for a service: {state}; {waiting}")]
+    #[error("call `{call}` is not waiting for a service: {state}; {waiting}")]
     NotAService {
-        /// Id of the call.
+        /// Id of the call that the event answers.
         call: CallId,
-        /// Text about the state of the call.
+        /// Description of the call's state, as a clause for the message.
         state: &'static str,
         /// Text that lists the calls that wait for an answer.
         waiting: String,
@@ -89,9 +89,9 @@ pub enum RespondError {
         "the event's `type` is `{event_type}`, which is not an expected answer to call `{call}`; expected types: {known}"
     )]
     UnknownType {
-        /// Type of the event.
+        /// The `type` attribute of the event.
         event_type: String,
-        /// Id of the call.
+        /// Id of the call that the event answers.
         call: CallId,
         /// The event types that the call accepts as answers, separated by commas.
         known: String,
@@ -111,7 +111,7 @@ pub enum RespondError {
          {{\"decisions\": [{{\"call\": ID, \"verdict\": \"granted\"|\"denied\"}}]}}"
     )]
     Decisions {
-        /// Description of the problem with the data.
+        /// Description of the problem with the event's data.
         problem: String,
         /// Type of the event, which determines the form of its data.
         event_type: HostEventType,
@@ -119,17 +119,17 @@ pub enum RespondError {
     /// The session never sent this approval request.
     #[error("the event's `parentid` is `{request}`, but session `{session}` has sent no such approval request")]
     NoRequest {
-        /// Id of the request as it is in the event.
+        /// The request id that the event contains as its `parentid`.
         request: String,
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that received the event.
         session: String,
     },
     /// The event contains a decision about a call that is not part of the approval request.
     #[error("the approval request `{request}` does not contain call `{call}`")]
     NotRequested {
-        /// Id of the call.
+        /// Id of the call that the decision is about.
         call: CallId,
-        /// Id of the approval request.
+        /// Id of the approval request that the event answers.
         request: String,
     },
     /// The stored session cannot be read or changed.

@@ -230,7 +230,7 @@ fn l17_a_changed_definition_has_another_digest() {
     }
     assert_ne!(digest(tool("pay"), &ToolSource::of_server("wed")), one);
     let component = Digest::from_sha256([7; 32]);
-    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "for a plugin, the component's digest is used");
+    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "a plugin's tool has the digest of the component");
 }
 
 #[test]

@@ -61,7 +61,7 @@ impl Import {
             return match &record.result {
                 Some(_) => Ok(()),
                 None => {
-                    Err(damaged("calls", format!("the call `{id}` has no result, but its turn does not wait for one")))
+                    Err(damaged("calls", format!("the call `{id}` has no result and does not belong to an open turn")))
                 }
             };
         };
