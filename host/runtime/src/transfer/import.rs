@@ -157,7 +157,7 @@ impl CheckedHead {
         let snapshot = head.snapshot.as_deref().ok_or_else(|| missing("snapshot"))?;
         let run = Run::restore(Some(snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
         if (&run.session, &run.agent) != (&session.subject, &session.agent) {
-            return Err(damaged("snapshot", "it belongs to another session or another agent"));
+            return Err(damaged("snapshot", "its session or agent differs from the document's member `session`"));
         }
         let names = [("session.subject", &session.subject), ("session.agent", &session.agent)];
         for (place, name) in names {
@@ -191,7 +191,7 @@ fn check_turns(run: &Run) -> Result<(), TransferError> {
     match run.masks.iter().position(is_invalid) {
         Some(index) => Err(damaged(
             format!("snapshot.masks[{index}]"),
-            "it masks a message that does not exist, or its text is too long",
+            "the mask refers to a message that does not exist, or the mask's text is too long",
         )),
         None => Ok(()),
     }
@@ -308,7 +308,7 @@ impl Import {
         let (events, kept) = self.events;
         if self.run.sequence != events {
             let count = self.run.sequence;
-            return Err(damaged("events", format!("the document has {events}, but the state counts {count}")));
+            return Err(damaged("events", format!("the document has {events} events, but the state counts {count}")));
         }
         self.run.sequence = kept;
         if self.system_messages > 0 {

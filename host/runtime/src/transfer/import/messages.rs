@@ -125,7 +125,8 @@ impl Import {
     pub(super) fn check_messages(&self) -> Result<(), TransferError> {
         if self.run.next_message != self.messages + 1 {
             let (count, messages) = (self.run.next_message.saturating_sub(1), self.messages);
-            return Err(damaged("messages", format!("the document has {messages}, but the state counts {count}")));
+            let problem = format!("the document has {messages} messages, but the state counts {count}");
+            return Err(damaged("messages", problem));
         }
         match self.open.iter().find(|(_, open)| !open.is_written) {
             Some((call, _)) => {
@@ -164,7 +165,7 @@ fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Resul
     };
     let mut results = parts.iter().filter_map(answered_call);
     if let Some(call) = results.clone().find(|call| !calls.contains_key(*call)) {
-        return Err(format!("it answers the call `{call}`, which has no record"));
+        return Err(format!("the message answers the call `{call}`, which has no record"));
     }
     let is_tool = message.role == Role::Tool;
     if is_tool != results.next().is_some() {
