@@ -75,7 +75,7 @@ pub struct PluginWatcher {
     /// Plugins that passed their canary call, by the path of their file.
     accepted: BTreeMap<PathBuf, Arc<LoadedPlugin>>,
     /// Versions that failed their canary call or have the name of another plugin, by the path of their file. Users have
-    /// already been notified about these versions.
+    /// already been notified about every version in this map.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
     /// Versions that are in use now, by the name of the plugin.
@@ -233,8 +233,8 @@ impl PluginWatcher {
         outcome
     }
 
-    /// Selects the version of each plugin from the files and the rollbacks. Offers the selection to the agents if it
-    /// differs from the versions in use.
+    /// Selects the version of each plugin from the files and the rollbacks. Offers the selection to the agents if the
+    /// selection differs from the versions in use.
     async fn publish_changes(&mut self, present: &BTreeSet<PathBuf>) {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for path in present {
@@ -264,8 +264,8 @@ impl PluginWatcher {
 
     /// Returns the file whose plugin may use this plugin name, and therefore has the grants that are configured for the
     /// name. If a plugin with this name is in use and the plugin's file still exists, the result is that file.
-    /// Otherwise, the result is `None` if several files contain a plugin with this name. A host that starts decides
-    /// about duplicate names by this rule too.
+    /// Otherwise, the result is `None` if several files contain a plugin with this name. When a host starts, it decides
+    /// about duplicate plugin names in the same way as this function.
     fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
         let serving = self.serving.get(name).map(|chosen| &chosen.path);
         match (serving.filter(|path| paths.contains(path)), paths) {
@@ -374,7 +374,7 @@ impl PluginWatcher {
     ) {
         let reported = std::mem::take(&mut self.declined);
         // If an earlier version was offered instead of a version that an agent has declined, the declined version stays
-        // in the list.
+        // in `declined`.
         let is_still_declined = |(_, plugin, digest): &&(String, String, Option<Digest>)| {
             let matches = |file: &Arc<LoadedPlugin>| file.name() == plugin && Some(file.digest()) == digest.as_ref();
             let is_offered = chosen.get(plugin).is_some_and(|chosen| matches(&chosen.plugin));

@@ -1,4 +1,5 @@
-//! Copies sessions: forks a session after a message, exports a session to a document, and imports such documents (D5).
+//! Copies sessions: forks a session after a message, exports a session to a document, and imports exported
+//! documents (D5).
 
 mod document;
 mod export;

@@ -44,8 +44,8 @@ impl Session {
         let catalogue = held.catalogue().clone();
         let agent = match (keeps_tools, is_idle) {
             (true, _) => agent,
-            // No turn is open, so the tools are also added to the agent that later turns use. That agent may have
-            // changed since `agent` was read, and its changes must be kept.
+            // No turn is open, so the tools are also added to the agent that later turns use. The agent that later
+            // turns use may have changed since `agent` was read, and such changes must be kept.
             (false, true) => self.services.live.change(|current| current.with_catalogue(catalogue))?,
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };
@@ -60,7 +60,7 @@ impl Session {
     }
 
     /// Connects the agent's MCP servers if a call that waits for a decision may need them. Stops if `cancel` is
-    /// cancelled. The methods that store a decision connect these servers too if necessary, but those methods cannot
+    /// cancelled. The methods that store a decision would connect missing MCP servers as well, but those methods cannot
     /// be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();

@@ -1,5 +1,5 @@
 //! Offers the plugins that have changed in a directory to an agent (P10). An agent that cannot use some of the changed
-//! plugins receives only the others.
+//! plugins receives only those that it can use.
 
 use super::{ChosenVersion, versions_of};
 use crate::agent::{Agent, AgentError, LiveAgent, PluginVersions, VersionTrial};

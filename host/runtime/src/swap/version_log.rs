@@ -97,7 +97,7 @@ pub async fn begin_serving(
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
     // The audit log receives no entries about the first versions in a directory, because the first versions replace no
-    // other versions. Rollbacks are not entered here, because the audit log already contains them.
+    // other versions. No entries about rollbacks are added here, because the audit log already contains the rollbacks.
     let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
     let swaps = swaps.map(|change| AuditAction::Swapped {
         directory: name.clone(),

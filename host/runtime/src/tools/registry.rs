@@ -35,8 +35,9 @@ pub struct RegisteredTool {
     pub source: ToolSource,
     /// Whether the tool is offered to the model.
     pub availability: Availability,
-    /// The digest that an approval is bound to (L17). For a plugin's tool, it is the digest of the plugin's component.
-    /// For any other tool, it is the digest of the definition and the source.
+    /// The digest that an approval is bound to (L17). For a plugin's tool, the digest is that of the plugin's
+    /// component. For a tool from any source other than a plugin, the digest is computed from the tool's definition
+    /// and source.
     pub digest: Digest,
     schemas: Arc<Schemas>,
     reserved: Reserved,
@@ -54,7 +55,8 @@ struct Schemas {
 pub struct Registry {
     tools: BTreeMap<String, Arc<RegisteredTool>>,
     offer: Arc<OfferedTools>,
-    /// MCP servers that could not be reached, each with the reason. The tools of these servers are missing.
+    /// MCP servers that could not be reached, each with the reason. The registry lacks the tools of the servers that
+    /// could not be reached.
     absent: BTreeMap<String, String>,
     /// Tools that an MCP server had when the turn began but no longer has. Maps the name of each such tool to the name
     /// of its server.
@@ -62,7 +64,7 @@ pub struct Registry {
 }
 
 /// The tools in the form in which they are offered to the model. Registries that offer the same tools share one value
-/// of this type.
+/// of the type `OfferedTools`.
 #[derive(Debug, Default)]
 struct OfferedTools {
     names: ToolNames,
@@ -72,7 +74,7 @@ struct OfferedTools {
     index: OnceLock<Index>,
 }
 
-/// The reason why a registry of these tools cannot be created.
+/// The reason why a registry cannot be created from the given tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two of the tools have the same name.
@@ -101,8 +103,8 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// Creates a registry of these tools. Returns an error if two tools have the same name. The tool that comes first
-    /// in the iterator keeps the name.
+    /// Creates a registry of the given tools. Returns an error if two tools have the same name. The tool that comes
+    /// first in the iterator keeps the name.
     pub fn new(
         tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
     ) -> Result<Self, RegistryError> {
@@ -142,7 +144,7 @@ impl Registry {
             })
     }
 
-    /// Sets the availability of each tool to the value that the function returns.
+    /// Sets the availability of each tool to the value that `availability` returns for the tool.
     pub(crate) fn with_availability(mut self, availability: impl Fn(&RegisteredTool) -> Availability) -> Self {
         for tool in self.tools.values_mut() {
             let availability = availability(tool);
@@ -193,7 +195,7 @@ impl Registry {
         &self.offer.tools
     }
 
-    /// Returns the search index of the offered tools' names and descriptions. Its entries are in the order
+    /// Returns the search index of the offered tools' names and descriptions. The entries of the index are in the order
     /// of [`Registry::offered`].
     pub(crate) fn search_index(&self) -> &Index {
         let OfferedTools { index, tools, .. } = &*self.offer;
@@ -320,7 +322,7 @@ impl Registry {
 
 impl Schemas {
     /// Compiles the schemas of a tool. Reuses the compiled schemas of `known`, the earlier tool with the same name, if
-    /// its schemas are the same.
+    /// the schemas of the two tools are equal.
     fn of(
         definition: &ToolDefinition,
         source: &ToolSource,
@@ -428,8 +430,9 @@ impl RegisteredTool {
     }
 }
 
-/// Returns the digest that an approval of a tool is bound to. For a plugin's tool, it is the digest of the plugin's
-/// component. For any other tool, it is the digest of the definition and the source.
+/// Returns the digest that an approval of a tool is bound to. For a plugin's tool, the digest is that of the plugin's
+/// component. For a tool from any source other than a plugin, the digest is computed from the tool's definition
+/// and source.
 fn digest_of_tool(definition: &ToolDefinition, source: &ToolSource) -> Digest {
     if let ToolSource::Plugin { digest, .. } = source {
         return digest.clone();

@@ -17,7 +17,7 @@ use std::borrow::Cow;
 /// Value of the document's `format` member.
 pub(super) const FORMAT: &str = "agent-host.session";
 
-/// Format version of the documents that this host writes. It is also the newest version that this host can read.
+/// Format version of the documents that this host writes. This host cannot read documents of newer format versions.
 pub(super) const VERSION: u32 = 1;
 
 /// The information about a session that is shown in lists of sessions. The times are only for information: the import
@@ -43,8 +43,8 @@ pub(super) struct DocumentEvent {
     pub(super) event: Event,
 }
 
-/// A step record with its commit time. A body may be nested as deeply as the store allows. It is therefore read as raw
-/// JSON and parsed separately, so that the levels of the document do not count towards the maximum depth.
+/// A step record with its commit time. A body may be nested as deeply as the store allows. For this reason, the body is
+/// read as raw JSON and parsed separately, so that the levels of the document do not count towards the maximum depth.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentRecord {
     pub(super) time: String,

@@ -28,7 +28,8 @@ pub struct Exported {
     pub media: u64,
 }
 
-/// Exports a session: its state, messages, calls, events and step records, and the texts and media that they refer to.
+/// Exports a session: its state, messages, calls, events and step records, and all texts and media to which
+/// these refer.
 ///
 /// Memories and the outbox are not exported, because memories belong to the user and the outbox belongs to
 /// this store. During the export, this process has the session's lease. If the session is already open, the

@@ -34,7 +34,7 @@ const MAX_MASK_CHARACTERS: usize = 10_000;
 pub enum ImportAs {
     /// The session gets the subject that the document contains.
     OriginalSubject,
-    /// The session gets this subject instead of the one in the document.
+    /// The session gets this subject instead of the subject in the document.
     Subject(String),
 }
 
@@ -65,14 +65,14 @@ pub struct Imported {
 /// Whether an import keeps the document's claims about the source and the arguments of open calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
-    /// The claims are discarded. This host determines the source and the arguments itself.
+    /// The claims are discarded. This host determines the source and the arguments of open calls without the document.
     Forgotten,
     /// The claims are kept. The claims are harmless in a replay, because the imported session is not continued.
     Kept,
 }
 
-/// Imports a document that [`super::export`] wrote. Fails if a session with the subject exists. The imported items have
-/// the time of the import, and the session belongs to no user.
+/// Imports a document that [`super::export`] wrote. Fails if a session with the same subject exists. The imported items
+/// have the time of the import, and the session belongs to no user.
 pub async fn import(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -218,7 +218,8 @@ struct Import {
     messages: u64,
     /// Number of events in the document, and number of events that are imported.
     events: (u64, u64),
-    /// Number of messages that have the role `system` in the document. They are imported with the role `user`.
+    /// Number of messages that have the role `system` in the document. Messages of the role `system` are imported with
+    /// the role `user`.
     system_messages: u64,
     dropped: Vec<String>,
 }

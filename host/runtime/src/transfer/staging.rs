@@ -1,5 +1,5 @@
 //! Writes a new session in several commits. Until the last commit, the session is [`SessionState::Incomplete`] and
-//! cannot be opened. If the process crashes before that commit, the next import with the same subject replaces the
+//! cannot be opened. If the process crashes before the last commit, the next import with the same subject replaces the
 //! incomplete session.
 
 use super::summary;
@@ -44,7 +44,7 @@ impl<'a> Staging<'a> {
         &self.opened.lease.session
     }
 
-    /// Commits one part of the new session, which stays incomplete.
+    /// Commits one part of the new session. The session stays incomplete.
     pub(super) async fn add(
         &mut self,
         change: Change,

@@ -175,7 +175,7 @@ async fn call_plugin(
 
 /// Collects the denials of all attempts at a call, because the denials in earlier attempts belong to the call too (O3).
 /// The collected denials are reported with the result of the last attempt. If the call is stopped before it has a
-/// result, they are reported when this value is dropped.
+/// result, the denials are reported when this value is dropped.
 struct EarlierDenials<'s> {
     stopped: Option<&'s StoppedCalls>,
     call: &'s CallId,

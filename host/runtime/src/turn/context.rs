@@ -25,7 +25,7 @@ const MAX_RECOLLECTION_CHARACTERS: usize = 400;
 /// facts remain in the history after their turn.
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
 /// Limits the facts if the context window is small. All facts together use at most the number of tokens that is
-/// available for messages, divided by this number.
+/// available for messages, divided by `RECOLLECTIONS_DIVISOR`.
 const RECOLLECTIONS_DIVISOR: u32 = 8;
 
 /// The answer of a context builder, and the data to record about the builder's call.
@@ -140,8 +140,8 @@ async fn ask_builder(
 }
 
 /// Searches long-term memory for facts that are related to the input and that this session may recall (D4). `available`
-/// is the number of tokens for all messages. The facts are truncated and use only a small part of these tokens. If the
-/// search fails, the turn continues without facts.
+/// is the number of tokens for all messages. The facts are truncated and use only a small part of the `available`
+/// tokens. If the search fails, the turn continues without facts.
 async fn recollections(context: &ActionContext<'_>, available: u32) -> Vec<Recollection> {
     let (Some(filter), Some(turn)) = (context.services.recall_filter(), &context.run.turn) else { return Vec::new() };
     let query = turn.input.message().plain_text();

@@ -145,7 +145,7 @@ impl Driver<'_> {
     }
 
     /// Leaves the turn open because the process shuts down. The results of calls that finish within the grace period
-    /// are committed. The child sessions leave their turns open as well.
+    /// are committed. The child sessions leave their own turns open.
     async fn leave_turn_open(&mut self) -> Result<TurnResult, SessionError> {
         let until = tokio::time::Instant::now() + SHUTDOWN_GRACE;
         while let Ok(Some(done)) = tokio::time::timeout_at(until, self.running.join_next()).await {

@@ -47,7 +47,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(prompt)));
     write_tools_as_text(context, &mut outgoing);
     // `visible_request` removes all characters that a user could not see from the outgoing prompt (row 49). The history
-    // keeps them.
+    // keeps these characters.
     visible_request(&mut outgoing.request);
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
     let reply = send_request(context, &outgoing.request, &plan).await;
@@ -209,7 +209,7 @@ fn with_provider_names(context: &ActionContext<'_>, mut message: Message) -> Mes
 }
 
 /// Builds the record of the exact prompt (D1). The record contains digests instead of texts, and positions instead of
-/// messages. Also returns the texts that must be stored with the record.
+/// messages. In addition to the record, returns the texts that must be stored with it.
 fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (PromptRecord, Vec<String>) {
     let request = &outgoing.request;
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();

@@ -36,8 +36,8 @@ impl Session {
             return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
         }
         self.require_stored_state()?;
-        // Dropping this value releases the servers. It is dropped when the turn ends or waits, when an error occurs,
-        // and when the caller drops the future.
+        // Dropping this value releases the servers. The value is dropped when the turn ends or waits, when an error
+        // occurs, and when the caller drops the future.
         let _servers = match self.run.is_open() {
             true => self.connect(self.services.agent.clone(), &cancel).await?,
             false => None,
@@ -53,8 +53,8 @@ impl Session {
         result
     }
 
-    /// Starts a turn that works for this user instead of the user in the agent's configuration. The turn keeps this
-    /// user even if another process continues the turn (D4).
+    /// Starts a turn that works for the given user instead of the user in the agent's configuration. The turn keeps
+    /// this user even if another process continues the turn (D4).
     pub async fn run_for(
         &mut self,
         user: UserName,
@@ -65,7 +65,7 @@ impl Session {
         self.begin((input, Some(user)), TurnBounds::OfAgent, trace, cancel).await
     }
 
-    /// Starts a turn that has these limits and belongs to this trace.
+    /// Starts a turn that has the limits `bounds` and belongs to the trace `trace`.
     pub(super) async fn begin(
         &mut self,
         (input, user): (TurnInput, Option<UserName>),

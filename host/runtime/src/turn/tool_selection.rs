@@ -64,7 +64,8 @@ fn belongs_to_loop(services: &SessionServices, name: &str) -> bool {
     source == Some(&ToolSource::BuiltIn) && !ORDINARY_BUILTINS.contains(&name)
 }
 
-/// Returns the estimated number of tokens that these tools use in a prompt (L26). `None` means all offered tools.
+/// Returns the estimated number of tokens that the tools with these names use in a prompt (L26). `None` selects all
+/// offered tools.
 pub(super) fn tool_tokens(services: &SessionServices, offered: Option<&[String]>) -> u32 {
     let registry = services.agent.registry();
     match (services.agent.config().tool_dialect, offered) {

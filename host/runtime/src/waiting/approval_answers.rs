@@ -66,8 +66,8 @@ impl Session {
     }
 
     /// Stores decisions about calls that wait for an approval (L17). If an error is returned, none of the decisions is
-    /// stored. [`Session::run`] then continues the turn. If a tool has changed since its approval was requested, the
-    /// host ignores the decision and requests the approval again.
+    /// stored. The turn continues when [`Session::run`] is called. If a tool has changed since its approval was
+    /// requested, the host ignores the decision and requests the approval again.
     pub async fn approve(&mut self, mut decisions: Vec<ApprovalDecision>) -> Result<(), SessionError> {
         self.require_stored_state()?;
         for decision in &mut decisions {

@@ -146,7 +146,7 @@ impl From<StoreError> for RespondError {
 impl Session {
     /// Processes the answer of a service to a call that was forwarded to that service (L10), or a user's answer to an
     /// approval request (L17). Only the stored state is needed (L1), because the schema of the answer was stored when
-    /// the request was sent. [`Session::run`] then continues the turn.
+    /// the request was sent. The turn continues when [`Session::run`] is called.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         self.require_stored_state()?;

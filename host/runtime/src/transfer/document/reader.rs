@@ -1,8 +1,8 @@
 //! Reads a document item by item, so that only a few items of a session are in memory at a time.
 //!
 //! The first pass reads the members that are not lists and notes where each list starts. Later passes read one list
-//! each. A background thread parses the document while the caller processes earlier items. The thread waits if the
-//! caller is slower.
+//! each. A background thread parses the document while the caller processes earlier items. The background thread waits
+//! if the caller is slower than the parser.
 
 use super::bounds::{Bounds, LimitExceeded};
 use super::{FORMAT, VERSION};
@@ -64,7 +64,7 @@ impl From<&Vec<u8>> for SessionDocument {
     }
 }
 
-/// The lists of a document.
+/// One of the lists in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::transfer) enum List {
     Messages,
@@ -160,8 +160,8 @@ impl SessionDocument {
     }
 }
 
-/// Returns the items of one list of the document while a thread reads the list. If this value is dropped, the
-/// thread stops.
+/// Returns the items of one list of the document while a thread reads the list. If this value is dropped, the thread
+/// that reads the list stops.
 pub(in crate::transfer) struct Items {
     receiver: Receiver<Batch>,
     reading: JoinHandle<Result<SessionDocument, TransferError>>,
@@ -186,8 +186,8 @@ async fn join_reader<T>(task: JoinHandle<Result<T, TransferError>>) -> Result<T,
     task.await.map_err(|error| TransferError::Read(io::Error::other(error)))?
 }
 
-/// A reader between the document and the parser. It counts the bytes that the parser reads, and returns an error if a
-/// limit is exceeded.
+/// A reader between the document and the parser. The reader counts the bytes that the parser reads, and returns an
+/// error if a limit is exceeded.
 struct BoundedReader<R> {
     inner: R,
     bounds: Bounds,
