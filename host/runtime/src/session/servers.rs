@@ -96,8 +96,8 @@ fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
         if names.peek().is_some() {
             let names = names.take(MAX_LISTED_TOOLS).collect::<Vec<_>>().join(", ");
             tracing::warn!(
-                "the approval rule `{rule}` matches no tool of the MCP server {server}, so it has no effect; the server's \
-                 tools are {names}"
+                "the approval rule `{rule}` matches no tool of the MCP server {server}, so the rule has no effect; the \
+                 server's tools are {names}"
             );
         }
     }

@@ -252,7 +252,7 @@ impl Registry {
         };
         let arguments = without_reserved_value(arguments);
         let Some(tool) = self.tools.get(author) else {
-            if let Some((server, error)) = self.absence(author) {
+            if let Some((server, error)) = self.unreachable_server(author) {
                 let (source, disposition) = (ToolSource::of_server(server), Disposition::Refused(error));
                 let (name, approval) = (author.to_owned(), Approval::NotNeeded);
                 return ResolvedCall { name, arguments, source: Some(source), disposition, approval };
@@ -292,12 +292,12 @@ impl Registry {
 
     /// Whether a tool name begins with the name of an MCP server that could not be reached.
     pub(crate) fn is_absent(&self, name: &str) -> bool {
-        self.absence(name).is_some()
+        self.unreachable_server(name).is_some()
     }
 
     /// Returns the unreachable MCP server whose name the tool name begins with, and the error for the call. `name` is
     /// the name of the tool as its author or as the model provider spells it.
-    fn absence(&self, name: &str) -> Option<(String, ToolError)> {
+    fn unreachable_server(&self, name: &str) -> Option<(String, ToolError)> {
         let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
         let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;
         let message = format!(

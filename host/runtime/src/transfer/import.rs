@@ -66,7 +66,7 @@ pub struct Imported {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
     /// The claims are discarded. This host determines the source and the arguments of open calls without the document.
-    Forgotten,
+    Discarded,
     /// The claims are kept. The claims are harmless in a replay, because the imported session is not continued.
     Kept,
 }
@@ -87,7 +87,7 @@ pub async fn import_for(
     document: impl Into<SessionDocument>,
     options: ImportOptions,
 ) -> Result<Imported, TransferError> {
-    import_with(store, document.into(), options, Claims::Forgotten).await
+    import_with(store, document.into(), options, Claims::Discarded).await
 }
 
 /// Imports a document under the subject in the document, so that its plugin calls can be replayed. The document's

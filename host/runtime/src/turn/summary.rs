@@ -120,7 +120,7 @@ async fn ask_for_summary(
         }
         Ok(reply) => {
             let (reply, raw) = (reply.reply, reply.raw);
-            let text = usable(reply.text.trim(), reply.calls.len(), reply.stop);
+            let text = checked_summary(reply.text.trim(), reply.calls.len(), reply.stop);
             let text = text.map_err(|problem| format!("the summary by {by} is not usable: {problem}"));
             ModelSummary { text, by, usage: reply.usage, raw }
         }
@@ -128,7 +128,7 @@ async fn ask_for_summary(
 }
 
 /// Returns the text of the reply if it is usable as a summary, and otherwise the reason why it is not usable.
-fn usable(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static str> {
+fn checked_summary(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static str> {
     match (text.is_empty(), calls, stop) {
         (_, _, StopReason::ContentFilter) => Err("it was cut by the provider's content filter"),
         (_, 1.., _) => Err("it calls tools"),
@@ -233,15 +233,15 @@ mod tests {
     /// L27: an empty text, a reply with tool calls and a filtered reply are not summaries.
     #[test]
     fn l27_unusable_summaries_are_rejected() {
-        assert_eq!(usable("They talked.", 0, StopReason::Stop), Ok("They talked.".to_owned()));
+        assert_eq!(checked_summary("They talked.", 0, StopReason::Stop), Ok("They talked.".to_owned()));
         assert_eq!(
-            usable("They tal", 0, StopReason::Length),
+            checked_summary("They tal", 0, StopReason::Length),
             Ok("They tal".to_owned()),
             "a truncated summary is better than no summary"
         );
-        assert!(usable("", 0, StopReason::Stop).is_err());
-        assert!(usable("I call.", 1, StopReason::ToolCalls).is_err());
-        assert!(usable("They", 0, StopReason::ContentFilter).is_err());
+        assert!(checked_summary("", 0, StopReason::Stop).is_err());
+        assert!(checked_summary("I call.", 1, StopReason::ToolCalls).is_err());
+        assert!(checked_summary("They", 0, StopReason::ContentFilter).is_err());
     }
 
     #[test]

@@ -16,7 +16,7 @@ const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this r
 pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration) -> Option<CallResult> {
     let cost = CallCost { wall_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), ..CallCost::default() };
     let result = match ended {
-        TurnResult::Finished(output) => answer(output),
+        TurnResult::Finished(output) => result_of_output(output),
         TurnResult::Failed(error) => failed_result(session, error.code(), &error_of(error)),
         TurnResult::Cancelled => {
             let error = ToolError::Failed { message: "the agent's turn was cancelled".to_owned() };
@@ -36,7 +36,7 @@ fn failed_result(session: &str, code: &str, error: &ToolError) -> CallResult {
 
 /// Builds the result of a delegated call from the output of the turn. The structured result, which is meant for
 /// programs, contains the cost of the turn in addition to the output.
-fn answer(output: &Output) -> CallResult {
+fn result_of_output(output: &Output) -> CallResult {
     let data = match &output.data {
         Value::String(text) => Content::Text(text.clone()),
         json => Content::Json(json.clone()),

@@ -39,7 +39,7 @@ impl Import {
             }
             // This host determines the source of an open call itself, and does not use edited arguments from
             // a document.
-            if record.result.is_none() && self.claims == Claims::Forgotten {
+            if record.result.is_none() && self.claims == Claims::Discarded {
                 (record.source, record.edited) = (None, None);
             }
             if self.unknown.contains(&record.id) {
