@@ -206,10 +206,10 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
         json!("call_9_9_9"),
         "damaged at messages[2]: the call `call_9_9_9` has no result",
     );
-    with("/messages", json!([]), "damaged at messages: the document has 0, but the state counts 9");
+    with("/messages", json!([]), "damaged at messages: the document has 0 messages, but the state counts 9");
     with("/calls/1/id", valid_document["calls"][0]["id"].clone(), "damaged at calls[1]: the call `call_1_1_1");
     with("/events/5/event/sequence", json!(9), "damaged at events[5]: event 6 is missing");
-    with("/events/0/event/session", json!("x"), "damaged at events[0]: it belongs to another session");
+    with("/events/0/event/session", json!("x"), "damaged at events[0]: the event does not belong");
     with("/hidden/0/id", json!(99), "damaged at hidden[0]: this message does not exist");
     with("/records/0/body", json!({}), "");
     with("/texts/0/text", json!("another"), "damaged at texts[0]: its bytes do not match the digest sha256:");
@@ -217,9 +217,9 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
     with("/media/0/base64", json!("?"), "damaged at media[0]: ");
     with("/media", json!([]), "the media sha256:");
     with("/snapshot/view/0/since", json!(99), "damaged at snapshot: the stored state cannot be used");
-    with("/snapshot/session", json!("x"), "damaged at snapshot: it belongs to another session");
+    with("/snapshot/session", json!("x"), "damaged at snapshot: its session or agent differs");
     with("/snapshot/sequence", json!(3), "damaged at events: the document has ");
-    with("/session/agent", json!("x"), "damaged at snapshot: it belongs to another session or another agent");
+    with("/session/agent", json!("x"), "damaged at snapshot: its session or agent differs");
     with("/session/user", json!("x".repeat(129)), "damaged at session.user: the user's name has 129 characters");
     with("/session/user", json!("a\nb"), "damaged at session.user: the user's name contains '\\n'");
     with("/session/title", json!("x".repeat(81)), "damaged at session.title: it has more than 80 characters");
