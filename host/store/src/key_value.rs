@@ -21,7 +21,8 @@ pub trait KeyValue: Send + Sync {
     /// Returns the value of the key, or `None` if the key has no value.
     async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Stores a value of at most [`MAX_VALUE_BYTES`] bytes. An existing value is replaced.
+    /// Stores a value of at most [`MAX_VALUE_BYTES`] bytes. If the key already has a value, the new value replaces the
+    /// old value.
     async fn set(&self, bucket: &Bucket, key: &str, value: Vec<u8>) -> Result<(), StoreError>;
 
     /// Removes the key and its value. Does nothing if the key has no value.
@@ -49,7 +50,7 @@ pub trait KeyValue: Send + Sync {
     ) -> Result<Swap, StoreError>;
 }
 
-/// A group of keys of one plugin of one agent.
+/// A named group of keys, which belongs to one plugin of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
     /// Configured name of the agent.

@@ -1,4 +1,4 @@
-//! D1: bytes are stored once, are visible to the sessions that stored them, and can be read in ranges.
+//! D1: equal bytes are stored once. The bytes are visible to each session that stored them, and can be read in ranges.
 
 use super::{SessionWriter, TestStore};
 use crate::{BlobReference, Commit, MediaDescription, StoreError, digest_of};

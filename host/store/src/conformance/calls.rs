@@ -1,4 +1,4 @@
-//! D2, D3: each call has one record and one result, which is stored once.
+//! D2, D3: the store has one record of each call. The result of a call is stored once and cannot be replaced.
 
 use super::{SessionWriter, TestStore, call, call_message, commit_of, finished_change, result_message};
 use crate::{CallFilter, MessageRange, StoreError};
