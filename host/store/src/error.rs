@@ -162,8 +162,8 @@ pub enum StoreError {
     Locked {
         /// Path of the database file.
         path: PathBuf,
-        /// Description of the process that holds the lock, starting with a space, such as ` (1234, `agent-host`, which
-        /// is stopped)`. Empty if the process is unknown.
+        /// Description of the process that holds the lock, starting with a space, such as " (1234, `agent-host`, which
+        /// is stopped)". Empty if the process is unknown.
         holder: String,
     },
     /// The linked SQLite library is too old to be used safely with a shared write-ahead log.

@@ -30,7 +30,8 @@ impl Outbox for SqliteStore {
         let session = session.map(str::to_owned);
         self.read(move |connection| {
             let session = session.map(|session| session_number(connection, &session)).transpose()?;
-            // Build a separate statement for each case, so that SQLite can use the index for that case.
+            // Build a separate statement for each combination of filters, so that SQLite can use an index for
+            // these filters.
             let pending = match which {
                 OutboxFilter::Pending => "AND delivered IS NULL",
                 OutboxFilter::All => "",

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Maximum number of concurrent reads. More reads would only wait for the same disk.
+/// Maximum number of concurrent reads. A higher number would not be faster, because all reads wait for the same disk.
 const MAX_CONCURRENT_READS: usize = 4;
 
 /// The pool of read connections. A connection is opened when it is first needed, and is then reused.
@@ -29,8 +29,8 @@ impl Readers {
         Self { shared: Arc::new(shared), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)) }
     }
 
-    /// Runs `work` in one read transaction. The permit is kept until the thread is done, even if the caller's future is
-    /// dropped.
+    /// Runs `work` in one read transaction. The read counts towards [`MAX_CONCURRENT_READS`] until its thread is done,
+    /// even if the caller's future is dropped.
     pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

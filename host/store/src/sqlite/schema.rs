@@ -314,8 +314,8 @@ CREATE TABLE plugin_rollbacks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds plugin versions on trial, with the counts of calls in all processes. Versions that were in use before this
-/// migration are not on trial.
+/// Adds a table of the plugin versions on trial, with the number of calls to each version from all processes. Versions
+/// that were in use before this migration are not on trial.
 const PLUGIN_TRIALS: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,
