@@ -167,7 +167,7 @@ async fn idle_writer_updates_the_index() {
         };
         tokio::time::timeout(Duration::from_secs(30), indexed).await.expect("the thread updates the index");
         assert_eq!(store.search_messages("words", 10).await.unwrap().len() as u64, number);
-        // After this time, the thread has found that there are no more messages to index.
+        // After this time, the writer thread has found that there are no more messages to index.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
 }
