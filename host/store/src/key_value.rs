@@ -70,7 +70,7 @@ pub struct Bucket {
 pub enum Swap {
     /// The current value was equal to the expected value, and the new value is stored.
     Done,
-    /// The current value did not match and was left unchanged. This variant contains the current value, or `None` if
-    /// the key has no value.
+    /// The current value differs from the expected value and was left unchanged. This variant contains the current
+    /// value, or `None` if the key has no value.
     Other(Option<Vec<u8>>),
 }

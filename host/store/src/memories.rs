@@ -25,7 +25,7 @@ pub trait Memories: Send + Sync {
     /// or with the newest memory if `after` is empty.
     async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<StoredMemory>, StoreError>;
 
-    /// Removes a memory of this user. Returns whether the memory existed.
+    /// Removes the memory with this id if the memory belongs to the user. Returns whether such a memory existed.
     async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError>;
 
     /// Removes the memories of a turn that was undone, and returns the number of removed memories. Returns 0 if the

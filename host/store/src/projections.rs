@@ -28,7 +28,8 @@ pub enum Projection {
     MessageWords,
     /// The index of words in memories, for recall.
     MemoryWords,
-    /// The session list: state and turns of each session, and the numbers of its last message and event.
+    /// The session list: for each session, the state, the number of turns, the id of the last message and the number of
+    /// the last event.
     Sessions,
 }
 

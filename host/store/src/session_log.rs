@@ -119,7 +119,8 @@ pub struct Commit {
     pub snapshot: Vec<u8>,
     /// The part of the snapshot that grows with the history. The view is stored separately from [`Commit::snapshot`].
     pub view: StoredView,
-    /// The changes of the transition. The numbers of messages and events must continue the stored numbers without gaps.
+    /// The changes that the transition makes to messages, calls, events and the outbox. The numbers of messages and
+    /// events must continue the stored numbers without gaps.
     pub change: Change,
     /// Records of the step's inputs and outputs (D1).
     pub records: Vec<StepRecord>,
@@ -148,7 +149,8 @@ pub enum StoredView {
 pub struct ViewPiece {
     /// Position of the piece in the view. Pieces are joined in ascending order of their numbers.
     pub number: u64,
-    /// Items of the view's JSON array, separated by commas. If the piece has no items, the stored piece is removed.
+    /// Items of the view's JSON array, separated by commas. If the piece has no items, the stored piece with the same
+    /// number is removed.
     pub items: Vec<u8>,
 }
 

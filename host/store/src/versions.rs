@@ -49,8 +49,8 @@ pub trait PluginVersions: Send + Sync {
     /// and the component's digest.
     async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
-    /// Returns the components from `plugins` with which no turn of the agent has ever started. A component that was
-    /// used only under a different plugin name is also returned (row 38).
+    /// Returns those components in `plugins` that were not in use at the start of any turn of the agent. A component
+    /// that was used only under a different plugin name is also returned (row 38).
     async fn plugins_without_turns(
         &self,
         agent: &str,
@@ -86,7 +86,7 @@ pub struct ServedPlugin {
     pub trial: Option<Digest>,
 }
 
-/// For one plugin, the version that was used before and the version that is used now.
+/// The change of one plugin from the version that was used before to the version that is used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionChange {
     /// Name of the plugin.

@@ -46,7 +46,7 @@ async fn open(store: &SqliteStore, session: &str) -> Lease {
     store.open(session, OpenMode::Either, SessionMeta::default()).await.unwrap().lease
 }
 
-/// Returns a commit of several pages, with text that no other commit contains.
+/// Returns a commit that fills several database pages with text that no other commit contains.
 fn large_commit() -> Commit {
     let text = uuid::Uuid::new_v4().to_string().repeat(400);
     Commit { texts: vec![text], snapshot: vec![b'x'; 3000], ..Commit::default() }

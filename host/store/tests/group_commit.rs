@@ -172,7 +172,7 @@ async fn idle_writer_updates_the_index() {
     }
 }
 
-/// D2: dropping the store stores the commits that are still queued.
+/// D2: when a store is dropped, the commits that are still queued are stored first.
 #[tokio::test]
 async fn drop_stores_queued_commits() {
     let folder = tempfile::tempdir().unwrap();

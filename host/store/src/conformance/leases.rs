@@ -28,9 +28,9 @@ pub(super) async fn lost_lease_cannot_commit(test: TestStore) {
     let first = SessionWriter::new(store, "s").await.opened.lease;
     let lost = |epoch| Err(StoreError::LeaseLost { session: "s".to_owned(), epoch });
     store.release(first.clone()).await.unwrap();
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "the lease was released");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "a released lease is lost");
     let second = SessionWriter::new(store, "s").await;
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "the lease was taken over");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "an old lease is lost");
     store.release(first).await.expect("releasing a lost lease succeeds");
     let invented = Lease { session: "s".to_owned(), epoch: second.opened.lease.epoch + 1 };
     assert_eq!(store.commit(&invented, 0, Commit::default()).await, lost(invented.epoch));

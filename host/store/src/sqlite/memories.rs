@@ -112,8 +112,8 @@ pub(super) fn forget_session(connection: &Connection, session: &str) -> Result<u
     remove_words(connection, &numbers)
 }
 
-/// Removes memories from the full-text index and returns their number. Merging the index afterwards also removes the
-/// data of entries that are only marked as deleted.
+/// Removes memories from the full-text index and returns their number. Merging the index afterwards removes the data of
+/// entries that SQLite has only marked as deleted.
 fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure> {
     for number in numbers {
         connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;

@@ -54,7 +54,7 @@ pub(super) fn is_current(connection: &Connection) -> Result<bool, Failure> {
 }
 
 /// Migrates the file to this host's version. The version is checked again after the write lock is acquired, because
-/// another process may have migrated the file in between.
+/// another process may have migrated the file before the lock was acquired.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map_err(Failure::from)
@@ -328,9 +328,9 @@ CREATE TABLE plugin_trials (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds the identities to which lasting approvals and rules for tool names are bound, and the components with which the
-/// turns of an agent have started. Approvals that were stored before this migration are not bound to an identity, so
-/// the host requests these approvals again.
+/// Adds the identity to which each lasting approval and each rule for a tool name is bound. For each agent, adds the
+/// components that were in use when a turn started. Approvals that were stored before this migration are not bound to
+/// an identity, so the host requests these approvals again.
 const APPROVAL_BINDINGS: &str = "
 ALTER TABLE approvals ADD COLUMN identity TEXT;
 ALTER TABLE approvals ADD COLUMN grants TEXT;
@@ -392,8 +392,8 @@ UPDATE sessions SET place = ordered.place FROM (
 CREATE INDEX sessions_by_place ON sessions (place);
 ";
 
-/// Adds a table for views that are stored in pieces, so that a commit writes only the pieces that it changes. The view
-/// of a session without pieces is in the snapshot.
+/// Adds a table for views that are stored in pieces, so that a commit writes only the pieces that it changes. If a
+/// session has no pieces, the view is in the session's snapshot.
 const VIEW_PIECES: &str = "
 CREATE TABLE view_pieces (
     session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

@@ -10,7 +10,8 @@ use rusqlite::{Connection, params};
 /// until the transaction ends.
 const MAX_INDEXED_MESSAGES: usize = 256;
 
-/// Size in bytes of indexed text after which a transaction ends, even if it has indexed fewer than [`MAX_INDEXED_MESSAGES`].
+/// Size in bytes of indexed text after which a transaction ends, even if the transaction has indexed fewer than
+/// [`MAX_INDEXED_MESSAGES`] messages.
 const MAX_INDEXED_BYTES: usize = 2 << 20;
 
 /// Maximum number of words in a query. Further words are ignored.
@@ -34,7 +35,7 @@ pub(super) enum Progress {
     Done,
 }
 
-/// How many words of a query a text must contain.
+/// Whether a text must contain all words of a query, or at least one of the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Match {
     /// The text must contain every word.
@@ -144,7 +145,8 @@ pub(super) fn words(query: &str) -> Vec<&str> {
     words
 }
 
-/// Builds the index's match expression. Words are quoted, so that `AND`, `OR`, `NOT` and `NEAR` are ordinary words.
+/// Builds the expression with which SQLite searches the full-text index, such as `"red" AND "blue"`. Words are quoted,
+/// so that `AND`, `OR`, `NOT` and `NEAR` are ordinary words.
 pub(super) fn match_expression(words: &[&str], required: Match) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match required {
@@ -153,7 +155,8 @@ pub(super) fn match_expression(words: &[&str], required: Match) -> String {
     }
 }
 
-/// Converts the index's BM25 rank (negative, lower is better) to a score from 0 to 1, where higher is better.
+/// Converts the index's BM25 rank, which is negative and lower for a better match, to a score from 0 to 1, which is
+/// higher for a better match.
 pub(super) fn score(rank: f64) -> f32 {
     let relevance = (-rank).max(0.0);
     (relevance / (1.0 + relevance)) as f32

@@ -124,7 +124,8 @@ impl PluginVersions for SqliteStore {
     }
 
     async fn record_turn_plugins(&self, agent: &str, mut plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
-        // Rows are never deleted, so no query is needed for components that this process has already seen.
+        // Rows of `turn_plugins` are never deleted, so no query is needed for components that are in this
+        // process's cache.
         self.turn_plugins.retain_uncached(agent, &mut plugins);
         if plugins.is_empty() {
             return Ok(());

@@ -208,7 +208,7 @@ impl Drop for Writer {
         let mut state = self.queue.lock();
         state.store = StoreState::Closing;
         self.queue.wake_thread(state);
-        // The thread stops when no jobs are left.
+        // The writer thread stops when no jobs are left.
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -364,7 +364,8 @@ impl WriteQueue {
 }
 
 impl State {
-    /// Returns the next work of the writer thread. `ready` is the time at which the thread finished its previous task.
+    /// Returns the next action of the writer thread. `ready` is the time at which the thread finished its
+    /// previous task.
     fn pending_work(&self, ready: Instant) -> PendingWork {
         let Some(committer) = &self.committer else { return PendingWork::Nothing };
         match (self.jobs.len(), self.store) {
