@@ -17,7 +17,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const ROWS_PER_STEP: usize = 256;
 
 /// Maximum number of differences that are described in a comparison.
-const MAX_EXAMPLES: usize = 5;
+const MAX_DESCRIBED_DIFFERENCES: usize = 5;
 
 /// Definition of the full-text index of messages and of the full-text index of memories. The first migration contains
 /// the same definition.
@@ -71,7 +71,7 @@ impl Differences {
 
     fn add(&mut self, what: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
         self.different += 1;
-        if self.examples.len() < MAX_EXAMPLES {
+        if self.examples.len() < MAX_DESCRIBED_DIFFERENCES {
             self.examples.push(what()?);
         }
         Ok(())

@@ -37,7 +37,7 @@ pub(super) enum Progress {
 
 /// Whether a text must contain all words of a query, or at least one of the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Match {
+pub(super) enum RequiredWords {
     /// The text must contain every word.
     Every,
     /// The text must contain at least one word.
@@ -84,7 +84,7 @@ pub(super) fn rewind_progress(connection: &Connection) -> Result<(), Failure> {
 
 /// Returns up to `limit` messages that contain every word of the query, best match first.
 pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Result<Vec<MessageHit>, Failure> {
-    hits(connection, ("?3 IS NULL", None), (query, Match::Every), limit)
+    search_where(connection, ("?3 IS NULL", None), (query, RequiredWords::Every), limit)
 }
 
 /// Searches the messages that were evicted from the view of a session. Returns up to `limit` messages that contain at
@@ -97,14 +97,14 @@ pub(super) fn evicted(
 ) -> Result<Vec<MessageHit>, Failure> {
     let condition = "s.subject = ?3 AND EXISTS
         (SELECT 1 FROM hidden h WHERE h.session = m.session AND h.id = m.id AND h.why = 'evicted')";
-    hits(connection, (condition, Some(session)), (query, Match::Any), limit)
+    search_where(connection, (condition, Some(session)), (query, RequiredWords::Any), limit)
 }
 
 /// Searches the messages that satisfy an SQL condition. In the condition, `?3` is the subject of the session.
-fn hits(
+fn search_where(
     connection: &Connection,
     (condition, session): (&str, Option<&str>),
-    (query, required): (&str, Match),
+    (query, required): (&str, RequiredWords),
     limit: usize,
 ) -> Result<Vec<MessageHit>, Failure> {
     let words = words(query);
@@ -147,11 +147,11 @@ pub(super) fn words(query: &str) -> Vec<&str> {
 
 /// Builds the expression with which SQLite searches the full-text index, such as `"red" AND "blue"`. Words are quoted,
 /// so that `AND`, `OR`, `NOT` and `NEAR` are ordinary words.
-pub(super) fn match_expression(words: &[&str], required: Match) -> String {
+pub(super) fn match_expression(words: &[&str], required: RequiredWords) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match required {
-        Match::Every => quoted.join(" AND "),
-        Match::Any => quoted.join(" OR "),
+        RequiredWords::Every => quoted.join(" AND "),
+        RequiredWords::Any => quoted.join(" OR "),
     }
 }
 
@@ -225,7 +225,7 @@ mod tests {
         );
         assert!(words("\"\0*()-+^:{}").is_empty());
         assert_eq!(words(&"x1 x2 ".repeat(100)).len(), 2);
-        assert_eq!(match_expression(&["a", "OR"], Match::Every), "\"a\" AND \"OR\"");
+        assert_eq!(match_expression(&["a", "OR"], RequiredWords::Every), "\"a\" AND \"OR\"");
         let many: String = (0..200).map(|number| format!("w{number} ")).collect();
         assert_eq!(words(&many).len(), MAX_WORDS);
     }

@@ -83,7 +83,7 @@ pub(super) struct Writer {
 
 /// The queue of waiting jobs. Also contains the write connection while no thread is the leader.
 struct WriteQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Condition variable that wakes the writer thread.
     wakeup: Condvar,
     slots: Arc<Semaphore>,
@@ -92,7 +92,7 @@ struct WriteQueue {
     max_wait: Duration,
 }
 
-struct State {
+struct QueueState {
     /// The waiting jobs. The number of slots limits the length of this queue.
     jobs: VecDeque<QueuedJob>,
     /// The write connection. `None` while a leader is using the connection.
@@ -163,7 +163,7 @@ impl Writer {
         let WriterOptions { leaders, lock_wait, max_wait, space } = options;
         let last = LastCommit::default();
         let committer = Committer { connection, path: path.clone(), counters, lock_wait, space, last };
-        let state = State {
+        let state = QueueState {
             jobs: VecDeque::new(),
             committer: Some(committer),
             thread: ThreadState::Awake,
@@ -262,7 +262,7 @@ impl WriteQueue {
                     let mut blocked = BlockedWrite::new(&self.path, self.max_wait);
                     while !batch.is_empty() {
                         match leader.commit_together(&mut batch, WhenLocked::Wait) {
-                            BatchOutcome::Finished => blocked.resolved(),
+                            BatchOutcome::Finished => blocked.log_if_resolved(),
                             BatchOutcome::Blocked(error, _) if blocked.should_wait(&error) && self.is_open() => {
                                 std::thread::sleep(RETRY_INTERVAL);
                             }
@@ -315,9 +315,9 @@ impl WriteQueue {
 
     fn wait<'a>(
         &self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, QueueState>,
         timeout: Option<Duration>,
-    ) -> (MutexGuard<'a, State>, WakeReason) {
+    ) -> (MutexGuard<'a, QueueState>, WakeReason) {
         state.thread = ThreadState::Waiting;
         let (mut state, woken) = match timeout {
             None => (self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner), WakeReason::Notified),
@@ -350,7 +350,7 @@ impl WriteQueue {
     }
 
     /// Wakes the writer thread if it is waiting.
-    fn wake_thread(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_thread(&self, mut state: MutexGuard<'_, QueueState>) {
         if state.thread == ThreadState::Waiting {
             state.thread = ThreadState::Awake;
             drop(state);
@@ -358,12 +358,12 @@ impl WriteQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl QueueState {
     /// Returns the next action of the writer thread. `ready` is the time at which the thread finished its
     /// previous task.
     fn pending_work(&self, ready: Instant) -> PendingWork {

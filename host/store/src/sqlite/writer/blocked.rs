@@ -47,7 +47,7 @@ impl<'p> BlockedWrite<'p> {
 
     /// If the batch had to wait, logs that writing to the database is possible again, and for how long the
     /// batch waited.
-    pub(super) fn resolved(&mut self) {
+    pub(super) fn log_if_resolved(&mut self) {
         if let Some(since) = self.since.take() {
             let path = self.path.display();
             tracing::warn!("the database `{path}` can be written again, after {:.1} s", since.elapsed().as_secs_f64());
