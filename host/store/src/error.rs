@@ -118,7 +118,7 @@ pub enum StoreError {
         /// The problem, as SQLite or the code that read the data reported it.
         problem: String,
     },
-    /// A search index is damaged. The index can be rebuilt from the data that is not part of an index.
+    /// A search index is damaged. The index can be rebuilt from the messages or memories in the file.
     #[error(
         "a search index in the database `{path}` is damaged ({problem}); no messages or memories are lost: run \
          `agent-host store rebuild` to rebuild the index"

@@ -40,7 +40,8 @@ pub enum OutboxFilter {
 /// An outbox item with its number, session and times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredOutboxItem {
-    /// Number of the item. Numbers increase in commit order over all sessions and are never reused.
+    /// Number that identifies the item. The numbers of items increase in commit order over all sessions and are
+    /// never reused.
     pub number: u64,
     /// Subject that identifies the session.
     pub session: String,

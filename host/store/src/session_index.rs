@@ -1,4 +1,4 @@
-//! Lists sessions and searches their messages. A store derives all data for these functions from the session log.
+//! Lists sessions and searches their messages. A store derives session lists and search indexes from the session log.
 
 use crate::{SessionHolder, StoreError};
 use agent_core::message::{MessageId, Role};
@@ -75,7 +75,7 @@ pub struct SessionSummary {
     pub created: String,
     /// Time of the last commit, as RFC 3339 in UTC.
     pub updated: String,
-    /// Number of commits so far.
+    /// Number of commits that the session has so far.
     pub revision: u64,
     /// Number of turns of the session that were started.
     pub turns: u32,

@@ -16,8 +16,8 @@ pub const MAX_PAGE: usize = 10_000;
 /// limit. Only an empty page means that there are no more items.
 pub const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// Maximum nesting depth of stored JSON, including the levels that the message, call or record adds around a value.
-/// Deeper JSON could be written but not read back.
+/// Maximum nesting depth of stored JSON, including the levels that the message, call or record adds around a value. A
+/// store could write JSON with more levels, but could not read such JSON.
 pub const MAX_JSON_DEPTH: usize = 127;
 
 /// Reads and writes the logs of all sessions. A process needs the lease of a session to write to the session's log.
@@ -138,7 +138,7 @@ pub enum StoredView {
     /// The snapshot itself contains the view. All stored pieces of the session are removed.
     #[default]
     InSnapshot,
-    /// The view consists of these pieces only. All other stored pieces are removed.
+    /// These pieces are the whole view. All other stored pieces are removed.
     Whole(Vec<ViewPiece>),
     /// These pieces replace the stored pieces with the same numbers. All other stored pieces are kept.
     Changed(Vec<ViewPiece>),
@@ -166,8 +166,8 @@ impl StoredView {
 /// Status of a session for lists of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. Such a
-    /// session cannot be opened, is not found by searches, and is never the latest session.
+    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. An
+    /// incomplete session cannot be opened, is not found by searches, and is never the latest session.
     pub state: SessionState,
     /// Number of the last turn that was started, counted from 1.
     pub turn: u32,
@@ -192,8 +192,8 @@ pub struct StepRecord {
 /// A stored step record with its number and time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredRecord {
-    /// Number of the record. A reader can pass the number of a record to request the records after this record. Numbers
-    /// increase in commit order.
+    /// Number that identifies the record. A reader can pass the number of a record to request the records after this
+    /// record. The numbers of records increase in commit order.
     pub number: u64,
     /// Time of the record's commit, as RFC 3339 in UTC.
     pub time: String,

@@ -89,17 +89,20 @@ pub struct Options {
     /// with [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has reached
     /// `max_bytes`. Default: 10 minutes.
     pub max_wait: Duration,
-    /// Whether to accept a file whose search indexes are damaged. Default: such a file is refused.
+    /// Whether to accept a file whose search indexes are damaged. By default, a file with damaged search indexes
+    /// is refused.
     pub indexes: Indexes,
 }
 
-/// Whether damaged search indexes are accepted when a file is opened. The other data in the file must always be intact.
+/// Whether damaged search indexes are accepted when a file is opened. All data outside of the search indexes must
+/// always be intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
-    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Some damage is not found when the file is opened.
+    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Opening a file does not find every kind
+    /// of damage.
     #[default]
     Intact,
-    /// Damaged indexes are accepted, because they are about to be rebuilt.
+    /// Damaged indexes are accepted, because the caller is about to rebuild the indexes.
     ToBeRebuilt,
 }
 

@@ -61,7 +61,7 @@ pub trait PluginVersions: Send + Sync {
     async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError>;
 }
 
-/// Selects versions to list.
+/// Selects the plugin versions to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionFilter {
     /// Path of a plugin directory, whose versions are selected. `None` selects the versions of all directories.
@@ -121,7 +121,7 @@ pub struct TrialCalls {
     pub plugin: String,
     /// Digest of the version that was called.
     pub digest: Digest,
-    /// Number of calls to add.
+    /// Number of calls that are added to the total of the trial.
     pub calls: u32,
     /// Number of the added calls that trapped.
     pub traps: u32,
@@ -157,7 +157,7 @@ impl VersionEndReason {
 /// A plugin version, and the period in which it was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PluginVersion {
-    /// Number of this entry in the history. Numbers start at 1 and are never reused.
+    /// Number that identifies this entry of the history. The numbers of entries start at 1 and are never reused.
     pub number: u64,
     /// Path of the plugin directory.
     pub directory: String,

@@ -108,8 +108,8 @@ pub(super) async fn calls_are_filtered_by_turn_id_and_state(test: TestStore) {
     assert_eq!((unknown.state, unknown.attempt), (CallState::OutcomeUnknown, 1));
 }
 
-/// L17: arguments that a user edits during approval are stored next to the model's arguments. The arguments cannot be
-/// edited after the call has its result.
+/// L17: arguments that a user edits during approval are stored in addition to the model's arguments. The arguments
+/// cannot be edited after the call has its result.
 pub(super) async fn edited_arguments_are_stored_next_to_the_original(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     let edited = |arguments| CallChange::Edited { id: CallId("a".to_owned()), arguments };

@@ -11,7 +11,7 @@ use agent_core::plugin::TraceContext;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Returns an item that sends a service request with nested data.
+/// Returns an outbox item that requests the delivery of a service event with nested data.
 fn event_item(id: &str) -> OutboxItem {
     let attributes = EventAttributes {
         id: id.to_owned(),

@@ -5,7 +5,7 @@ use crate::StoreError;
 use rusqlite::ErrorCode;
 use std::path::Path;
 
-/// Error of an operation on a connection.
+/// Error of an operation on a database connection.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// An error that is returned to the caller unchanged.

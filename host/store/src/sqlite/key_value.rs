@@ -128,9 +128,9 @@ fn set(connection: &Connection, entry: &EntryKey, value: &[u8]) -> Result<(), Fa
     Ok(())
 }
 
-/// Checks the quota in the transaction of the write, so that two processes cannot exceed it together. The check reads
-/// totals that the database maintains. The check does not add up all values of a plugin, because other writers wait
-/// while the check runs.
+/// Checks the quota in the transaction of the write, so that two processes cannot exceed the quota together. The check
+/// reads totals that the database maintains. The check does not add up all values of a plugin, because other writers
+/// wait while the check runs.
 fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, value: &[u8]) -> Result<(), Failure> {
     if bucket.quota == u64::MAX {
         return Ok(());

@@ -78,7 +78,7 @@ pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
     Ok(OutboxRow { id: item.id.clone(), kind, body: to_json(&what, &body)? })
 }
 
-/// Writes the items, except items whose id the session already has.
+/// Writes the outbox items. Skips each item whose id already belongs to an item of the session.
 pub(super) fn insert(connection: &Connection, session: i64, rows: &[OutboxRow], time: i64) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());

@@ -1,6 +1,6 @@
-//! Compares projections with the tables that they are derived from. The full-text indexes do not contain the text
-//! itself, so a checksum over the words and positions of each row is compared instead. Checksums also keep memory use
-//! low.
+//! Compares projections with the tables from which the projections are derived. A full-text index does not contain the
+//! indexed texts, so the comparison uses a checksum over the words of each row and the positions of these words.
+//! Because of the checksums, the comparison needs little memory.
 
 use super::SqliteStore;
 use super::failure::Failure;
@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Number of rows whose words are compared in one step.
 const ROWS_PER_STEP: usize = 256;
 
-/// Maximum number of differences that are described in a comparison.
+/// Maximum number of differences that the result of a comparison describes.
 const MAX_DESCRIBED_DIFFERENCES: usize = 5;
 
 /// Definition of the full-text index of messages and of the full-text index of memories. The first migration contains
@@ -98,8 +98,8 @@ fn index_checksums(connection: &Connection, index: &str) -> Result<Result<Checks
     Ok(sums.map_err(|error| error.to_string()))
 }
 
-/// Computes the checksums of all rows. The order of the words does not matter, because the hashes of the words are
-/// added up.
+/// Computes the checksums of all rows in a full-text index. The order of the words does not matter, because the hashes
+/// of the words are added up.
 fn word_checksums(connection: &Connection, vocabulary: &str) -> rusqlite::Result<Checksums> {
     let mut sums = Checksums::new();
     let mut statement = connection.prepare(&format!("SELECT doc, term, offset FROM {vocabulary}"))?;

@@ -42,8 +42,8 @@ pub(super) fn collect<T>(
     Ok(found)
 }
 
-/// Like [`collect`], but reads no further row when the text columns of the rows so far have more than
-/// [`MAX_PAGE_BYTES`] bytes in total.
+/// Like [`collect`], but stops when the text columns of the rows that have been read have more than [`MAX_PAGE_BYTES`]
+/// bytes in total.
 pub(super) fn collect_page<T>(
     connection: &Connection,
     sql: &str,

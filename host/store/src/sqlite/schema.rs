@@ -8,7 +8,7 @@ use std::path::Path;
 /// SQLite application id of the databases of this host: `agho` in ASCII. Databases of other programs have other ids.
 const APPLICATION_ID: i64 = 0x6167_686f;
 
-/// All migrations in order. `user_version` of a file is the number of migrations that were applied to it.
+/// All migrations, oldest first. `user_version` of a file is the number of migrations that were applied to it.
 const MIGRATIONS: &[&str] = &[
     INITIAL_SCHEMA,
     OUTBOX_AND_APPROVALS,
@@ -257,14 +257,14 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
 ";
 
-/// Adds the reason why a message left the view. For messages that left the view earlier, the reason is not known, so
-/// `superseded` is stored.
+/// Adds a column for the reason why a message left the view. For messages that left the view earlier, the reason is not
+/// known, so `superseded` is stored.
 const HIDE_REASONS: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";
 
-/// Adds the agent and the turn that made a memory. For older memories, the turn is read from the memory's id, which
-/// contains the session, the turn and the kind.
+/// Adds columns for the agent that made a memory and for the turn in which the memory was made. For older memories, the
+/// turn is read from the memory's id, which contains the session, the turn and the kind.
 const MEMORY_ORIGINS: &str = "
 ALTER TABLE memories ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 ALTER TABLE memories ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;

@@ -14,7 +14,7 @@ const MAX_INDEXED_MESSAGES: usize = 256;
 /// [`MAX_INDEXED_MESSAGES`] messages.
 const MAX_INDEXED_BYTES: usize = 2 << 20;
 
-/// Maximum number of words in a query. Further words are ignored.
+/// Maximum number of words in a query. If a query has more words, the additional words are ignored.
 const MAX_WORDS: usize = 64;
 
 /// Maximum number of results of one search.
@@ -23,13 +23,13 @@ const MAX_HITS: usize = 1000;
 /// Maximum number of characters in an excerpt.
 const EXCERPT_CHARACTERS: usize = 200;
 
-/// Maximum number of an excerpt's characters before the first matching word.
+/// Maximum number of characters that an excerpt contains before the first matching word.
 const CHARACTERS_BEFORE_WORD: usize = 60;
 
 /// Whether a call to [`index_next_batch`] indexed any messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Some messages were indexed, and there may be more.
+    /// Some messages were indexed, and there may be further messages to index.
     Indexed,
     /// All messages are indexed.
     Done,
@@ -38,9 +38,9 @@ pub(super) enum Progress {
 /// Whether a text must contain all words of a query, or at least one of the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequiredWords {
-    /// The text must contain every word.
+    /// The text must contain every word of the query.
     Every,
-    /// The text must contain at least one word.
+    /// The text must contain at least one word of the query.
     Any,
 }
 

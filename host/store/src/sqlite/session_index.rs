@@ -67,7 +67,8 @@ impl SessionIndex for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Indexes all committed messages. A read-only store searches only the messages that are already indexed.
+    /// Adds all committed messages to the search index. A read-only store searches only the messages that are
+    /// already indexed.
     async fn update_message_index(&self) -> Result<(), StoreError> {
         if self.access == Access::ReadOnly {
             return Ok(());

@@ -3,8 +3,8 @@
 //! The caller of a job gets the result only after the transaction is committed.
 //!
 //! If commits wait for the disk, a dedicated thread is the leader, and callers wake this thread and wait for it. If
-//! commits do not wait for the disk, switching threads would cost more than the commit. In this case, a caller that
-//! finds the connection free becomes the leader itself.
+//! commits do not wait for the disk, a caller that finds the connection free becomes the leader, because switching to
+//! another thread would take longer than the commit.
 
 mod batch;
 mod blocked;

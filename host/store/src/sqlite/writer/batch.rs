@@ -66,7 +66,7 @@ pub(super) enum BatchOutcome {
 
 /// State of a transaction after its jobs have run.
 enum TransactionState {
-    /// These jobs succeeded, but their changes are not committed yet.
+    /// The jobs in this list succeeded, but the changes of these jobs are not committed yet.
     Ready(Vec<QueuedJob>),
     /// The transaction was rolled back. All jobs of the transaction have failed or were put back into the batch.
     Aborted(BatchOutcome),

@@ -26,7 +26,7 @@ impl Effort {
     }
 }
 
-/// A job in the queue.
+/// A job that waits in the queue, with its estimated effort and its slot.
 pub(super) struct QueuedJob {
     pub(super) job: Box<dyn Job>,
     pub(super) effort: Effort,

@@ -43,8 +43,8 @@ async fn lost_transaction_fails_all_of_its_jobs() {
     let queue_jobs = async {
         started.await.unwrap();
         let [first, losing, last] = [insert, abort_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
-        // The futures are polled in this order. When the last future is polled, the jobs of the other futures are
-        // already queued.
+        // The futures are polled in the order of the arguments. When the last future is polled, the jobs of the other
+        // futures are already queued.
         tokio::join!(biased; first, losing, last, async { drop(release) })
     };
     let (busy, (first, losing, last, ())) = tokio::join!(busy, queue_jobs);
