@@ -61,7 +61,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     audit::host_grants_and_revocations_add_entries(new_store()).await;
     versions::versions_start_and_end(new_store()).await;
     versions::new_rollback_replaces_the_previous_one(new_store()).await;
-    versions::rollback_updates_the_history_at_once(new_store()).await;
+    versions::rollback_updates_the_history_immediately(new_store()).await;
     versions::set_serving_returns_each_change_once(new_store()).await;
     versions::turn_plugins_are_recorded_per_agent_and_name(new_store()).await;
     versions::trial_totals_grow_until_the_trial_ends(new_store()).await;

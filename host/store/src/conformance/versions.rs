@@ -87,7 +87,7 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
 
 /// In the history, a rollback ends the use of one version and starts the use of another version at the same time.
 /// Undoing the rollback ends the use of the second version and starts the use of the first version again.
-pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
+pub(super) async fn rollback_updates_the_history_immediately(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {
         store.set_serving("/one", vec![served_plugin("text", byte, VersionEndReason::Replaced)]).await.unwrap();
