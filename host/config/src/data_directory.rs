@@ -51,8 +51,8 @@ impl DataDirectory {
         Ok(data)
     }
 
-    /// Returns the same data folder, but for another user. Only that user's sessions are then found in the folder
-    /// (row 56).
+    /// Returns the same data folder, but for the given user. In the returned data folder, only sessions of this user
+    /// are found (row 56).
     pub fn for_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
     }

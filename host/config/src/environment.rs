@@ -1,4 +1,4 @@
-//! The process environment that the caller passes to this crate. The crate does not read the environment itself.
+//! The process environment that the caller passes to this crate. This crate does not read the environment itself.
 
 use agent_plugins::CompilerCommand;
 use std::fmt;
@@ -20,8 +20,8 @@ pub struct HostEnvironment {
     /// Name of the user who is logged in. Sessions and memories belong to this user unless a request names another
     /// user.
     pub user: Option<String>,
-    /// Command that examines and compiles one component in a separate process. Grants never cover the file of this
-    /// program. If this is `None`, no sandbox can be opened.
+    /// Command that examines and compiles one component in a separate process. Grants never cover the file of the
+    /// program that the command starts. If the command is `None`, no sandbox can be opened.
     pub compiler: Option<CompilerCommand>,
     /// File in which `docker login` stores credentials. Grants never cover this file.
     pub docker_configuration: Option<PathBuf>,
@@ -51,7 +51,7 @@ impl HostEnvironment {
         &*self.variables
     }
 
-    /// Returns the same environment, but with these variables instead of its own.
+    /// Returns this environment with its variables replaced by the given variables.
     pub fn with_variables(self, variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { variables: Arc::new(variables), ..self }
     }

@@ -29,8 +29,8 @@ pub enum ConfigError {
     /// The plugin directory cannot be read.
     #[error(transparent)]
     PluginFolder(Box<GenerationError>),
-    /// Files in the plugin directory cannot be loaded. The text contains one file on each line, and then advice on how
-    /// to fix the problem.
+    /// Files in the plugin directory cannot be loaded. Each line of the text describes one file and its problem. After
+    /// these lines, the text explains how to fix the problems.
     #[error("{0}")]
     Plugins(String),
     /// The host cannot determine the versions of the plugins to use.
@@ -58,8 +58,8 @@ impl ConfigError {
         Self::Settings(problem.to_string())
     }
 
-    /// Returns the innermost error. For a [`ConfigError::Delegate`], this is the error in the file of the delegate that
-    /// caused it. For any other error, it is the error itself.
+    /// Returns the innermost error. The innermost error of a [`ConfigError::Delegate`] is the error in the delegate's
+    /// file that caused the failure. For any other error, returns the error itself.
     pub fn root(&self) -> &Self {
         match self {
             Self::Delegate { source, .. } => source.root(),

@@ -97,8 +97,8 @@ pub fn open_granted_trees<'s>(
 /// Maximum number of protected entries that are shown for each reason.
 const SHOWN_ENTRIES: usize = 4;
 
-/// Returns the parts of a folder that a grant for writing does not cover. They are relative paths and patterns, for
-/// display. The agents' own files are not listed.
+/// Returns the parts of a folder that a grant for writing does not cover. The returned texts are relative paths and
+/// patterns, for display. The agents' own files are not listed.
 pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
     // The entries are grouped by the reason why they are protected, because some reasons apply to many files.
@@ -128,7 +128,8 @@ pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<
         names.retain(|name| seen.insert(name.clone()));
         let folders: Vec<_> = names.iter().filter(|name| name.ends_with('/')).cloned().collect();
         names.retain(|name| !folders.iter().any(|folder| folder != name && name.starts_with(folder)));
-        // If only one more entry would be hidden, it is shown, because its name takes no more space than "and 1 more".
+        // If only a single entry exceeds the maximum, this entry is shown, because its name takes no more space than
+        // "and 1 more".
         if names.len() <= SHOWN_ENTRIES + 1 {
             excluded.extend(names);
         } else {

@@ -21,7 +21,7 @@ pub trait Reporter: Send + Sync {
     fn keep_secret(&self, secrets: &Redaction);
 }
 
-/// A receiver that ignores all reports.
+/// A [`Reporter`] that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -53,10 +53,11 @@ pub enum Warning {
         path.display()
     )]
     DelegateWithoutModel {
-        /// The delegate's file.
+        /// Path of the delegate's file.
         path: PathBuf,
     },
-    /// The file of a delegate sets limits for the host. Only the file that the host is started with can set them.
+    /// The file of a delegate sets limits for the host, but only the file that the host is started with can set
+    /// such limits.
     #[error(
         "{location}: `[host.limits]` has no effect here; limits for the host are read from the file that the host is started \
          with, so write them there"

@@ -41,7 +41,7 @@ pub struct AgentOptions {
     pub grants: Vec<Grant>,
 }
 
-/// A default name contains this many hexadecimal digits, which identify the folder of the agent.
+/// Number of hexadecimal digits in a default name. The digits identify the folder of the agent.
 const FOLDER_DIGITS: usize = 6;
 /// Maximum number of characters of a default name, not counting the digits that identify the folder.
 const MAX_READABLE: usize = 50;

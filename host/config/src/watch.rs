@@ -55,8 +55,8 @@ impl AgentWatch {
             let (_, live_agents, sandbox) =
                 folders.entry(canonical).or_insert_with(|| (folder, Vec::new(), host.sandbox.clone()));
             live_agents.push(live.clone());
-            // If the signature rules of one agent reject a component, no agent that uses the directory uses
-            // the component.
+            // If the signature rules of one agent reject a component, the component is not used by any agent that uses
+            // the directory.
             *sandbox = vetted_sandbox(sandbox, settings);
         }
         for (folder, agents, sandbox) in folders.into_values() {

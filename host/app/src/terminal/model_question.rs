@@ -63,7 +63,7 @@ fn question(offers: &[ModelOffer]) -> Option<String> {
     }
 }
 
-/// Returns the offer that the answer selects. Returns None if the answer is not clear.
+/// Returns the offer that the answer selects. Returns None if the answer selects no single offer.
 fn chosen<'o>(offers: &'o [ModelOffer], answer: &str) -> Option<&'o ModelOffer> {
     let answer = answer.trim().to_lowercase();
     match offers {

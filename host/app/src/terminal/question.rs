@@ -13,7 +13,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 pub(crate) enum Line {
     /// The typed line, without its line break.
     Text(String),
-    /// End of input (Ctrl-D).
+    /// The user has ended the input with Ctrl-D, without typing a line.
     End,
     /// The turn was cancelled while the question was open.
     Stopped,

@@ -16,7 +16,7 @@ pub(crate) struct TurnSpending {
 /// Whether the prices of the replies are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PriceCoverage {
-    /// No reply so far costs money.
+    /// No price has been needed so far, because no reply costs money.
     #[default]
     Nothing,
     /// The prices of all replies are known.
@@ -26,7 +26,7 @@ enum PriceCoverage {
 }
 
 impl TurnSpending {
-    /// Creates a spending of zero that uses the prices of these models.
+    /// Creates a record with a cost of zero, for a turn whose models have these prices.
     pub(crate) fn new(prices: impl IntoIterator<Item = (String, Price)>) -> Self {
         Self { prices: prices.into_iter().collect(), ..Self::default() }
     }

@@ -38,7 +38,8 @@ pub(crate) async fn awaited_delegates(
 
 type Lines<'l> = Pin<Box<dyn Future<Output = Result<Vec<String>, Failure>> + Send + 'l>>;
 
-/// Describes one delegated session. The future is boxed because the function calls itself for nested delegates.
+/// Describes one delegated session and the answers that it waits for. The future is boxed because the function calls
+/// itself for nested delegates.
 fn delegate_lines<'l>(
     store: &'l dyn Store,
     (wait, session): (&'l Wait, &'l str),

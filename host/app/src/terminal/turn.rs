@@ -27,7 +27,8 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 /// Width of a call's card in columns, if the output is not a terminal.
 const CARD_WIDTH: usize = 120;
-/// A result of at least this many bytes may be shortened in its event, so the stored result is shown instead.
+/// If the result in a call's event has at least this many bytes, the result may be shortened, so the view shows the
+/// complete result from the store.
 const MIN_SHORTENED_RESULT: usize = 1_000;
 
 /// Format of the output.
@@ -53,9 +54,9 @@ pub(crate) struct Storage {
 /// Whether the process runs one turn or an interactive session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionUse {
-    /// The process ends after one turn.
+    /// The process runs one turn and then exits.
     Once,
-    /// The user types further prompts.
+    /// The process runs a turn for each prompt that the user types.
     Interactive,
 }
 
@@ -73,14 +74,14 @@ pub(crate) struct TurnView<'t> {
     replies: Replies,
     /// Name, arguments and attempt of each running call.
     running: BTreeMap<CallId, (String, Value, u32)>,
-    /// Denials that were shown for calls that have not ended.
+    /// Denials that were shown for calls that have not ended, by the id of the denied call.
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
     /// Whether a reply that is on the screen was just discarded. The next event gives the reason.
     discarded: ScreenOutput,
     spent: TurnSpending,
-    /// Cost of the turn. `None` while the turn runs.
+    /// Cost of the turn that has ended. `None` while the turn runs.
     cost: Option<TurnCost>,
     delegated: Delegated,
 }
@@ -191,7 +192,8 @@ impl<'t> TurnView<'t> {
             }
             EventKind::Suspended { suspension } => {
                 self.delegated.record_waits(suspension);
-                // Calls that wait for a service no longer run in this process.
+                // A call that waits for a service is not shown as running, because the service works outside of
+                // this process.
                 let waits = suspension.waits.iter();
                 for wait in waits.filter(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
                     self.running.remove(&wait.call);

@@ -48,8 +48,8 @@ fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
     })
 }
 
-/// Checks the format of the name, and checks that the required keys are set. These rules are checked here because the
-/// list of keys does not contain them.
+/// Checks the format of the name, and checks that the required keys are set. The list of keys contains no rules about
+/// names and required keys, so this function checks both.
 pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Name.problem(&entry.name) {

@@ -18,7 +18,7 @@ pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 pub(super) const BUILT_IN_TOOLS: [&str; 4] =
     [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
-/// What a name in a table stands for according to the list of keys: a key, a table or neither.
+/// Whether a name in a table is a key, a table or unknown, according to the list of keys.
 enum Meaning {
     Value(&'static Key),
     Table(Vec<&'static str>),
@@ -258,7 +258,7 @@ fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     table.problem(entry.span.clone(), format!("unknown key `{key}`"), allowed);
 }
 
-/// Returns a hint that lists the tables in which the key `name` is allowed. Returns None if there is no such table.
+/// Returns a hint that lists the tables in which the key `name` is allowed. Returns None if no table allows the key.
 fn tables_with_key(name: &str, written_path: &[String], path: &[&'static str]) -> Option<String> {
     let allows_key =
         |section: &&Section| section.path.last() == Some(&name) || section.keys.iter().any(|key| key.name == name);

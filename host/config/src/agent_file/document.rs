@@ -171,12 +171,13 @@ impl<'d> Table<'d> {
         self.document.push(Problem { span, message, allowed });
     }
 
-    /// The full path of a key of this table, such as `retry.attempts`.
+    /// Returns the full path of the key `name` of this table, such as `retry.attempts`.
     pub(super) fn key_of(&self, name: &str) -> String {
         self.steps_to(name).join(".")
     }
 
-    /// Returns the path of keys that leads to this table. It contains the names in the file, not placeholders.
+    /// Returns the path of keys that leads to this table. The path contains the names that are written in the file, and
+    /// not placeholders such as `NAME`.
     pub(super) fn steps(&self) -> &[String] {
         &self.steps
     }
@@ -189,7 +190,7 @@ impl<'d> Table<'d> {
 }
 
 impl<'d> TomlValue<'d> {
-    /// Records another file that is read because this value is its path.
+    /// Records that the file at `path` is read because this value names the file.
     pub(super) fn names_file(&self, path: &Path) {
         self.document.named_files.borrow_mut().push(path.to_owned());
     }
@@ -252,8 +253,8 @@ impl<'d> TomlValue<'d> {
         json(self.value.get_ref())
     }
 
-    /// Reports a problem with the value. The message is the path of the key followed by `what`, such as `is out of
-    /// range`.
+    /// Reports a problem with the value. The message is the path of the key, followed by the text `what`, which is for
+    /// example `is out of range`.
     pub(super) fn problem(&self, what: &str, allowed: &str) {
         let (message, allowed) = (format!("`{}` {what}", self.steps.join(".")), allowed.to_owned());
         self.document.push(Problem { span: self.value.span(), message, allowed });

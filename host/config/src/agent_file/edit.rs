@@ -42,8 +42,8 @@ pub enum EditError {
     },
 }
 
-/// The text of an `agent.toml` that was read before a change. It is compared with the file before the file is replaced,
-/// so that changes by others are not lost.
+/// The text of an `agent.toml` that was read before a change. The text is compared with the file again before the file
+/// is replaced, so that changes by other programs are not lost.
 #[derive(Debug)]
 pub struct Draft {
     /// Path of the file with all links resolved, so that a symbolic link to the file is kept.
@@ -65,8 +65,8 @@ impl Draft {
         &self.path
     }
 
-    /// Writes the file with the addition. The file is replaced atomically, and only if it has not changed since it
-    /// was read.
+    /// Writes the addition into the file. The file is replaced atomically, and only if the file has not changed since
+    /// it was read.
     pub fn add(&self, plugin: &str, addition: &Addition<'_>) -> Result<(), EditError> {
         let text = self.text_with(plugin, addition)?;
         let failed = |source| EditError::File { path: self.path.clone(), source };
@@ -98,8 +98,8 @@ impl Draft {
         if self.adds_nothing_else(&text, plugin, addition) { Ok(text) } else { Err(unsupported()) }
     }
 
-    /// Renders the document. If the new table is the last one, it is written after the comments at the end of the file,
-    /// because these comments belong to the tables above them.
+    /// Renders the document. If the new table is the last table, it is written after the comments at the end of the
+    /// file, because these comments belong to the tables above them.
     fn render(&self, document: &mut DocumentMut, plugin: &str) -> String {
         let trailing_comments = document.trailing().as_str().unwrap_or_default().to_owned();
         let last_header = |text: &str| text.lines().rfind(|line| line.starts_with('[')).map(str::to_owned);

@@ -88,7 +88,8 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     schema
 }
 
-/// Generates the schema of `[providers]`. Known providers have a default address. All others require `base_url`.
+/// Generates the schema of `[providers]`. Known providers have a default address. All other providers
+/// require `base_url`.
 fn providers() -> Json {
     let provider = json!({ "$ref": "#/$defs/provider" });
     let known = KNOWN_PROVIDERS.iter().map(|known| (known.name.to_owned(), provider.clone()));

@@ -19,7 +19,7 @@ use services::{OUTBOX, SERVICE};
 use sharing::SHARING;
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
 
-/// A table of the file, with some or all of the table's keys.
+/// A table of `agent.toml`, with some or all of the keys that the table allows.
 pub(super) struct Section {
     /// Path of the table. Words in capitals are placeholders for names that the user chooses. If the path is empty, the
     /// keys are at the top of the file.
@@ -28,7 +28,7 @@ pub(super) struct Section {
     pub(super) example: &'static str,
     /// Heading of the section in documents.
     pub(super) title: &'static str,
-    /// Purpose of the table, in one or more sentences.
+    /// Description of the table's purpose, in one or more sentences.
     pub(super) about: &'static str,
     /// The keys, in the order of the documentation.
     pub(super) keys: &'static [Key],
@@ -41,7 +41,7 @@ pub(super) struct Key {
     pub(super) name: &'static str,
     /// The type of the value, with its bounds.
     pub(super) value: Value,
-    /// The value or behaviour if the key is not set.
+    /// The value that the key has, or the behaviour of the host, if the key is not set.
     pub(super) default: Default,
     /// Description of the key, in one or more sentences.
     pub(super) meaning: &'static str,
@@ -80,14 +80,14 @@ pub(super) enum Value {
     Signed(i32, i32),
 }
 
-/// The value or behaviour if a key is not set.
+/// The value that a key has, or the behaviour of the host, if the key is not set.
 #[derive(Clone, Copy)]
 pub(super) enum Default {
     /// The default is a value, written as TOML.
     Is(&'static str),
     /// The default is a number.
     Number(u64),
-    /// The default is not a single value. This text describes it.
+    /// A text that describes a default that is not a single value.
     Words(&'static str),
 }
 

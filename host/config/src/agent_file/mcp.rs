@@ -28,7 +28,7 @@ pub struct McpTable {
     pub header_env: BTreeMap<String, Located>,
     /// Names of the tools that the agent may use. If the key is not set, the agent may use all tools.
     pub tools: Option<Vec<String>>,
-    /// How long the server is kept running: `turn` or `always`.
+    /// How long the server is kept running: `turn` for one turn, or `always` until the host stops.
     pub keep: Option<String>,
     /// Maximum time of one call, in milliseconds.
     pub timeout_ms: Option<u32>,

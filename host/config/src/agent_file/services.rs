@@ -12,8 +12,8 @@ use std::path::Path;
 /// One table `[services.NAME]`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceTable {
-    /// CloudEvent type of the service's requests. The default is the name of the table. `None` if the type is invalid,
-    /// which was then reported as a problem.
+    /// CloudEvent type of the service's requests. The default is the name of the table. `None` if the type is invalid.
+    /// In this case, the invalid type has been reported as a problem.
     pub event_type: Option<ServiceEventType>,
     /// Description of the service for the model.
     pub description: Option<String>,
@@ -31,7 +31,7 @@ pub struct ServiceTable {
     pub location: String,
 }
 
-/// The table `[outbox]`: outgoing events.
+/// The table `[outbox]`, which configures the folder and the choice of outgoing events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxTable {
     /// Folder that events are written to, as it is written in the file.
@@ -42,7 +42,7 @@ pub struct OutboxTable {
     pub approvals: Option<bool>,
 }
 
-/// Reads all services. Paths of schemas are relative to `folder`.
+/// Reads all tables `[services.NAME]`. Paths of schemas are relative to `folder`.
 pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, ServiceTable> {
     let services = root.table("services");
     let entries = services.iter().flat_map(Table::entries);

@@ -422,7 +422,7 @@ windows = 3
     "#);
 }
 
-/// An error shows at most 50 problems, and then how many further problems there are.
+/// An error shows at most 50 problems, followed by the number of problems that are not shown.
 #[test]
 fn shows_a_limited_number_of_problems() {
     let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();

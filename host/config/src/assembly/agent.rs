@@ -35,8 +35,8 @@ pub fn make_agent(
     Ok(agent)
 }
 
-/// Builds the agent. If the name of a plugin's tool is already taken by another tool, the plugin is left out and a
-/// warning is reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of
+/// Builds the agent. If another tool already has the name of a plugin's tool, the agent is built without the plugin,
+/// and a warning is reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of
 /// plugins that the file mentions, then the tools of all other plugins in the order of the plugins' names.
 fn agent_without_duplicates(
     (config, models, mut generation): (AgentConfig, Models, Generation),
@@ -60,8 +60,8 @@ fn agent_without_duplicates(
     }
 }
 
-/// Builds the agent for a test, with the given models and without MCP servers. Two tools with the same name are an
-/// error.
+/// Builds the agent for a test, with the given models and without MCP servers. Returns an error if two tools have the
+/// same name.
 pub fn make_test_agent(
     settings: &Settings,
     (generation, delegates): (Generation, BTreeMap<String, Delegate>),
@@ -87,7 +87,8 @@ pub enum ModelRebuild {
 pub enum Reconfigured {
     /// The agent has changed. The change applies from the next turn on.
     Changed,
-    /// The agent is the same: only comments, layout, or text that the host itself wrote into the file have changed.
+    /// The agent has not changed, because the change to the file affects only comments, layout, or text that the host
+    /// itself has written.
     Unchanged,
 }
 

@@ -9,8 +9,8 @@ use agent_core::approval::rule_source;
 use agent_runtime::Agent;
 use std::collections::BTreeSet;
 
-/// Rejects a rule for a tool that does not exist if the rule names an existing source or resembles the name of an
-/// existing tool.
+/// Rejects each rule that matches no tool, if the rule names a source that exists, or if the rule is similar to the
+/// name of an existing tool.
 pub(super) fn refuse_unmatched_rules(settings: &Settings, agent: &Agent) -> Result<(), ConfigError> {
     let (tools, sources) = (tools(agent), sources(agent));
     let problem = |rule: &str| {

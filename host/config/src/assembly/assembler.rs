@@ -15,12 +15,12 @@ use agent_store::{Rollback, Store};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Whether it is an error or only causes a warning if a file in the plugin directory cannot be loaded.
+/// What happens if a file in the plugin directory cannot be loaded: an error or a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnusablePlugins {
-    /// Such a file is an error, so the agent is not built.
+    /// A file that cannot be loaded is an error, so the agent is not built.
     Refuse,
-    /// Such a file causes only a warning, and the agent is built without it.
+    /// A file that cannot be loaded causes only a warning, and the agent is built without that plugin.
     Report,
 }
 
@@ -33,8 +33,8 @@ pub struct Assembler<'a> {
     pub sandbox: &'a Sandbox,
     /// Reads the settings of delegates.
     pub delegates: &'a dyn DelegateReader,
-    /// Whether a plugin file that cannot be loaded is an error. In a delegate's plugin directory, such a file is always
-    /// an error.
+    /// What happens if a plugin file cannot be loaded. In the plugin directory of a delegate, a file that cannot be
+    /// loaded is always an error.
     pub unusable_plugins: UnusablePlugins,
     /// Receives progress and warnings.
     pub reporter: &'a dyn Reporter,

@@ -47,8 +47,8 @@ impl DelegateReader for HostEnvironment {
     }
 }
 
-/// Loads all delegates of an agent, including the delegates of delegates. A delegate of several agents is loaded once.
-/// If the delegates form a cycle, returns an error that names the agents of the cycle.
+/// Loads all delegates of an agent, including the delegates of delegates. If several agents delegate to the same agent,
+/// that agent is loaded only once. If the delegates form a cycle, returns an error that names the agents of the cycle.
 pub async fn load_delegates(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -72,7 +72,7 @@ pub async fn load_delegates(
 
 /// The delegates of an agent.
 pub struct Delegates {
-    /// The agents that the agent delegates to directly, by the name of the tool.
+    /// The agents that the agent delegates to directly, by the name of the tool that delegates.
     pub by_tool: BTreeMap<String, Delegate>,
     /// All delegates, including the delegates of delegates.
     pub all: Vec<AssembledAgent>,
@@ -81,7 +81,7 @@ pub struct Delegates {
 /// A running agent, and the settings from which the agent was built.
 #[derive(Clone)]
 pub struct AssembledAgent {
-    /// The agent, which may change while it runs.
+    /// The running agent, whose configuration may change between turns.
     pub live: LiveAgent,
     /// The settings that the agent was built from.
     pub settings: Settings,
@@ -203,7 +203,8 @@ fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// Rejects a delegate that delegates to itself, directly or through other agents, because it would wait for itself.
+/// Rejects a delegate that delegates to itself, directly or through other agents, because such an agent would wait
+/// for itself.
 fn refuse_cycle(file: &Path, ancestors: &[Ancestor], location: &str) -> Result<(), ConfigError> {
     let Some(first) = ancestors.iter().position(|agent| agent.file == file) else { return Ok(()) };
     let names: Vec<_> = ancestors[first..].iter().chain([&ancestors[first]]).map(|agent| agent.name.as_str()).collect();

@@ -8,7 +8,7 @@ use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPa
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of grants that are offered at once. If there are more missing grants, the further ones are
+/// Maximum number of grants that are offered at once. If more grants are missing, the grants beyond this number are
 /// not offered.
 const MAX_OFFERS: usize = 24;
 /// Maximum number of characters of an offered value.
@@ -54,7 +54,7 @@ pub struct OfferedFolder {
     pub base: PathBuf,
     /// Path of the offered folder, as it would be written into the agent's file.
     pub written: String,
-    /// True if the user has typed the folder, so that it is not the default offer.
+    /// True if the user has typed the folder. False if the folder is the default offer.
     pub is_typed: bool,
 }
 
@@ -84,8 +84,8 @@ pub enum OfferedHosts {
 }
 
 impl OfferBounds {
-    /// Returns the limits on the grants that are offered for a call. Only the servers in the arguments are offered,
-    /// because the call needs no other servers.
+    /// Returns the restrictions on the grants that are offered for a call with these arguments. If the arguments
+    /// contain URLs, only the servers in these URLs are offered, because the call needs no other servers.
     pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
         let mut hosts = Vec::new();
         collect_hosts(arguments, &mut hosts);
@@ -215,8 +215,8 @@ impl OfferedValue {
 
 const REVOKED: &str = "it exceeds the grant that was revoked";
 
-/// Returns the values that are offered for a request. The values do not exceed the revoked grants. If nothing can be
-/// offered, the error is the reason.
+/// Returns the values that are offered for a request. The values do not exceed the revoked grants. If no value can be
+/// offered, returns the reason as the error.
 fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
     let revoked = &bounds.revoked;
     let at_most = |kind, requested: u64, revoked: Option<u64>| {
@@ -421,8 +421,8 @@ mod tests {
         assert!(grants.config.is_empty() && grants.secrets.is_empty());
     }
 
-    /// P6: if there are too many grants to show them all, the others are not granted. A grant that is too long to be
-    /// shown is not granted either.
+    /// P6: if there are too many grants to show all of them, the grants that are not shown are not given. A grant that
+    /// is too long to be shown is not given.
     #[test]
     fn p6_grants_nothing_that_is_not_shown() {
         let folder = OfferedFolder { base: PathBuf::new(), written: ".".into(), is_typed: false };

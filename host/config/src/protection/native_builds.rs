@@ -50,7 +50,7 @@ pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     let agent = canonical(agent.to_owned());
     let plugin_directory = canonical(folder.to_owned());
     let kind = |package: &Path| match &agent {
-        // The plugin directory itself is always protected completely.
+        // All files in the plugin directory are protected, even if the plugin directory contains the agent's folder.
         Some(agent) if agent.starts_with(package) && plugin_directory.as_deref() != Some(package) => {
             ProtectedKind::CodeFiles(SOURCES)
         }

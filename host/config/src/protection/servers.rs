@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 /// Returns the paths to protect for a server: its program, its scripts, the folders that contain them, and the code
-/// files in its working directory. `variable` reads the host's environment.
+/// files in its working directory. `variable` returns the value of a variable of the host's environment.
 pub(super) fn server_paths(
     name: &str,
     table: &McpTable,
@@ -68,8 +68,8 @@ fn working_directory(table: &McpTable, folder: &Path) -> PathBuf {
     table.directory.as_ref().map_or_else(|| PathBuf::from("."), |directory| folder.join(directory))
 }
 
-/// Returns the parts of an argument that may be paths. These are the argument itself, the value of an option, and the
-/// words of a shell command.
+/// Returns the parts of an argument that may be paths. The possible parts are the argument itself, the value of an
+/// option, and the words of a shell command.
 fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
     let is_separator = |character: char| character.is_whitespace() || "'\"`;|&()<>".contains(character);
     let parts = argument.split(is_separator).flat_map(|word| {
@@ -111,7 +111,7 @@ pub(super) fn in_writable_folders(settings: &Settings, trees: &[(String, TreeGra
     warnings
 }
 
-/// Collects the paths to protect for one server.
+/// Collects the paths that are protected for one server.
 struct PathCollector<'a> {
     /// Folder of the agent.
     agent: &'a Path,
@@ -133,8 +133,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds a program and its folder. A program in a Python virtual environment also loads files that are next to the
-    /// folder `bin`, which contains the program.
+    /// Adds a program and its folder. If the program is in the folder `bin` of a Python virtual environment, the files
+    /// next to `bin` are added, because the program loads these files.
     fn add_program(&mut self, program: &Path) {
         self.add(program.to_owned(), ProtectedKind::File);
         let Some(folder) = program.parent() else { return };
@@ -146,15 +146,17 @@ impl PathCollector<'_> {
         {
             self.add_folder(environment);
         }
-        // The interpreter of a virtual environment is a link, and no code is loaded from the folder of the link's
-        // target. Other programs that are links point into packages.
+        // If the program is a link, the package that contains the link's target is added, because the program loads
+        // code from this package. The folder of the target is not added, because the interpreter of a virtual
+        // environment, which is a link, loads no code from the folder of its target.
         if let Ok(target) = program.canonicalize() {
             self.add_package_folder(&target);
         }
         self.add_package_folder(program);
     }
 
-    /// Adds a folder of the `PATH`, so that no plugin can create a program with the name of the command in this folder.
+    /// Adds a folder that `PATH` contains, so that no plugin can create a program with the name of the command in
+    /// this folder.
     fn add_path_folder(&mut self, command: &str, searched: &Path) {
         let folder = self.working_directory.join(searched);
         self.add(folder.join(command), ProtectedKind::File);
@@ -196,8 +198,8 @@ impl PathCollector<'_> {
         self.add(script.to_owned(), ProtectedKind::File);
     }
 
-    /// Adds a folder of code with all its contents, because interpreters load files next to a script. A folder that
-    /// contains the agent's folder is not added, because plugins work in the agent's folder.
+    /// Adds a folder of code with all its contents, because interpreters load files next to a script. If the folder of
+    /// code contains the agent's folder, nothing is added, because plugins work in the agent's folder.
     fn add_folder(&mut self, code: &Path) {
         if let Some(canonical) = code.canonicalize().ok().filter(|canonical| !self.contains_agent(canonical)) {
             self.add(canonical, ProtectedKind::Folder);
@@ -205,7 +207,8 @@ impl PathCollector<'_> {
     }
 
     /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder of code
-    /// contains the agent's folder, also adds the code files in it, which are recognised by their names.
+    /// contains the agent's folder, the code files in the folder of code, which are recognised by their names, are
+    /// added as well.
     fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
         self.ancestor_files

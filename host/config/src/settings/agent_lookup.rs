@@ -55,8 +55,8 @@ pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigErro
     }
 }
 
-/// Lists the agents of a folder, sorted by path: `agent.toml`, other TOML files that look like an agent's,
-/// and `agents/*.toml`.
+/// Lists the agents of a folder, sorted by the paths of their files. The files are `agent.toml`, other TOML files in
+/// the folder that look like an agent's file, and `agents/*.toml`.
 pub fn list_agents(folder: &Path) -> Vec<ListedAgent> {
     let top_files =
         toml_files(folder, Path::new("")).into_iter().filter(|path| looks_like_agent_file(&folder.join(path), path));

@@ -1,5 +1,5 @@
-//! Determines the models of an agent. `--model` and `--base-url` override `agent.toml`. If none of them names a model,
-//! the model is `offline` (M2).
+//! Determines the models of an agent. `--model` and `--base-url` override `agent.toml`. If neither the options nor the
+//! file names a model, the model is `offline` (M2).
 
 use super::AgentOptions;
 use crate::agent_file::{AgentFile, BUILT_IN, Located, nearest};
@@ -16,9 +16,10 @@ pub(super) const AT_BASE_URL: &str = "openai";
 pub struct WantedModels {
     /// The first model and its fallbacks.
     pub chain: Chain,
-    /// Model that summarises evicted messages. If no model is set, the model that wrote the reply is used.
+    /// Model that summarises evicted messages. If no summary model is set, the model that wrote the reply writes
+    /// the summaries.
     pub summary: Option<NamedModel>,
-    /// The planner, the executor and the embedding model, each of which does a single task.
+    /// The planner, the executor and the embedding model, which each do a single task.
     pub helpers: Helpers,
     /// Address of the first model's provider, from the options.
     pub base_url: Option<String>,
@@ -43,7 +44,7 @@ pub enum Chain {
     Named(Vec<NamedModel>),
     /// The only model of the server at the base URL. The model's name is not known yet.
     AtBaseUrl,
-    /// No model is named.
+    /// Neither the options nor the file names a model.
     Unnamed,
 }
 

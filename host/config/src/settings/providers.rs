@@ -85,8 +85,8 @@ fn provider(
     })
 }
 
-/// Returns the address of a provider. Returns None if the provider has no address, which the check of the file
-/// already reports.
+/// Returns the address of a provider. Returns None if the provider has no address. In this case, the check of the file
+/// has already reported the missing address.
 fn address(
     name: &str,
     wanted: &WantedModels,

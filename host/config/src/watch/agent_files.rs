@@ -35,7 +35,7 @@ const MODEL_KEYS: [&str; 10] = [
     "executor",
 ];
 
-/// Watches the files of all agents until it is cancelled.
+/// Watches the configuration files of all agents until `cancel` is cancelled.
 pub(super) async fn watch(
     agents: Vec<AssembledAgent>,
     (store, sandbox): (Arc<dyn Store>, Sandbox),
@@ -70,7 +70,7 @@ struct WatchedFile {
     text: Option<String>,
     /// The file's stamp at the last check, and the time when this stamp was first seen.
     last_stamp: (Stamp, Instant),
-    /// The stamp of the version of the file that was last applied, or that was last reported as invalid.
+    /// The stamp that the file had when the file was last applied or last reported as invalid.
     handled: Option<Stamp>,
 }
 
@@ -107,7 +107,7 @@ impl WatchedFile {
         }
     }
 
-    /// Applies the current contents of the file to the agent. If this fails, no setting is changed.
+    /// Applies the current contents of the file to the agent. If the file cannot be applied, no setting is changed.
     fn apply(&mut self, sandbox: &Sandbox) -> Result<Option<WatchEvent>, String> {
         let text = read_bounded(&self.path, MAX_BYTES).ok();
         if text.is_some() && text == self.text {

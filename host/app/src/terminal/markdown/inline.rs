@@ -102,8 +102,8 @@ impl Inline {
         Token::Mark(length + end + length, vec![(over(self.style, CODE), inside.to_owned())])
     }
 
-    /// Emphasis: `*italic*`, `**bold**`, `***bold italic***` and `~~struck~~`. Underscores can be used instead
-    /// of asterisks.
+    /// Recognises emphasis at the start of the text: `*italic*`, `**bold**`, `***bold italic***` or `~~struck~~`.
+    /// Emphasis can also be written with underscores in place of the asterisks.
     fn emphasis(&self, text: &str, mark: char, ending: Ending) -> Token {
         let length = run(text, mark);
         let Some(next) = text[length..].chars().next() else {
@@ -128,8 +128,8 @@ impl Inline {
         }
     }
 
-    /// A link `[text](address)`, or an image with a `!` before the link. `bang` is the length of the `!`: 1 for an
-    /// image, else 0.
+    /// Recognises a link `[text](address)` or an image `![text](address)` at the start of the text. `bang` is the
+    /// length of the `!`, so it is 1 for an image and 0 for a link.
     fn link(&self, text: &str, bang: usize, ending: Ending) -> Token {
         let start = bang + 1;
         let window = Window::of(&text[start..], ending);
@@ -155,7 +155,8 @@ impl Inline {
         Token::Mark(whole, shown)
     }
 
-    /// An address such as `<https://example.com>`. Any other `<` is plain text.
+    /// Recognises an address in angle brackets, such as `<https://example.com>`. A `<` that does not begin an address
+    /// is plain text.
     fn address(&self, text: &str, ending: Ending) -> Token {
         let window = Window::of(&text[1..], ending);
         let Some(end) = window.text.find(|character: char| character == '>' || character.is_whitespace()) else {
@@ -190,7 +191,8 @@ impl<'t> Window<'t> {
         if self.ending == Ending::Open { Token::Undecided } else { Token::Plain(length) }
     }
 
-    /// Returns true if more text may follow at this position, so that a run of marks before it may still grow.
+    /// Returns true if text that arrives later may follow at this position, so that a run of marks that ends here may
+    /// still become longer.
     fn is_at_end(&self, position: usize) -> bool {
         self.ending == Ending::Open && position >= self.text.len()
     }
@@ -202,11 +204,11 @@ enum Closer {
     Undecided,
     /// The text contains no closing marks.
     None,
-    /// Position of the closing marks in the text, in bytes.
+    /// Byte offset of the closing marks in the text.
     At(usize),
 }
 
-/// Finds the closing marks of an emphasis of `length` marks. Marks within code are ignored, and so are escaped marks.
+/// Finds the closing marks of an emphasis of `length` marks. Marks within code and escaped marks are ignored.
 fn closer(window: &Window<'_>, mark: char, length: usize) -> Closer {
     let text = window.text;
     let open = window.ending == Ending::Open;

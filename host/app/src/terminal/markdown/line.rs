@@ -5,7 +5,7 @@ use super::inline::Ending;
 /// Width of a tab in columns.
 const TAB: usize = 4;
 
-/// Kind of a line.
+/// Kind of a line of Markdown, which decides how the line is rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An empty line.
@@ -14,11 +14,11 @@ pub(super) enum Kind {
     Quote,
     /// A heading that starts with this number of `#` characters.
     Heading(usize),
-    /// A list item with its mark: `-`, `*`, `+` or a number.
+    /// A list item with this mark, which is `-`, `*`, `+` or a number such as `1.`.
     Item(String),
-    /// A horizontal rule: `---`.
+    /// A horizontal rule, such as `---`.
     Rule,
-    /// The start of a code block: three or more backticks or tildes.
+    /// The first line of a code block, which starts with three or more backticks or tildes.
     Fence(Fence),
     /// A line that starts with `|` and may be a table row.
     Row,
@@ -53,7 +53,7 @@ impl Fence {
 /// The recognised start of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// Indentation in columns.
+    /// Width of the indentation, in columns.
     pub(super) indent: usize,
     /// Kind of the line.
     pub(super) kind: Kind,

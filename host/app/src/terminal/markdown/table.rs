@@ -20,7 +20,7 @@ enum Alignment {
     Right,
 }
 
-/// Lines that start with `|` and may be a table. They are a table if the second line is a separator such
+/// Lines that start with `|` and may be a table. The lines are a table if the second line is a separator such
 /// as `|---|---|`.
 #[derive(Debug)]
 pub(super) struct Table {
@@ -207,7 +207,7 @@ fn visible_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().width()
 }
 
-/// Splits a line into cells. `\|` does not separate cells.
+/// Splits a line of a table into cells at each `|`, but not at an escaped `\|`.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);

@@ -232,7 +232,8 @@ fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     parts
 }
 
-/// Returns true if a line is a horizontal rule. A rule is rendered with another length than its source line.
+/// Returns true if a line is a horizontal rule. The renderer writes a rule with a length that differs from the length
+/// of the source line.
 fn has_rule(text: &str) -> bool {
     let is_rule = |line: &str| line.contains(['-', '*', '_']) && line.chars().all(|mark| "-*_> \t".contains(mark));
     text.lines().any(is_rule)

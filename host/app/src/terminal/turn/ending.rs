@@ -219,7 +219,8 @@ impl TurnView<'_> {
         self.print_status("failed", error.details())
     }
 
-    /// Prints the last JSON line of a turn: its status, cost and details. Other formats print nothing.
+    /// Prints the last JSON line of a turn, which contains the turn's status, cost and details. Prints nothing if the
+    /// output format is not JSON.
     fn print_status(&self, status: &str, details: Value) -> Result<(), Failure> {
         if self.format != Format::Json {
             return Ok(());
@@ -227,8 +228,7 @@ impl TurnView<'_> {
         let mut line = json!({"type": "result", "status": status, "session": self.session});
         let cost = self.cost.filter(|_| status != "idle").map(|cost| json!(cost)).unwrap_or_default();
         if let Some(line) = line.as_object_mut() {
-            // The details are added last, because they may contain an output that has its own cost. That cost replaces
-            // the cost that was added before.
+            // The details are added last, because a cost in the details must replace the cost that was added before.
             for fields in [cost, details] {
                 line.extend(fields.as_object().cloned().unwrap_or_default());
             }
@@ -298,7 +298,7 @@ fn no_answer(finish: EndReason, question: &str) -> String {
     }
 }
 
-/// Returns the answer as text. Data is formatted as JSON.
+/// Formats the turn's answer for output: text is unchanged, and any other data is formatted as JSON.
 fn answer(output: &Output) -> String {
     match &output.data {
         Value::String(text) => text.clone(),

@@ -6,7 +6,7 @@ use super::{Default, Key, NONE, Section, TextFormat, Value};
 
 pub(in crate::agent_file) const MCP: &str = "mcp";
 
-/// Names that a server must not have. In calls that a model writes as text, they stand for other sources of
+/// Names that a server must not have. In calls that a model writes as text, these names represent other sources of
 /// tools (L20).
 pub(in crate::agent_file) const MCP_TAKEN: [&str; 3] = ["local", "service", "mcp"];
 
@@ -24,7 +24,8 @@ pub(super) const MCP_PROCESS: Section = Section {
     keys: &PROCESS_KEYS,
 };
 
-/// The keys of a server that is a child process. The last of them are the limits on the server's list of tools.
+/// The keys of a server that is a child process. The last keys in this list are the limits on the server's list
+/// of tools.
 const PROCESS_KEYS: [Key; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()] = {
     let mut keys = [MCP_KEYS[0]; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()];
     let mut index = 0;

@@ -2,7 +2,7 @@
 
 use super::super::native_builds::CARGO_ANCESTOR_FILES;
 
-/// In a list of endings, this value stands for all names without an extension.
+/// In a list of endings, this value represents all names without an extension.
 /// See [`agent_plugins::ProtectedKind::CodeFiles`].
 const NO_EXTENSION: &str = agent_plugins::NO_EXTENSION;
 
@@ -122,8 +122,8 @@ static PROGRAMS: [Program; 16] = [
     Program::interpreter(&["lua", "luajit"], &[&LUA]),
     Program::interpreter(&["sh", "bash", "dash", "zsh", "ksh", "fish", "pwsh", "powershell"], &[&SHELL]),
     Program::interpreter(&["java", "gradle", "mvn", "jbang"], &[&JAVA]),
-    // These programs run a package from their own cache, unless the working directory contains a package with the
-    // same name.
+    // `npx`, `pnpx` and `bunx` run a package from their own cache, unless the working directory contains a package with
+    // the same name.
     Program { commands: &["npx", "pnpx", "bunx"], runs: &[], files: &NODE_FILES, folders: &["node_modules", ".yarn"] },
     Program {
         commands: &["npm", "pnpm", "yarn", "bun", "deno"],
@@ -203,8 +203,8 @@ pub(super) fn can_contain_code_paths(variable: &str) -> bool {
     CODE_VARIABLE_PREFIXES.iter().any(|beginning| variable.starts_with(beginning))
 }
 
-/// Returns the known program that a command names, such as `/usr/bin/python3.12`. The folder and the version are
-/// ignored.
+/// Returns the known program that a command names, such as `/usr/bin/python3.12`. The folder and the version in the
+/// command are ignored.
 pub(super) fn program(command: &str) -> Option<&'static Program> {
     let name = base_name(command);
     let is_version =
