@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 pub struct DataDirectory {
     root: PathBuf,
     is_explicit: bool,
-    /// User whose sessions are used. If this is `None`, the sessions of the user in `logged_in` are used.
+    /// User whose sessions are used. If the user is `None`, the sessions of the user in `logged_in` are used.
     user: Option<String>,
     logged_in: Option<String>,
 }
 
 impl DataDirectory {
-    /// Opens the requested folder. If no folder is requested, opens the default data folder of the environment. Missing
-    /// folders are created so that only their owner can access them. Fails if other users can access the folder or if
-    /// it contains symbolic links.
+    /// Opens the requested data folder. If no data folder is requested, opens the default data folder of the
+    /// environment. Missing folders are created so that only their owner can access them. Fails if other users can
+    /// access the folder or if it contains symbolic links.
     pub fn open(requested: Option<&Path>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
         let root = match requested {
             Some(path) => path.to_owned(),
@@ -70,7 +70,7 @@ impl DataDirectory {
         SessionFilter { user: self.user(), unowned, ..filter }
     }
 
-    /// Path of the data folder.
+    /// Returns the path of the data folder.
     pub fn root(&self) -> &Path {
         &self.root
     }

@@ -23,14 +23,14 @@ pub struct HostEnvironment {
     /// Command that examines and compiles one component in a separate process. Grants never cover the file of the
     /// program that the command starts. If the command is `None`, no sandbox can be opened.
     pub compiler: Option<CompilerCommand>,
-    /// File in which `docker login` stores credentials. Grants never cover this file.
+    /// File in which `docker login` stores credentials. No grant for a plugin covers the file.
     pub docker_configuration: Option<PathBuf>,
     /// Default data folder, which is used if the caller names no data folder.
     pub data_directory: Option<PathBuf>,
 }
 
 impl HostEnvironment {
-    /// Creates an environment with the given variables. All other values are unknown.
+    /// Creates an environment with the given variables. The user and all paths of this environment are unknown.
     pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self {
             variables: Arc::new(variables),
@@ -64,7 +64,7 @@ impl Default for HostEnvironment {
 }
 
 impl fmt::Debug for HostEnvironment {
-    /// Formats the environment. The variables are left out, because they can contain secrets.
+    /// Formats the environment without its variables, because variables can contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("HostEnvironment")

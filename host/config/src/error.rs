@@ -20,7 +20,7 @@ pub enum ConfigError {
     /// The data folder cannot be used. The text contains the reason, and explains how to fix the problem.
     #[error("{0}")]
     DataDirectory(String),
-    /// The database cannot be used.
+    /// The database in the data folder cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The sandbox for plugins cannot be started.
@@ -36,7 +36,7 @@ pub enum ConfigError {
     /// The host cannot determine the versions of the plugins to use.
     #[error(transparent)]
     PluginVersions(Box<BeginError>),
-    /// A delegate cannot be used.
+    /// An agent that the agent delegates to cannot be used.
     #[error("{location}: the agent that this key names cannot be used:\n{source}")]
     Delegate {
         /// File, line and key that name the delegate.

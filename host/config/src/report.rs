@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Receives reports while agents are built. The caller decides whether to show, log or ignore the reports.
 pub trait Reporter: Send + Sync {
-    /// Reports a part of the configuration that is probably a mistake. The agents are built nevertheless.
+    /// Reports a part of the configuration that is probably a mistake. The agents are built in spite of the warning.
     fn warn(&self, warning: &Warning);
 
     /// Reports the progress of loading a plugin.
@@ -36,7 +36,8 @@ impl Reporter for Silent {
 /// contain text from plugins and servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// No model is named although a model is available, so the built-in `offline` model is used.
+    /// Neither the options nor the file names a model, so the built-in `offline` model is used although another model
+    /// is available.
     #[error(
         "no model is named, so the built-in `offline`, which is not a language model, answers; {key_variable} is set, so you \
          can use --model {model}"
@@ -69,7 +70,7 @@ pub enum Warning {
     /// The plugin directory contains no plugin.
     #[error("there are no plugins (*.wasm) in `{}`; --build builds the plugin projects in the folder", folder.display())]
     NoPlugins {
-        /// Path of the folder.
+        /// Path of the plugin directory.
         folder: PathBuf,
     },
     /// The version of a plugin in the plugin directory is rolled back, so an earlier version is used.
@@ -82,7 +83,7 @@ pub enum Warning {
     RolledBack {
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version in the plugin directory. This version is not used.
+        /// Digest of the version in the plugin directory, which is not used.
         from: Digest,
         /// Digest of the version that is used. None if no version of the plugin is loaded.
         to: Option<Digest>,
@@ -113,9 +114,9 @@ pub enum Warning {
     CrashedTooOften {
         /// Name of the plugin.
         plugin: String,
-        /// The version that crashed.
+        /// Digest of the version that crashed.
         from: Digest,
-        /// The version that is used from now on.
+        /// Digest of the version that is used from now on.
         to: Digest,
     },
     /// The trial results of new plugin versions could not be stored, so the trials start again in the next process.
@@ -137,7 +138,7 @@ pub enum Warning {
     UnusualMethod {
         /// Name of the plugin.
         plugin: String,
-        /// The HTTP method.
+        /// The unusual HTTP method, as the grant contains it.
         method: String,
     },
     /// An approval rule matches no tool.

@@ -19,7 +19,7 @@ const CHANNEL_CAPACITY: usize = 64;
 pub enum WatchEvent {
     /// A plugin in a watched plugin directory changed.
     Plugins(Notice),
-    /// An agent's file was changed. The change applies from the next turn on.
+    /// An agent's file was changed, and the changed settings apply from the next turn on.
     Configured {
         /// Path of the agent's file.
         path: PathBuf,

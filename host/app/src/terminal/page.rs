@@ -12,7 +12,7 @@ pub(super) enum Block {
     Thinking,
     /// The text of the model's reply, which is written to stdout.
     Words,
-    /// Tool calls and their results.
+    /// Tool calls and the results of these calls.
     Calls,
     /// Messages from the host, such as a notice about a retry, or the cost of a turn.
     Note,
@@ -27,7 +27,7 @@ pub(super) enum Spacing {
     Narrow,
 }
 
-/// The output of one session.
+/// Writer for the output of one session, which separates blocks of different kinds.
 #[derive(Debug)]
 pub(super) struct Page<'t> {
     terminal: &'t Terminal,

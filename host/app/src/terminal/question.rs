@@ -30,7 +30,7 @@ impl Terminal {
         let stopped = cancel.clone();
         let line = tokio::task::spawn_blocking(move || read(&stopped)).await.map_err(io::Error::other)?;
         if !matches!(line, Ok(Line::Text(_))) {
-            // The cursor is still after the prompt, so end the line of the prompt.
+            // The cursor is still in the line of the prompt, so this line is ended.
             self.note("");
         }
         if mode_before == KeyboardMode::NoEcho {

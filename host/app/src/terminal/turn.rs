@@ -31,7 +31,7 @@ const CARD_WIDTH: usize = 120;
 /// complete result from the store.
 const MIN_SHORTENED_RESULT: usize = 1_000;
 
-/// Format of the output.
+/// Format in which a turn is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Format for a terminal: the reply appears while it is streamed, and each other event appears as lines.
@@ -42,7 +42,7 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Where the session is stored.
+/// The store and the data directory that contain the session.
 #[derive(Clone)]
 pub(crate) struct Storage {
     /// The store that contains the session.
@@ -78,7 +78,8 @@ pub(crate) struct TurnView<'t> {
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
-    /// Whether a reply that is on the screen was just discarded. The next event gives the reason.
+    /// Whether a reply that is on the screen has been discarded and the reason has not been shown yet. A later event
+    /// contains the reason.
     discarded: ScreenOutput,
     spent: TurnSpending,
     /// Cost of the turn that has ended. `None` while the turn runs.
@@ -89,9 +90,9 @@ pub(crate) struct TurnView<'t> {
 /// Kind of the model's replies in this turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replies {
-    /// The reply is text for users. It is shown while it is streamed.
+    /// The reply is text for users, which is shown while the reply is streamed.
     Words,
-    /// The reply is JSON for programs. It is shown when it is complete.
+    /// The reply is JSON for programs, which is shown when the reply is complete.
     Data,
 }
 
@@ -139,7 +140,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Shows the next event. If the receiver has missed events, the missed events are read from the store.
+    /// Shows the next event of the session. If the receiver has missed events, the missed events are read from
+    /// the store.
     pub(crate) async fn receive(&mut self, event: Result<Event, RecvError>) -> io::Result<()> {
         match event {
             Ok(event) => self.show(&event).await,

@@ -7,12 +7,12 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One table `[agents.NAME]`.
+/// A table `[agents.NAME]`, which configures an agent that this agent may delegate to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTable {
     /// Configuration file of the delegate, relative to the folder of the file that contains this table.
     pub agent: Located,
-    /// Description of the delegate for the model that calls it as a tool.
+    /// Description of the delegate, for the model that calls the delegate as a tool.
     pub description: String,
     /// JSON Schema of the tool's arguments. If no schema is set, the arguments are an object with the string `task`.
     pub input_schema: Option<Value>,

@@ -40,7 +40,7 @@ pub(super) fn check(root: &Table<'_>) {
     }
 }
 
-/// Rejects media policies for unknown providers, because they would never be applied.
+/// Rejects media policies for unknown providers, because such media policies would never be applied.
 fn check_media_policies(root: &Table<'_>) {
     let Some(policies) = root.table("media_policies") else { return };
     let configured: Vec<String> =
@@ -269,7 +269,7 @@ fn tables_with_key(name: &str, written_path: &[String], path: &[&'static str]) -
     if let Some([]) = tables.first() {
         return Some(format!("`{name}` belongs at the top of the file, above the first `[table]`"));
     }
-    // Instead of placeholders such as `NAME`, show the names that the file uses in its table headers.
+    // The hint contains the names that the file uses in its table headers, and not placeholders such as `NAME`.
     let header = |table_path: &&[&'static str]| {
         let steps = table_path.iter().enumerate().map(|(index, step)| match written_path.get(index) {
             Some(written) if path.get(index) == Some(step) => written.as_str(),
@@ -321,7 +321,7 @@ fn check_value(value: &TomlValue<'_>, expected: Value) {
             None => wrong_type(value, "a list of strings, such as [\"one\", \"two\"]"),
         },
         Value::Pairs(keys, values) => check_pairs(value, keys, values),
-        // Schemas are not checked here, because they are checked when they are read.
+        // Schemas are not checked here, because reading a schema also checks the schema.
         Value::Schema | Value::Schemas => {}
     }
 }

@@ -1,4 +1,5 @@
-//! A parsed TOML document. Each value records its location in the text, so that error messages can point to it.
+//! A parsed TOML document. Each value records its location in the text, so that error messages can point to
+//! this location.
 
 use super::errors::{ConfigurationError, Problem, SHOWN_PROBLEMS};
 use super::hidden_secrets::without_secrets;
@@ -43,9 +44,9 @@ pub(super) struct TomlValue<'d> {
 pub(super) struct Entry<'d> {
     /// The key, without the keys of the enclosing tables.
     pub(super) name: String,
-    /// Byte range of the key.
+    /// Byte range of the key in the text of the document.
     pub(super) span: Range<usize>,
-    /// The value of the key.
+    /// The value that the document sets for the key.
     pub(super) value: TomlValue<'d>,
 }
 
@@ -113,7 +114,7 @@ impl<'d> Document<'d> {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Returns the line number of a byte offset. The first line is 1.
+    /// Returns the line number of a byte offset. The first line has the number 1.
     fn line(&self, byte: usize) -> usize {
         self.lines.partition_point(|begin| *begin <= byte)
     }
@@ -136,8 +137,8 @@ impl<'d> Document<'d> {
     }
 }
 
-/// Searches the table and its inner tables for keys with this name before the byte offset `before`. Returns the byte
-/// offset of the last such key.
+/// Searches the table and its inner tables for keys that have the name `name` and are before the byte offset `before`.
+/// Returns the byte offset of the last key that was found.
 fn last_key_before(table: &DeTable<'_>, name: &str, before: usize) -> Option<usize> {
     let offsets = table.iter().filter_map(|(key, value)| {
         let own_offset = (key.get_ref() == name && key.span().start < before).then(|| key.span().start);
@@ -248,7 +249,7 @@ impl<'d> TomlValue<'d> {
         Some(Table { document: self.document, steps: self.steps.clone(), table })
     }
 
-    /// Converts the value to JSON. Returns None if JSON cannot represent the value.
+    /// Converts the TOML value to JSON. Returns None if JSON cannot represent the value.
     pub(super) fn json(&self) -> Option<Value> {
         json(self.value.get_ref())
     }

@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// A change to the table `[plugins.NAME.grants]` of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Addition<'g> {
-    /// Adds these grants to the table.
+    /// Adds these grants to the table of the plugin.
     Grants(&'g [Grant]),
     /// Sets `ask = false`, so that the user is not asked for missing grants.
     NeverAsk,
@@ -21,7 +21,7 @@ pub enum Addition<'g> {
 /// The reason why an `agent.toml` was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The file cannot be read or written.
+    /// The file could not be read or written.
     #[error("`{}` cannot be changed: {source}", path.display())]
     File {
         /// Path of the file.
@@ -29,7 +29,7 @@ pub enum EditError {
         /// The I/O error.
         source: std::io::Error,
     },
-    /// The file was changed by someone else after it was read. Contains the path of the file.
+    /// Another program has changed the file after the file was read. Contains the path of the file.
     #[error("`{}` was changed in the meantime", .0.display())]
     Changed(PathBuf),
     /// The layout of the file does not allow an automatic change.
@@ -37,7 +37,7 @@ pub enum EditError {
     Form {
         /// Path of the file.
         path: PathBuf,
-        /// Header of the table.
+        /// Header of the table to which the addition belongs, such as `[plugins.files.grants]`.
         table: String,
     },
 }
@@ -60,7 +60,7 @@ impl Draft {
         Ok(Self { path: canonical, text })
     }
 
-    /// Canonical path of the file.
+    /// Returns the canonical path of the file that this draft changes.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -98,8 +98,8 @@ impl Draft {
         if self.adds_nothing_else(&text, plugin, addition) { Ok(text) } else { Err(unsupported()) }
     }
 
-    /// Renders the document. If the new table is the last table, it is written after the comments at the end of the
-    /// file, because these comments belong to the tables above them.
+    /// Renders the changed document as TOML. If the new table is the last table, it is written after the comments at
+    /// the end of the file, because these comments belong to the tables above them.
     fn render(&self, document: &mut DocumentMut, plugin: &str) -> String {
         let trailing_comments = document.trailing().as_str().unwrap_or_default().to_owned();
         let last_header = |text: &str| text.lines().rfind(|line| line.starts_with('[')).map(str::to_owned);

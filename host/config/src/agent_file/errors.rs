@@ -25,9 +25,9 @@ pub enum ConfigurationError {
     Invalid {
         /// Path of the file.
         path: PathBuf,
-        /// Text of the file, with secrets hidden.
+        /// Text of the file, in which secrets are replaced with `*`.
         text: String,
-        /// The problems in the order of their locations in the text. The list is not empty.
+        /// The problems in the order of their locations in the text. The list contains at least one problem.
         problems: Vec<Problem>,
     },
 }

@@ -21,8 +21,8 @@ use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SE
 
 /// A table of `agent.toml`, with some or all of the keys that the table allows.
 pub(super) struct Section {
-    /// Path of the table. Words in capitals are placeholders for names that the user chooses. If the path is empty, the
-    /// keys are at the top of the file.
+    /// Path of the table in `agent.toml`. Words in capitals are placeholders for names that the user chooses. If the
+    /// path is empty, the keys are at the top of the file.
     pub(super) path: &'static [&'static str],
     /// Header of the table with example names, without brackets.
     pub(super) example: &'static str,
@@ -34,7 +34,7 @@ pub(super) struct Section {
     pub(super) keys: &'static [Key],
 }
 
-/// One key of a table.
+/// A key that a table of `agent.toml` allows.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     /// The key, as it is written in the file.
@@ -45,14 +45,14 @@ pub(super) struct Key {
     pub(super) default: Default,
     /// Description of the key, in one or more sentences.
     pub(super) meaning: &'static str,
-    /// An example value, as TOML.
+    /// An example of a value for the key, as TOML.
     pub(super) example: &'static str,
 }
 
 /// The type of a key's value, with its bounds.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
-    /// A string.
+    /// A string that has this format.
     Text(TextFormat),
     /// A whole number with inclusive bounds.
     Number(u32, u32),
@@ -60,13 +60,13 @@ pub(super) enum Value {
     Limit(u64, u64),
     /// A number from 0 to the given maximum, with or without a fraction.
     Amount(u32),
-    /// `true` or `false`.
+    /// A boolean, which is `true` or `false`.
     Flag,
     /// `true`, `false`, or a whole number from 1 to the given maximum.
     Switch(u64),
     /// One of the listed strings.
     Choice(&'static [&'static str]),
-    /// A list of strings.
+    /// A list of strings that each have this format.
     Texts(TextFormat),
     /// A table of strings whose keys the user chooses. The first format applies to the keys, and the second format to
     /// the values.
@@ -85,7 +85,7 @@ pub(super) enum Value {
 pub(super) enum Default {
     /// The default is a value, written as TOML.
     Is(&'static str),
-    /// The default is a number.
+    /// The default is this number.
     Number(u64),
     /// A text that describes a default that is not a single value.
     Words(&'static str),

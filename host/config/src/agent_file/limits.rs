@@ -1,4 +1,4 @@
-//! Reads tables of limits. The keys are defined by the crates that enforce the limits.
+//! Reads the tables that set limits. The keys of these tables are defined by the crates that enforce the limits.
 
 use super::document::Table;
 use agent_core::limits::LimitRow;

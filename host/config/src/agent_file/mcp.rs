@@ -7,12 +7,12 @@ use super::{Located, located_string, located_strings, string_map, strings};
 use agent_mcp::MCP_LIMITS;
 use std::collections::BTreeMap;
 
-/// One table `[mcp.NAME]`.
+/// A table `[mcp.NAME]`, which configures one MCP server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct McpTable {
     /// Program to start, for a server that is a child process.
     pub command: Option<Located>,
-    /// Arguments of the program.
+    /// Command-line arguments of the program.
     pub args: Vec<String>,
     /// Environment variables of the process, by name.
     pub env: BTreeMap<String, String>,
@@ -22,7 +22,7 @@ pub struct McpTable {
     pub directory: Option<String>,
     /// Address of a server that is reached over HTTP.
     pub url: Option<String>,
-    /// Headers of every request, by name.
+    /// Headers that are sent with every request, by the header's name.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
     pub header_env: BTreeMap<String, Located>,

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One table `[services.NAME]`.
+/// A table `[services.NAME]`, which configures one service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceTable {
     /// CloudEvent type of the service's requests. The default is the name of the table. `None` if the type is invalid.
@@ -111,8 +111,8 @@ fn accepts(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     }
 }
 
-/// Reads the schemas of answers. The value is either a table with one schema for each type, or the path of a file with
-/// one schema for all types.
+/// Reads the schemas of a service's answers. The value is either a table with one schema for each type, or the path of
+/// a file with one schema for all types.
 fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     if value.text().is_some() {
         return read_usable_schema(value, folder)

@@ -13,7 +13,7 @@ const SECRETS: [&str; 5] = ["key", "api_key", "apikey", "token", "secret"];
 /// Path that the host appends to the base URL of a provider.
 const CHAT_PATH: &str = "/chat/completions";
 
-/// The format of a string.
+/// The format that a string in `agent.toml` must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextFormat {
     /// Any string that is not empty.
@@ -22,7 +22,7 @@ pub(super) enum TextFormat {
     Line,
     /// The name of an agent or a provider.
     Name,
-    /// The address of a provider.
+    /// The base URL of a provider.
     Url,
     /// The name of an MCP server.
     Server,
@@ -30,17 +30,17 @@ pub(super) enum TextFormat {
     ServerUrl,
     /// The name of an environment variable.
     Variable,
-    /// The name of a header.
+    /// The name of an HTTP header.
     Header,
     /// The name of a header whose value is not a secret.
     PlainHeader,
-    /// The value of a header.
+    /// The value of an HTTP header.
     HeaderValue,
     /// The key of a plugin's configuration value.
     ConfigKey,
-    /// An approval policy.
+    /// An approval policy: `allow`, `ask` or `deny`.
     Policy,
-    /// The name of a tool.
+    /// The name under which a model calls a tool.
     Tool,
     /// The path of a folder that is granted to a plugin.
     Tree,

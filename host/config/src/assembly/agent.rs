@@ -35,7 +35,7 @@ pub fn make_agent(
     Ok(agent)
 }
 
-/// Builds the agent. If another tool already has the name of a plugin's tool, the agent is built without the plugin,
+/// Builds the agent. If another tool already has the name of a plugin's tool, the agent is built without this plugin,
 /// and a warning is reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of
 /// plugins that the file mentions, then the tools of all other plugins in the order of the plugins' names.
 fn agent_without_duplicates(
@@ -85,7 +85,7 @@ pub enum ModelRebuild {
 /// Whether a changed file has changed its agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconfigured {
-    /// The agent has changed. The change applies from the next turn on.
+    /// The agent has changed, and uses the changed configuration from the next turn on.
     Changed,
     /// The agent has not changed, because the change to the file affects only comments, layout, or text that the host
     /// itself has written.

@@ -57,7 +57,7 @@ fn tools(agent: &Agent) -> Vec<&str> {
     agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect()
 }
 
-/// Returns the tools of `source`. If `source` is None, returns the tools whose names contain no source.
+/// Returns the tools that belong to `source`. If `source` is None, returns the tools whose names contain no source.
 fn candidates<'t>(tools: &[&'t str], source: Option<&str>) -> impl Iterator<Item = &'t str> {
     tools.iter().copied().filter(move |tool| rule_source(tool) == source)
 }

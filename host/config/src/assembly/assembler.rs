@@ -24,19 +24,19 @@ pub enum UnusablePlugins {
     Report,
 }
 
-/// Assembles agents for a host.
+/// Builds the agents of a host, with all their plugins, models and delegates.
 #[derive(Clone, Copy)]
 pub struct Assembler<'a> {
     /// Store that records which plugin versions were used.
     pub store: &'a dyn Store,
     /// Sandbox of the host, opened with `open_sandbox` for the same settings.
     pub sandbox: &'a Sandbox,
-    /// Reads the settings of delegates.
+    /// Reads the settings of each delegate from its file.
     pub delegates: &'a dyn DelegateReader,
     /// What happens if a plugin file cannot be loaded. In the plugin directory of a delegate, a file that cannot be
     /// loaded is always an error.
     pub unusable_plugins: UnusablePlugins,
-    /// Receives progress and warnings.
+    /// Receives progress and warnings while agents are built.
     pub reporter: &'a dyn Reporter,
 }
 

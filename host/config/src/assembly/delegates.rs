@@ -81,7 +81,7 @@ pub struct Delegates {
 /// A running agent, and the settings from which the agent was built.
 #[derive(Clone)]
 pub struct AssembledAgent {
-    /// The running agent, whose configuration may change between turns.
+    /// The running agent, whose configuration may change while the agent runs.
     pub live: LiveAgent,
     /// The settings that the agent was built from.
     pub settings: Settings,

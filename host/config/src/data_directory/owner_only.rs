@@ -21,7 +21,7 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
 }
 
 /// Rejects a folder that belongs to another user or that other users can access. If other users can access a folder
-/// that is empty, makes the folder private and does not reject it.
+/// that is empty, makes the folder private and does not reject the folder.
 #[cfg(unix)]
 pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

@@ -1,4 +1,4 @@
-//! The question to the user about the missing grants of a plugin. The caller shows this question.
+//! The question to the user about the missing grants of a plugin. The caller of this crate shows the question.
 
 use super::offers::{GrantOffers, OfferBounds, OfferedFolder, OfferedHosts};
 use super::report::FirstUseReport;

@@ -16,7 +16,7 @@ const OTHER_ANCESTOR_FILES: [&str; 2] = ["node_modules", "package.json"];
 const MAX_PACKAGES: usize = 200;
 /// Name of the file that marks a folder as a plugin project.
 const PROJECT_FILE: &str = "plugin.toml";
-/// Maximum size of a TOML file that is read, in bytes. Larger files are ignored.
+/// Maximum size of a TOML file that is read, in bytes. Files that are larger are ignored.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Endings of the names of source files. In a package that contains the agent's folder, only files with these endings
@@ -82,7 +82,7 @@ fn named_paths(project: &Path) -> Vec<PathBuf> {
     named.map(|path| project.join(path)).collect()
 }
 
-/// Reads a TOML file. Returns None if the file is too large, cannot be read or is not valid TOML.
+/// Reads and parses a TOML file. Returns None if the file is too large, cannot be read or is not valid TOML.
 fn read_table(path: &Path) -> Option<toml::Table> {
     let is_short = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     if is_short { fs::read_to_string(path).ok()?.parse().ok() } else { None }

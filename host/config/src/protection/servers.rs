@@ -36,8 +36,8 @@ pub(super) fn server_paths(
         // An empty part of `PATH` means the working directory of the server.
         std::env::split_paths(&path).for_each(|searched| collector.add_path_folder(command, &searched));
     }
-    // An argument can contain paths: `--script=run.py` contains a file, and `sh -c "exec node run.js"` contains a
-    // program and a file.
+    // An argument can contain paths. For example, `--script=run.py` contains a file, and `"exec node run.js"`, an
+    // argument of `sh -c`, contains a program and a file.
     let words: Vec<&str> = table.args.iter().flat_map(|arg| possible_paths(arg)).collect();
     let known: Vec<_> = std::iter::once(command).chain(words.iter().copied()).filter_map(program).collect();
     for program in &known {
@@ -113,14 +113,14 @@ pub(super) fn in_writable_folders(settings: &Settings, trees: &[(String, TreeGra
 
 /// Collects the paths that are protected for one server.
 struct PathCollector<'a> {
-    /// Folder of the agent.
+    /// Folder that contains the agent's file.
     agent: &'a Path,
-    /// Working directory of the server.
+    /// Working directory of the server, to which relative paths are joined.
     working_directory: PathBuf,
     /// Description of the protected paths, for messages.
     what: &'a str,
-    /// Files that programs look for in the folders above the code. These files are added last, so that messages mention
-    /// them last.
+    /// Files that programs look for in the folders above the code. Files in this list are added after all other paths,
+    /// so that messages mention them last.
     ancestor_files: Vec<PathBuf>,
     paths: Vec<ProtectedPath>,
 }
@@ -173,7 +173,7 @@ impl PathCollector<'_> {
             match path.is_dir() {
                 true => self.add_folder(&path),
                 false if path.is_file() => self.add_script(&path, None),
-                // The path is protected although it does not exist, because a plugin could create it.
+                // The path is protected although no file has this path, because a plugin could create such a file.
                 false if word.contains(std::path::is_separator) || name.to_ascii_uppercase().contains("PATH") => {
                     self.add(path, ProtectedKind::File);
                 }
@@ -218,7 +218,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds the folder of installed packages that contains the script, because packages load other packages.
+    /// If the script is in a folder of installed packages, such as `node_modules`, adds this folder, because packages
+    /// load other packages.
     fn add_package_folder(&mut self, script: &Path) {
         let is_package_folder = |component: Component<'_>| {
             ["node_modules", "site-packages"].map(OsStr::new).contains(&component.as_os_str())
@@ -228,7 +229,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds the files and folders that a program reads, even if they do not exist, because a plugin could create them.
+    /// Adds the files and folders that a program reads. Files and folders that do not exist are added as well, because
+    /// a plugin could create them.
     fn add_program_inputs(&mut self, program: &Program) {
         for folder in program.folders {
             self.add(self.working_directory.join(folder), ProtectedKind::Folder);

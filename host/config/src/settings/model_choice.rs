@@ -25,8 +25,8 @@ const SHOWN_MODELS: usize = 20;
 /// Lets the user choose a model if neither the options nor `agent.toml` names a model.
 #[async_trait]
 pub trait ModelChooser: Send + Sync {
-    /// Whether the user can be asked to choose a model. If this is false, the host does not look for model servers, and
-    /// uses the built-in `offline` model.
+    /// Whether the user can be asked to choose a model. If the user cannot be asked, the host does not look for model
+    /// servers, and uses the built-in `offline` model.
     fn can_ask(&self) -> bool;
 
     /// Asks the user to choose one of the offered models. There is at least one offer. Returns None if the user chooses

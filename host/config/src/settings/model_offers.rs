@@ -9,9 +9,9 @@ const OPENAI_MODEL: &str = "gpt-4.1-mini";
 /// A model that is offered to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelOffer {
-    /// Name of the model: `PROVIDER/MODEL`.
+    /// Name of the offered model, as `PROVIDER/MODEL`.
     pub name: String,
-    /// Address of the provider.
+    /// Address of the offered model's provider.
     pub base_url: String,
     /// Reason why the model is offered, as a short phrase.
     pub reason: &'static str,

@@ -1,5 +1,5 @@
-//! Determines the models of an agent. `--model` and `--base-url` override `agent.toml`. If neither the options nor the
-//! file names a model, the model is `offline` (M2).
+//! Determines the models of an agent. The options `--model` and `--base-url` override the models in `agent.toml`. If
+//! neither the options nor the file names a model, the model is `offline` (M2).
 
 use super::AgentOptions;
 use crate::agent_file::{AgentFile, BUILT_IN, Located, nearest};
@@ -40,7 +40,7 @@ pub struct Helpers {
 /// The first model and its fallback models, from the options or the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// The models in the order in which they are called. The list is not empty.
+    /// At least one model, in the order in which the models are called.
     Named(Vec<NamedModel>),
     /// The only model of the server at the base URL. The model's name is not known yet.
     AtBaseUrl,

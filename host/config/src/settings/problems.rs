@@ -19,13 +19,13 @@ impl Problems {
         self.0.push(problem.to_string());
     }
 
-    /// Whether there are no problems.
+    /// Returns true if no problem has been found.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns an error with all problems, or Ok if there are no problems. The problems in `file` come first, in the
-    /// order of its lines.
+    /// Returns an error with all problems, or Ok if no problem has been found. The problems in `file` come first, in
+    /// the order of the lines of `file`.
     pub fn into_result(self, file: Option<&Path>) -> Result<(), ConfigError> {
         if self.is_empty() {
             return Ok(());

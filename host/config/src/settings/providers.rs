@@ -1,5 +1,5 @@
 //! Determines the address, key and headers of each provider from the options, `agent.toml`, the list of known providers
-//! and the environment (M2). Keys are never shown.
+//! and the environment (M2). The messages of this module never contain keys.
 
 use super::Variables;
 use super::models::{NamedModel, WantedModels, provider_of};

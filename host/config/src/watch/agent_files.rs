@@ -1,5 +1,5 @@
-//! Watches the agents' configuration files. Revoked grants take effect immediately. Other changes apply from the next
-//! turn on (P6, P10, L17).
+//! Watches the agents' configuration files. If a change to a file revokes grants, the change takes effect immediately.
+//! Other changes apply from the next turn on (P6, P10, L17).
 
 use super::WatchEvent;
 use crate::agent_file::{MAX_BYTES, read_bounded};

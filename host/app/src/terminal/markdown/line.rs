@@ -22,7 +22,7 @@ pub(super) enum Kind {
     Fence(Fence),
     /// A line that starts with `|` and may be a table row.
     Row,
-    /// Any other line.
+    /// A line of plain text, which has none of the marks above.
     Text,
 }
 

@@ -1,5 +1,5 @@
-//! Tests of the Markdown renderer. The tests check the output for an example page. They also check that the output does
-//! not depend on how the text is split into pieces.
+//! Tests of the Markdown renderer. The tests check the output for an example page. In addition, the tests check that
+//! the output does not depend on how the text is split into pieces.
 
 use super::*;
 use proptest::prelude::*;
@@ -218,7 +218,8 @@ fn far_marks() -> impl Strategy<Value = String> {
     prop::collection::vec(token, 40..120).prop_map(|tokens| tokens.concat())
 }
 
-/// Cuts a text into pieces of these lengths in characters. After the last length, the first length is used again.
+/// Cuts a text into pieces whose lengths in characters are `lengths`. After the last length, the lengths are used again
+/// from the first one.
 fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     let (mut rest, mut parts) = (text, Vec::new());
     for length in lengths.iter().cycle() {

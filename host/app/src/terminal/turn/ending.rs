@@ -102,8 +102,7 @@ impl TurnView<'_> {
                 }
             }
             TurnResult::Cancelled => {
-                // If stdout is closed, the error is ignored, so that the process still exits with the code for a
-                // cancelled turn.
+                // If writing to stdout fails, the process still exits with the code for a cancelled turn.
                 self.print_status("cancelled", json!({}))
                     .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
                 let (session, flag) = (&self.session, self.storage.data.flag());

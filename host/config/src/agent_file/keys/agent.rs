@@ -2,7 +2,7 @@
 
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 
-/// Maximum weight, in execution units.
+/// Maximum of each weight in `[execution_units]`, in execution units.
 const MAX_UNITS: u32 = agent_core::run::Weight::MAX;
 
 pub(super) const AGENT: Section = Section {

@@ -1,5 +1,5 @@
-//! Keys of `[mcp.NAME]`. A server is either a child process or a server at an address, so the same table is described
-//! in two sections.
+//! Keys of the tables `[mcp.NAME]`, which configure MCP servers. A server is either a child process or a server at an
+//! address, so the same table is described in two sections.
 
 use super::limits::MCP_KEYS;
 use super::{Default, Key, NONE, Section, TextFormat, Value};
@@ -138,8 +138,8 @@ pub(super) const MCP_ADDRESS: Section = Section {
     ],
 };
 
-/// Keys that require another key. The keys for a child process require `command`, and the keys for an address
-/// require `url`.
+/// Pairs of a key and the key that it requires. The keys for a child process require `command`, and the keys for an
+/// address require `url`.
 pub(in crate::agent_file) const MCP_NEEDS: [(&str, &str); 6] = [
     ("args", "command"),
     ("env", "command"),

@@ -1,4 +1,4 @@
-//! Keys of `[services.NAME]` and `[outbox]`.
+//! Keys of the tables `[services.NAME]` and `[outbox]`, which configure services and outgoing events.
 
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 

@@ -13,7 +13,7 @@ pub(super) struct Language {
     /// Endings of the names of files that are loaded from the folder of a script and from the working directory.
     pub(super) loads: &'static [&'static str],
     /// Names of files and folders that programs look for in the folder of a script, in the working directory, and in
-    /// every folder above these two.
+    /// every folder above these two folders.
     pub(super) above: &'static [&'static str],
 }
 
@@ -82,7 +82,7 @@ pub(super) static LANGUAGES: [&Language; 10] =
 pub(super) struct Program {
     /// Names of the program, without versions.
     commands: &'static [&'static str],
-    /// Languages that the program runs.
+    /// Languages of the code that the program runs.
     pub(super) runs: &'static [&'static Language],
     /// Files in the working directory that determine what the program runs.
     pub(super) files: &'static [&'static str],
@@ -145,7 +145,7 @@ static PROGRAMS: [Program; 16] = [
         folders: &[".cargo", "src", "target"],
     },
     Program { commands: &["go"], runs: &[&GO], files: &["go.mod", "go.sum", "go.work"], folders: &["vendor"] },
-    // These build tools may run code in any language.
+    // `make`, `just` and similar build tools may run code in any language.
     Program {
         commands: &["make", "gmake", "just", "task"],
         runs: &[&PYTHON, &JAVASCRIPT, &RUBY, &PERL, &SHELL, &RUST, &GO],
