@@ -62,8 +62,8 @@ impl DataDirectory {
         self.user.clone().or_else(|| self.logged_in.clone())
     }
 
-    /// Restricts a filter to the sessions of this folder's user. Sessions without a known user belong to the user who
-    /// is logged in.
+    /// Restricts a filter to the sessions of the user whose sessions are used in this folder. Sessions without a known
+    /// user belong to the user who is logged in.
     pub fn sessions_of_user(&self, filter: SessionFilter) -> SessionFilter {
         let is_owner = self.user.is_none() || self.user == self.logged_in;
         let unowned = if is_owner { Unowned::Shown } else { Unowned::Hidden };
@@ -85,33 +85,34 @@ impl DataDirectory {
         }
     }
 
-    /// Path of the file in which the user edits the arguments of a tool call. Other users cannot read this file.
+    /// Returns the path of the file in which the user edits the arguments of a tool call. Other users cannot read
+    /// the file.
     pub fn draft(&self, name: &str) -> PathBuf {
         self.root.join(format!("draft-{name}.json"))
     }
 
-    /// Path of the database with all sessions.
+    /// Returns the path of the database that contains all sessions.
     pub fn database(&self) -> PathBuf {
         self.root.join("agent-host.db")
     }
 
-    /// Path of the file with the input history of interactive sessions.
+    /// Returns the path of the file with the input history of interactive sessions.
     pub fn history(&self) -> PathBuf {
         self.root.join("history")
     }
 
-    /// Path of the folder with compiled components.
+    /// Returns the path of the folder that contains compiled components.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
     }
 
-    /// Path of the folder with incomplete downloads of components.
+    /// Returns the path of the folder that contains incomplete downloads of components.
     pub fn downloads(&self) -> PathBuf {
         self.root.join("downloads")
     }
 
-    /// Path of the folder that stores components by digest, so that a turn can keep using the component that it started
-    /// with.
+    /// Returns the path of the folder that stores components by digest, so that a turn can keep using the component
+    /// that it started with.
     pub fn plugins(&self) -> PathBuf {
         self.root.join("plugins")
     }

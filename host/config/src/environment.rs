@@ -46,7 +46,7 @@ impl HostEnvironment {
         (self.variables)(name)
     }
 
-    /// Returns the function that reads a variable by its name.
+    /// Returns the function that returns the value of a variable, given the variable's name.
     pub fn variables(&self) -> &(dyn Fn(&str) -> Option<String> + Send + Sync) {
         &*self.variables
     }

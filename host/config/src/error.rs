@@ -7,7 +7,7 @@ use agent_store::StoreError;
 use std::fmt;
 
 /// The reason why an agent cannot be built from its configuration. The message contains the problem, its location, and
-/// how to fix it.
+/// advice on how to fix the problem.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A configuration file cannot be read, or its contents are invalid.
@@ -44,10 +44,10 @@ pub enum ConfigError {
         /// The error in the delegate's configuration.
         source: Box<ConfigError>,
     },
-    /// The caller could not start its build of the plugin projects.
+    /// The caller of this crate could not start the build of the plugin projects.
     #[error("{0}")]
     BuildRefused(String),
-    /// The caller's build of the plugin projects failed.
+    /// The build of the plugin projects, which the caller of this crate started, failed.
     #[error("{0}")]
     BuildFailed(String),
 }

@@ -18,7 +18,7 @@ pub struct Grant {
     /// The value of the grant, with a syntax that depends on the kind: for example, a folder, the name of a variable,
     /// or `KEY=VALUE`.
     pub value: String,
-    /// Base of a relative folder in `value`. If this path is empty, the base is the current folder.
+    /// Base of a relative folder in `value`. If the base is empty, relative folders are relative to the current folder.
     pub base: PathBuf,
     /// Location of the grant, such as `agent.toml:3: plugins.files.grants.read[0]` or `--grant files:read=.`, for
     /// messages.

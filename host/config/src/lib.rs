@@ -9,9 +9,9 @@
 //! 4. [`assembly::Assembler::assemble`]: loads the plugins, and builds the agent and the agents that it delegates to.
 //! 5. [`AgentWatch`]: applies changes to the plugin directories and the agents' files while the agents run.
 //!
-//! This crate does not print, exit, ask the user or read the environment. It sends progress and warnings to a
-//! [`Reporter`]. It sends questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`]. The caller implements
-//! these traits.
+//! This crate does not print, exit, ask the user or read the environment. This crate sends progress and warnings to a
+//! [`Reporter`], and questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`]. The caller implements these
+//! three traits.
 
 mod environment;
 mod error;

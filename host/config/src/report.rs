@@ -73,7 +73,7 @@ pub enum Warning {
         /// Path of the plugin directory.
         folder: PathBuf,
     },
-    /// The version of a plugin in the plugin directory is rolled back, so an earlier version is used.
+    /// The version of a plugin in the plugin directory was rolled back, so an earlier version of the plugin is used.
     #[error(
         "{plugin} {} is rolled back, so {} is used instead; `agent-host plugin rollback {plugin} --undo` uses the \
          version in the folder again",
@@ -99,7 +99,7 @@ pub enum Warning {
     /// A plugin version cannot be used, and the previous version stays in use.
     #[error("{subject}: {reason}\n  the previous version stays in use")]
     VersionRefused {
-        /// The plugin, or the file that contains its new version.
+        /// Name of the plugin, or path of the file that contains the plugin's new version.
         subject: String,
         /// The reason why the version cannot be used.
         reason: String,
@@ -152,7 +152,8 @@ pub enum Warning {
     /// Files in the plugin directory cannot be loaded, and the host continues without them.
     #[error("{problems}")]
     UnusablePlugins {
-        /// The text contains one file with its problem on each line, and then advice on how to fix the problems.
+        /// Each line of the text describes one file and its problem. After these lines, the text explains how to fix
+        /// the problems.
         problems: String,
     },
 }

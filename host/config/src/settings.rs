@@ -262,8 +262,8 @@ fn check_folder(plugins: Option<&Path>, options: &AgentOptions, file: &AgentFile
     Err(ConfigError::settings(format!("{location}{origin}: {problem}; name the folder with the plugins")))
 }
 
-/// Rejects an outbox folder that does not exist. If the folder were accepted, no events would be delivered, and the
-/// user would notice this only when answers are missing.
+/// Rejects an outbox folder that does not exist. If a missing folder were accepted, no events would be delivered, and
+/// the user would notice the problem only when answers are missing.
 fn check_outbox(file: &AgentFile) -> Result<(), ConfigError> {
     let absent = |directory: &&Located| !file.folder.join(&directory.value).is_dir();
     let Some(Located { value, location }) = file.outbox.directory.as_ref().filter(absent) else { return Ok(()) };

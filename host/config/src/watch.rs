@@ -30,12 +30,12 @@ pub enum WatchEvent {
     },
     /// An agent's changed file cannot be used, so the previous settings stay in effect.
     Misconfigured {
-        /// The problem, with its file, line and key.
+        /// The problem in the changed file, with the file, line and key.
         reason: String,
     },
 }
 
-/// Applies changes to the agents' files and plugin directories until this value is dropped.
+/// Watches the agents' files and plugin directories, and applies changes, until this value is dropped.
 pub struct AgentWatch {
     notices: Option<Receiver<Notice>>,
     files: Receiver<WatchEvent>,
@@ -69,7 +69,7 @@ impl AgentWatch {
     }
 
     /// Starts to watch only the agents' files, for a host that runs a single turn. Grants that are removed from the
-    /// files are revoked immediately. Other changes have no effect, because there is no next turn.
+    /// files are revoked immediately. Other changes have no effect, because the host runs no further turn.
     pub fn revocations(host: &Host, agents: &[AssembledAgent]) -> Self {
         let stop = CancellationToken::new();
         let files = watch_files(host, agents, &stop);

@@ -34,13 +34,13 @@ Examples:
     echo 'text.count_file {\"path\": \"README.md\"}' |
       agent-host --plugins plugins --grant text:read=. > answer.txt
 
-  Keep an agent's settings and grants in a file. `config init` writes one that explains
+  Keep an agent's settings and grants in a file. `config init` writes a file that explains
   every key, and `config list` lists the agents in this folder:
     agent-host config init
     agent-host --agent agent.toml \"What changed in the notes?\"
 
-  Ask a language model of a known provider, whose key is in its environment variable, or of
-  any server that speaks Chat Completions:
+  Ask a language model of a known provider, whose API key is in an environment variable, or
+  a language model of any server that supports the Chat Completions API:
     agent-host --plugins plugins --model openai/gpt-4.1-mini \"...\"
     agent-host --plugins plugins --base-url http://127.0.0.1:8000/v1 --model NAME \"...\"
 

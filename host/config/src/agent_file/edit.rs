@@ -153,7 +153,7 @@ fn without_grants(text: &str, plugin: &str) -> Option<toml::Table> {
     Some(document)
 }
 
-/// Returns the table at `key` in the table `item`, and creates it if it does not exist.
+/// Returns the table at `key` in the table `item`. If the table does not exist, creates the table.
 fn subtable<'i>(item: &'i mut Item, key: &str) -> Option<&'i mut Item> {
     let is_inline = item.is_inline_table();
     let parent = item.as_table_like_mut()?;
@@ -187,7 +187,8 @@ fn add_grant(grants: &mut Item, grant: &Grant) -> Option<()> {
     Some(())
 }
 
-/// Appends an item to a list. If the last item of the list is on its own line, the new item is also on its own line.
+/// Appends an item to a list. If the last item of the list is on a separate line, the new item is written on a separate
+/// line, too.
 fn append(list: &mut Array, text: &str) {
     let mut value = Value::from(text);
     let last_prefix = list.iter().last().and_then(|last| last.decor().prefix()?.as_str().map(str::to_owned));
@@ -202,7 +203,7 @@ fn append(list: &mut Array, text: &str) {
     }
 }
 
-/// A temporary file, which is deleted when this value is dropped. The value is `None` after the file was moved to its
+/// A temporary file, which is deleted when this value is dropped. The path is `None` after the file was moved to its
 /// final name.
 struct TemporaryFile(Option<PathBuf>);
 

@@ -1,4 +1,5 @@
-//! Problems in a configuration file. Each problem is displayed together with the line of the file that contains it.
+//! Problems in a configuration file. Each problem is displayed together with the line of the file that contains
+//! the problem.
 
 use super::hidden_secrets::without_secrets;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Hides secrets in the text of a configuration file before parts of it are shown.
+//! Hides secrets in the text of a configuration file before parts of the text are shown.
 
 use super::text_format::is_secret;
 use std::ops::Range;

@@ -1,5 +1,6 @@
-//! The JSON Schema of `agent.toml` (draft 2020-12), for editors. The schema rejects the same files as the parser,
-//! except that it cannot check relations between numbers, or whether folders, files, variables and plugins exist.
+//! The JSON Schema of `agent.toml` (draft 2020-12), for editors. The schema rejects the same files as the parser, with
+//! two exceptions: the schema cannot check relations between numbers, and it cannot check whether folders, files,
+//! variables and plugins exist.
 
 use super::check::{BUILT_IN, BUILT_IN_TOOLS, is_placeholder};
 use super::documentation::{allowed, default};

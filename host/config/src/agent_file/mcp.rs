@@ -32,7 +32,7 @@ pub struct McpTable {
     pub keep: Option<String>,
     /// Maximum time of one call, in milliseconds.
     pub timeout_ms: Option<u32>,
-    /// Maximum time to start the server and list its tools, in milliseconds.
+    /// Maximum time to start or connect to the server and to list its tools, in milliseconds.
     pub start_timeout_ms: Option<u32>,
     /// Limits on the server's list of tools.
     pub limits: LimitValues,

@@ -19,11 +19,12 @@ pub struct ServiceTable {
     pub description: Option<String>,
     /// JSON Schema of a request's data.
     pub accepts: Option<Value>,
-    /// JSON Schemas of the data of answers, by CloudEvent type. The key `*` stands for all types that are not listed.
+    /// JSON Schemas of the data of answers, by CloudEvent type. The schema of the key `*` applies to all types that are
+    /// not listed.
     pub emits: BTreeMap<String, Value>,
     /// Attribute `domain` of the requests, for routing.
     pub domain: Option<String>,
-    /// Maximum time to wait for an answer, in milliseconds. If this is `None`, the host waits without a limit.
+    /// Maximum time to wait for an answer, in milliseconds. If the time is `None`, the host waits without a limit.
     pub answer_within_ms: Option<u32>,
     /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
     pub priority: Option<i32>,
@@ -79,7 +80,8 @@ fn service(name: &str, value: &TomlValue<'_>, folder: &Path) -> Option<ServiceTa
 }
 
 /// Returns the event type of a service. An invalid value of the key `type` is reported by the general check of the
-/// keys. If the key is not set, this function checks the name of the table, which is then the type.
+/// keys. If the key is not set, the name of the table is the type, and this function checks whether the name is a
+/// valid type.
 fn event_type(name: &str, value: &TomlValue<'_>, configured_type: Option<String>) -> Option<ServiceEventType> {
     if let Some(configured_type) = configured_type {
         return ServiceEventType::parse(&configured_type).ok();
@@ -137,8 +139,8 @@ fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     entries.filter_map(|entry| Some((entry.name, read_usable_schema(&entry.value, folder)?))).collect()
 }
 
-/// Reads a schema and checks that it compiles. A schema that compiles refers to no other documents, and validation with
-/// it always terminates.
+/// Reads a JSON Schema and checks that the schema compiles. A schema that compiles refers to no other documents, and
+/// validation with it always terminates.
 fn read_usable_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     let schema = read_schema(value, folder)?;
     match Schema::compile(&schema) {

@@ -161,7 +161,8 @@ fn l17_reads_approval_rules_with_their_locations() {
     assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }
 
-/// I2: one error reports all problems. For each problem, it names the file, the line, the key and the allowed values.
+/// I2: one error reports all problems. For each problem, the error names the file, the line, the key and the
+/// allowed values.
 #[test]
 fn reports_every_problem_with_its_line() {
     let error = parse(

@@ -92,8 +92,8 @@ pub enum Reconfigured {
     Unchanged,
 }
 
-/// Applies changed settings to a running agent. If this fails, no setting is changed. The agent keeps its name and
-/// its plugins.
+/// Applies changed settings to a running agent. If the settings cannot be applied, nothing is changed. The agent keeps
+/// its name and its plugins.
 pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild) -> Result<Reconfigured, ConfigError> {
     let agent = live.current();
     refuse_unknown_plugins(settings, agent.generation())?;
@@ -132,7 +132,7 @@ pub(super) fn agent_error(settings: &Settings, error: &AgentError) -> ConfigErro
     }
 }
 
-/// Rejects settings for plugins that are not loaded, because they would have no effect.
+/// Rejects settings for plugins that are not loaded, because such settings would have no effect.
 pub fn refuse_unknown_plugins(settings: &Settings, generation: &Generation) -> Result<(), ConfigError> {
     let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
     if unknown.is_empty() {

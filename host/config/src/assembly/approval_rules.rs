@@ -16,8 +16,8 @@ pub(super) fn refuse_unmatched_rules(settings: &Settings, agent: &Agent) -> Resu
     let problem = |rule: &str| {
         let source = rule_source(rule).filter(|name| sources.contains(name));
         let suggestion = nearest(&rule.replace('*', ""), candidates(&tools, source));
-        // A rule without a source applies to a tool of the host, a service or an agent. Such a rule is rejected only if
-        // its name is similar to the name of an existing tool.
+        // A rule without a source applies to a tool of the host, a service or an agent. A rule without a source is
+        // rejected only if its name is similar to the name of an existing tool.
         if source.is_none() && (rule.contains(['.', '*']) || suggestion.is_none()) {
             return None;
         }

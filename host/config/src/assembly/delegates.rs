@@ -33,8 +33,8 @@ pub trait DelegateReader: Send + Sync {
         settings.servers()
     }
 
-    /// Called once for each plugin directory, before its plugins are loaded. An implementation can build plugin
-    /// projects here.
+    /// Called once for each plugin directory, before the plugins in the directory are loaded. An implementation can
+    /// build plugin projects here.
     async fn prepare_plugins(&self, folder: &Path) -> Result<(), ConfigError> {
         let _ = folder;
         Ok(())

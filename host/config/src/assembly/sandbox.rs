@@ -20,7 +20,7 @@ pub fn open_sandbox(settings: &Settings, data: &DataDirectory) -> Result<Sandbox
     let mut limits = HostLimits::default();
     settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
     let sandbox = open_limited_sandbox((data, &settings.environment), limits, settings.file.sharing.clone())?;
-    // The agent's files are protected here, so that no caller can forget to protect them.
+    // The agent's files are protected by this function, so that no caller can forget to protect these files.
     sandbox.protect(protection::paths_of_agent(settings));
     Ok(sandbox)
 }
@@ -33,7 +33,7 @@ pub fn open_limited_sandbox(
 ) -> Result<Sandbox, ConfigError> {
     let compiler = environment.compiler.clone().ok_or_else(|| {
         ConfigError::settings(
-            "the path of this program is unknown, and the program must start itself to examine components",
+            "the path of this program is unknown, but the host must start this program again to examine components",
         )
     })?;
     let options = SandboxOptions {

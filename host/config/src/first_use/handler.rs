@@ -144,7 +144,7 @@ enum AnswerEffect {
 
 type FileDraft<'d> = Option<&'d Result<Draft, EditError>>;
 
-/// Writes the offered grants into the agent's file. If this fails, the grants apply to this run only.
+/// Writes the offered grants into the agent's file. If the file cannot be changed, the grants apply to this run only.
 fn write_grants(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (AnsweredGrants, FirstUseReport) {
     let grants = offers.grants();
     let lines = offers.offered.iter().map(|offer| offer.line()).collect();

@@ -49,8 +49,8 @@ pub struct NotOffered {
 /// The folder that is offered to a plugin that requests files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedFolder {
-    /// Base of a relative path in `written`: the folder of the agent's file. If this path is empty, the base is the
-    /// current folder.
+    /// Base of a relative path in `written`: the folder of the agent's file. If the base is empty, relative paths are
+    /// relative to the current folder.
     pub base: PathBuf,
     /// Path of the offered folder, as it would be written into the agent's file.
     pub written: String,
@@ -76,8 +76,8 @@ pub enum OfferedHosts {
     /// All servers that the plugin requests are offered.
     #[default]
     All,
-    /// Only the requested servers whose URLs are in the arguments of the call. If the arguments contain no such URL,
-    /// all requested servers are offered.
+    /// Only the requested servers whose URLs are in the arguments of the call. If the arguments contain no URL of a
+    /// requested server, all requested servers are offered.
     OfCall(Vec<HttpPattern>),
     /// Only the servers that the user has typed are offered.
     Typed(Vec<HttpPattern>),
@@ -166,7 +166,7 @@ impl GrantOffers {
         self.offered.iter().map(|offer| offer.grant.clone()).collect()
     }
 
-    /// Returns all unmet requests of the plugin, including those that are not offered.
+    /// Returns all unmet requests of the plugin, including the requests that are not offered.
     pub fn requested(&self) -> Vec<UnmetNeed> {
         let offered = self.offered.iter().map(|offer| offer.unmet.clone());
         offered.chain(self.not_offered.iter().map(|not_offered| not_offered.unmet.clone())).collect()

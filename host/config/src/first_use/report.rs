@@ -24,7 +24,7 @@ pub enum FirstUseReport {
         /// Name of the plugin that the question was about.
         plugin: String,
     },
-    /// The grants could not be written into the agent's file, so they apply to this run only.
+    /// The grants could not be written into the agent's file, so the grants apply to this run only.
     #[error(
         "{reason}, so the grants apply to this run only. To keep them, add to the agent's configuration file\n  \
          [plugins.{plugin}.grants]\n  {}\nor pass {}",

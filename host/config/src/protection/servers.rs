@@ -89,8 +89,8 @@ fn variables_that_load_code(table: &McpTable, variable: &dyn Fn(&str) -> Option<
     configured.chain(passed).filter(|(name, _)| can_contain_code_paths(name)).collect()
 }
 
-/// Returns warnings about MCP servers that run in a folder that a plugin may write. Such a warning is needed because
-/// the protection cannot cover all files that a program might load.
+/// Returns warnings about MCP servers that run in a folder that a plugin may write. The warnings are needed because the
+/// protection cannot cover all files that a program might load.
 pub(super) fn in_writable_folders(settings: &Settings, trees: &[(String, TreeGrant)]) -> Vec<String> {
     let folder = settings.folder();
     let mut warnings = Vec::new();

@@ -26,7 +26,7 @@ pub struct ListedAgent {
 }
 
 /// Finds the file for `--agent VALUE` in a folder. `VALUE` is a path if it contains a separator, ends in `.toml`, or is
-/// the name of an existing file. Otherwise `VALUE` is the name of an agent.
+/// the name of an existing file. In all other cases, `VALUE` is the name of an agent.
 pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigError> {
     let is_path =
         requested.components().count() != 1 || requested.extension().is_some_and(|extension| extension == "toml");
@@ -65,7 +65,7 @@ pub fn list_agents(folder: &Path) -> Vec<ListedAgent> {
 }
 
 fn read_agent(folder: &Path, path: PathBuf) -> ListedAgent {
-    // Parse with the relative path, so that messages name the file as the user would write it.
+    // The file is parsed with its relative path, so that messages name the file as the user would write its path.
     let text = read_bounded(&folder.join(&path), MAX_BYTES).map_err(|error| error.to_string());
     let file = text.and_then(|text| AgentFile::parse(&text, &path).map_err(|error| error.to_string()));
     let name = file.as_ref().ok().and_then(|file| file.name.clone()).unwrap_or_else(|| name_of_file(&path));

@@ -29,8 +29,8 @@ pub trait ModelChooser: Send + Sync {
     /// servers, and uses the built-in `offline` model.
     fn can_ask(&self) -> bool;
 
-    /// Asks the user to choose one of the offered models. There is at least one offer. Returns None if the user chooses
-    /// no model, so that the built-in `offline` model is used.
+    /// Asks the user to choose one of the offered models. There is at least one offer. If the user chooses no model,
+    /// returns None, and the built-in `offline` model is used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
     /// Reports that `model` is used because the server at the base URL has no other model. The name is safe to display.
@@ -88,7 +88,7 @@ async fn use_only_model(settings: &mut Settings, chooser: &dyn ModelChooser) -> 
             settings.models.choose_at_base_url(only);
             Ok(())
         }
-        Some([]) => Err(ConfigError::settings(format!("the server at {url} has no models; load one there"))),
+        Some([]) => Err(ConfigError::settings(format!("the server at {url} has no models; load a model there"))),
         Some(models) => Err(ConfigError::Settings(ambiguous_model(&url, models))),
         None => Err(ConfigError::settings(format!(
             "the list of models cannot be read from {url}/models: check that the server runs and that the address is correct \

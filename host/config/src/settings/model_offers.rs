@@ -18,7 +18,7 @@ pub struct ModelOffer {
 }
 
 impl ModelOffer {
-    /// Returns the offer to use an OpenAI model. Call this only if `OPENAI_API_KEY` is set.
+    /// Returns the offer to use an OpenAI model. Call this function only if `OPENAI_API_KEY` is set.
     pub fn of_openai(base_url: &str) -> Self {
         let (name, base_url) = (format!("openai/{OPENAI_MODEL}"), base_url.to_owned());
         Self { name, base_url, reason: "OPENAI_API_KEY is set" }

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Environment variable with the address of the provider `openai`. OpenAI's own clients also read this variable.
 pub(super) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
-/// Returns all known and all configured providers. Also returns the problems of those providers that an agent's model
-/// uses. Each problem is returned with the index of the model in [`WantedModels::all_named`].
+/// Returns all known and all configured providers. In addition, returns the problems of those providers that the
+/// agent's models use. Each problem is returned with the index of the model in [`WantedModels::all_named`].
 pub(super) fn providers(
     wanted: &WantedModels,
     file: &AgentFile,

@@ -1,5 +1,5 @@
 //! Watches the agents' configuration files. If a change to a file revokes grants, the change takes effect immediately.
-//! Other changes apply from the next turn on (P6, P10, L17).
+//! All other changes apply from the next turn on (P6, P10, L17).
 
 use super::WatchEvent;
 use crate::agent_file::{MAX_BYTES, read_bounded};
@@ -66,7 +66,7 @@ pub(super) async fn watch(
 struct WatchedFile {
     agent: AssembledAgent,
     path: PathBuf,
-    /// The text that was last applied. None if this watcher has not read the file yet.
+    /// Text of the file when it was last applied. None if the file has not been read yet.
     text: Option<String>,
     /// The file's stamp at the last check, and the time when this stamp was first seen.
     last_stamp: (Stamp, Instant),
@@ -83,7 +83,7 @@ impl WatchedFile {
         Some(Self { agent, path, text: None, last_stamp: (None, Instant::now()), handled: None })
     }
 
-    /// Applies the file if it has changed. Returns an event if the change must be reported.
+    /// Applies the file to the agent if the file has changed. Returns an event if the change must be reported.
     fn check(&mut self, now: Instant, sandbox: &Sandbox) -> Option<WatchEvent> {
         let stamp = stamp(&self.path);
         if stamp != self.last_stamp.0 {

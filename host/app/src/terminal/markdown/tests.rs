@@ -85,7 +85,7 @@ fn shows_unmatched_marks_as_plain_text() {
         ("-5 degrees", "-5 degrees\n"),
         ("1.5 times", "1.5 times\n"),
         ("2024 was", "2024 was\n"),
-        ("|x| is no table\nnext", "|x| is no table\nnext\n"),
+        ("|x| is not a table\nnext", "|x| is not a table\nnext\n"),
         ("`` a`b ``", "<c>a`b</>\n"),
         ("**a `*` b**", "<b>a</> <b><c>*</> <b>b</>\n"),
         ("\\`not code\\`", "`not code`\n"),

@@ -104,16 +104,16 @@ pub(super) const MODELS: Section = Section {
             value: Value::Choice(&["native", "text"]),
             default: Default::Is(r#""native""#),
             meaning: "How the models call tools. `native` uses the provider's tool calls. `text` is for models without \
-                      tool calls: they write calls into their reply as `<tool>`.",
+                      tool calls, which write calls into their replies as `<tool>`.",
             example: r#""text""#,
         },
         Key {
             name: "offered_tools",
             value: Value::Number(1, 1024),
             default: Default::Is("15"),
-            meaning: "Maximum number of tools that are offered to the model. If there are more, the tools that best match \
-                      the input are offered. The built-in `read_result` and `memory_search` and the tools that end a turn \
-                      are always offered in addition.",
+            meaning: "Maximum number of tools that are offered to the model. If the agent has more tools, the tools that \
+                      best match the input are offered. The built-in `read_result` and `memory_search` and the tools that \
+                      end a turn are always offered in addition.",
             example: "8",
         },
         Key {
@@ -247,9 +247,9 @@ pub(super) const TURN: Section = Section {
             name: "finish",
             value: Value::Choice(&["text", "tool"]),
             default: Default::Is(r#""text""#),
-            meaning: "What ends a turn. With `text`, a reply without a tool call ends it. With `tool`, a call to \
-                      `task_completion`, `ask_question` or `converse` ends it, and the host reminds the model of this \
-                      after a reply without a tool call.",
+            meaning: "What ends a turn. With `text`, a reply without a tool call ends the turn. With `tool`, a call to \
+                      `task_completion`, `ask_question` or `converse` ends the turn, and the host reminds the model of \
+                      these tools after a reply without a tool call.",
             example: r#""text""#,
         },
         Key {
@@ -257,7 +257,7 @@ pub(super) const TURN: Section = Section {
             value: Value::Number(1, 2_592_000_000),
             default: Default::Words("no limit"),
             meaning: "Maximum time to wait for the answer to a question that was asked with `ask_question`, in \
-                      milliseconds. After that, the turn ends with the question.",
+                      milliseconds. After this time, the turn ends with the question.",
             example: "3600000",
         },
         Key {

@@ -37,7 +37,7 @@ pub(super) const SERVICE: Section = Section {
             name: "emits",
             value: Value::Schemas,
             default: Default::Words("any answer is accepted"),
-            meaning: "JSON Schemas for the data of answers, by the CloudEvent type of the answer; `\"*\"` stands for \
+            meaning: "JSON Schemas for the data of answers, by the CloudEvent type of the answer; `\"*\"` applies to \
                       every type that is not listed. An answer whose data does not match becomes an error result. An \
                       answer of a type that no entry covers is rejected.",
             example: r#"{ "com.example.payment.done" = { type = "object", required = ["receipt"] } }"#,
@@ -53,8 +53,8 @@ pub(super) const SERVICE: Section = Section {
             name: "answer_within_ms",
             value: Value::Number(1, 2_678_400_000),
             default: Default::Words("no limit"),
-            meaning: "Milliseconds until the model is told that no answer came. An answer that arrives after that is \
-                      treated as late.",
+            meaning: "Time in milliseconds after which the model is told that no answer came. An answer that arrives \
+                      after this time is treated as late.",
             example: "86400000",
         },
         Key {
@@ -80,8 +80,8 @@ pub(super) const OUTBOX: Section = Section {
             name: "directory",
             value: Value::Text(TextFormat::Filled),
             default: NONE,
-            meaning: "An existing folder. Each event becomes a JSON file in it, which is written atomically. Writing \
-                      the same event twice results in the same file.",
+            meaning: "An existing folder. Each event is written atomically as a JSON file in this folder. Writing the \
+                      same event twice results in the same file.",
             example: r#""outbox""#,
         },
         Key {

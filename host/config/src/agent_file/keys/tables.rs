@@ -7,7 +7,7 @@ pub(super) const RETRY: Section = Section {
     example: "retry",
     title: "Retries",
     about: "When a failed model request is retried: after connection errors, broken streams, and the HTTP status codes \
-            408, 429 and 5xx. Each wait is twice as long as the one before, with jitter. A provider's `Retry-After` \
+            408, 429 and 5xx. Each wait is twice as long as the previous wait, with jitter. A provider's `Retry-After` \
             takes precedence.",
     keys: &[
         Key {
