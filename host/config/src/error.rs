@@ -1,4 +1,4 @@
-//! The error type of this crate.
+//! The error type of the functions in this crate.
 
 use crate::agent_file::ConfigurationError;
 use agent_plugins::{GenerationError, SandboxError};

@@ -1,5 +1,5 @@
-//! Protects the files that determine the rights of plugins, so that no grant covers these files (P13). In addition,
-//! finds granted folders that overlap.
+//! Protects the files that determine the rights of plugins, so that no grant covers these files (P13), and finds
+//! granted folders that overlap.
 
 mod native_builds;
 mod servers;

@@ -81,7 +81,7 @@ pub enum Warning {
         to.as_ref().map(Digest::short).unwrap_or_default()
     )]
     RolledBack {
-        /// Name of the plugin.
+        /// Name of the plugin whose version was rolled back.
         plugin: String,
         /// Digest of the version in the plugin directory, which is not used.
         from: Digest,
@@ -91,7 +91,7 @@ pub enum Warning {
     /// A plugin is not used because one of its tools has a name that is already taken.
     #[error("the plugin `{plugin}` is left out: {reason}")]
     PluginLeftOut {
-        /// Name of the plugin.
+        /// Name of the plugin that is not used.
         plugin: String,
         /// The name of the tool, and the source of the other tool with this name.
         reason: String,
@@ -112,7 +112,7 @@ pub enum Warning {
         to.short()
     )]
     CrashedTooOften {
-        /// Name of the plugin.
+        /// Name of the plugin that crashed.
         plugin: String,
         /// Digest of the version that crashed.
         from: Digest,
@@ -128,7 +128,7 @@ pub enum Warning {
     /// A grant has no effect or only a partial effect, because the plugin's manifest does not request it.
     #[error("`{plugin}` {problem}")]
     UnusedGrant {
-        /// Name of the plugin.
+        /// Name of the plugin that has the grant.
         plugin: String,
         /// The message, worded as the end of a sentence that begins with the plugin's name.
         problem: String,
@@ -136,7 +136,7 @@ pub enum Warning {
     /// Requests with an unusual HTTP method are granted.
     #[error("`{plugin}` is granted requests with the method {method}, which is unusual; check its spelling")]
     UnusualMethod {
-        /// Name of the plugin.
+        /// Name of the plugin that has the grant.
         plugin: String,
         /// The unusual HTTP method, as the grant contains it.
         method: String,

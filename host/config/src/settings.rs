@@ -39,7 +39,7 @@ pub struct AgentOptions {
     pub model: Option<String>,
     /// Address of the first model's provider.
     pub base_url: Option<String>,
-    /// Grants in addition to those of the file.
+    /// Grants that are added to the grants in the file.
     pub grants: Vec<Grant>,
 }
 

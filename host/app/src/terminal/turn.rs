@@ -45,7 +45,7 @@ pub(crate) enum Format {
 /// The store and the data directory that contain the session.
 #[derive(Clone)]
 pub(crate) struct Storage {
-    /// The store that contains the session.
+    /// The store that contains the events of the session.
     pub(crate) store: Arc<dyn Store>,
     /// The data directory of the store.
     pub(crate) data: DataDirectory,
@@ -78,8 +78,8 @@ pub(crate) struct TurnView<'t> {
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
-    /// Whether a reply that is on the screen has been discarded and the reason has not been shown yet. A later event
-    /// contains the reason.
+    /// Whether a reply that is on the screen has been discarded and the reason has not been shown yet. The reason is
+    /// shown when a later event contains it.
     discarded: ScreenOutput,
     spent: TurnSpending,
     /// Cost of the turn that has ended. `None` while the turn runs.
@@ -314,8 +314,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Returns the outcome of a successful call. The event contains the result that the model gets, which may be
-    /// shortened. Therefore, a long result is read from the store.
+    /// Returns the outcome of a successful call. The result in the event may be shortened, as it is for the model, so a
+    /// long result is read from the store.
     async fn outcome(&self, call: &CallId, content: &str) -> Outcome {
         let plain = Outcome::Text(content.to_owned(), content.len());
         if !content.is_empty() && content.len() < MIN_SHORTENED_RESULT {

@@ -14,7 +14,8 @@ pub struct AgentTable {
     pub agent: Located,
     /// Description of the delegate, for the model that calls the delegate as a tool.
     pub description: String,
-    /// JSON Schema of the tool's arguments. If no schema is set, the arguments are an object with the string `task`.
+    /// JSON Schema of the arguments of the tool that calls the delegate. If no schema is set, the arguments are an
+    /// object with the string `task`.
     pub input_schema: Option<Value>,
     /// File, line and key of the table.
     pub location: String,

@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// A change to the table `[plugins.NAME.grants]` of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Addition<'g> {
-    /// Adds these grants to the table of the plugin.
+    /// Adds these grants to the table of grants of the plugin.
     Grants(&'g [Grant]),
     /// Sets `ask = false`, so that the user is not asked for missing grants.
     NeverAsk,
@@ -24,9 +24,9 @@ pub enum EditError {
     /// The file could not be read or written.
     #[error("`{}` cannot be changed: {source}", path.display())]
     File {
-        /// Path of the file.
+        /// Path of the file that was not changed.
         path: PathBuf,
-        /// The I/O error.
+        /// The I/O error that occurred while the file was read or written.
         source: std::io::Error,
     },
     /// Another program has changed the file after the file was read. Contains the path of the file.
@@ -35,7 +35,7 @@ pub enum EditError {
     /// The layout of the file does not allow an automatic change.
     #[error("`{}` cannot be changed automatically: it is written in a way that does not allow adding to {table}", path.display())]
     Form {
-        /// Path of the file.
+        /// Path of the file that was not changed.
         path: PathBuf,
         /// Header of the table to which the addition belongs, such as `[plugins.files.grants]`.
         table: String,
@@ -187,8 +187,8 @@ fn add_grant(grants: &mut Item, grant: &Grant) -> Option<()> {
     Some(())
 }
 
-/// Appends an item to a list. If the last item of the list is on a separate line, the new item is written on a separate
-/// line, too.
+/// Appends an item to a list. If the last item of the list is on a separate line, the new item is also written on a
+/// separate line.
 fn append(list: &mut Array, text: &str) {
     let mut value = Value::from(text);
     let last_prefix = list.iter().last().and_then(|last| last.decor().prefix()?.as_str().map(str::to_owned));

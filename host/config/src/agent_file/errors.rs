@@ -17,14 +17,14 @@ pub(super) const SHOWN_PROBLEMS: usize = 50;
 pub enum ConfigurationError {
     /// The file cannot be read.
     Unreadable {
-        /// Path of the file.
+        /// Path of the file that cannot be read.
         path: PathBuf,
-        /// The I/O error.
+        /// The I/O error that occurred while the file was read.
         source: std::io::Error,
     },
     /// The contents of the file are invalid.
     Invalid {
-        /// Path of the file.
+        /// Path of the invalid file.
         path: PathBuf,
         /// Text of the file, in which secrets are replaced with `*`.
         text: String,

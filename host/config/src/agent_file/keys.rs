@@ -54,9 +54,9 @@ pub(super) struct Key {
 pub(super) enum Value {
     /// A string that has this format.
     Text(TextFormat),
-    /// A whole number with inclusive bounds.
+    /// A whole number with an inclusive minimum and maximum.
     Number(u32, u32),
-    /// A whole number with inclusive bounds that may exceed 32 bits.
+    /// A whole number of up to 64 bits, with an inclusive minimum and maximum.
     Limit(u64, u64),
     /// A number from 0 to the given maximum, with or without a fraction.
     Amount(u32),
@@ -64,7 +64,7 @@ pub(super) enum Value {
     Flag,
     /// `true`, `false`, or a whole number from 1 to the given maximum.
     Switch(u64),
-    /// One of the listed strings.
+    /// A string that must be one of the listed strings.
     Choice(&'static [&'static str]),
     /// A list of strings that each have this format.
     Texts(TextFormat),
@@ -76,7 +76,7 @@ pub(super) enum Value {
     /// A table whose keys the user chooses and whose values are JSON Schemas, or the path of a file with one schema for
     /// all keys.
     Schemas,
-    /// A whole number with inclusive bounds that may be negative.
+    /// A whole number that may be negative, with an inclusive minimum and maximum.
     Signed(i32, i32),
 }
 

@@ -23,7 +23,7 @@ pub(super) fn read<L>(table: &Table<'_>, rows: &[LimitRow<L>]) -> LimitValues {
 }
 
 impl LimitValues {
-    /// Writes the values from the file into `limits`. All other limits keep their values.
+    /// Writes the values from the file into `limits`. Limits that the file does not set keep their values.
     pub fn set<L>(&self, rows: &[LimitRow<L>], limits: &mut L) {
         for row in rows {
             if let Some(value) = self.0.get(row.key) {

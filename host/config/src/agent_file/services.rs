@@ -26,7 +26,7 @@ pub struct ServiceTable {
     pub domain: Option<String>,
     /// Maximum time to wait for an answer, in milliseconds. If the time is `None`, the host waits without a limit.
     pub answer_within_ms: Option<u32>,
-    /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
+    /// Priority of calls to the service. Of all calls in one model reply, only the calls with the highest priority run.
     pub priority: Option<i32>,
     /// File, line and key of the table.
     pub location: String,

@@ -189,8 +189,8 @@ impl TextFormat {
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
 const EVENT_TYPE: &str = r"^[A-Za-z0-9._/:~+@#-]{1,256}$";
-/// Matches reserved types in ASCII letters only. The parser of the host, in contrast, also rejects characters that look
-/// like the letters of a reserved type.
+/// Matches reserved types in ASCII letters only. In addition to these types, the host's parser rejects types whose
+/// characters look like the letters of a reserved type.
 const RESERVED_TYPE: &str = r"^[^A-Za-z0-9]*[Aa][Gg][Ee][Nn][Tt][^A-Za-z0-9]*[Hh][Oo][Ss][Tt]";
 const NAMESPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";

@@ -61,8 +61,8 @@ pub struct OfferedFolder {
 /// Restrictions on the grants that are offered to a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct OfferBounds {
-    /// Grants that the plugin had before they were revoked. If a grant of some kind was revoked, an offered grant of
-    /// the same kind must not exceed the revoked grant (row 48).
+    /// Grants of the plugin that were revoked. If a grant of some kind was revoked, an offered grant of the same kind
+    /// must not exceed the revoked grant (row 48).
     pub revoked: Grants,
     /// Servers to which the user may allow the plugin to send HTTP requests.
     pub hosts: OfferedHosts,

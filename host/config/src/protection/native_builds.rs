@@ -63,8 +63,9 @@ pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     folders.chain(ancestor_files.into_iter().map(|file| protected_path(file, what, ProtectedKind::File))).collect()
 }
 
-/// If the folder is a plugin project, returns the folder itself. Otherwise, returns the projects in the folder. Every
-/// folder with a `plugin.toml` is a project, even if it cannot be built yet, because it may be completed later.
+/// If the folder is a plugin project, returns the folder itself. If the folder is not a plugin project, returns the
+/// projects in the folder. Every folder with a `plugin.toml` is a project, even if it cannot be built yet, because it
+/// may be completed later.
 fn projects_at(folder: &Path) -> Vec<PathBuf> {
     let is_project = |folder: &PathBuf| folder.join(PROJECT_FILE).is_file();
     if is_project(&folder.to_owned()) {

@@ -29,8 +29,8 @@ pub trait ModelChooser: Send + Sync {
     /// servers, and uses the built-in `offline` model.
     fn can_ask(&self) -> bool;
 
-    /// Asks the user to choose one of the offered models. There is at least one offer. If the user chooses no model,
-    /// returns None, and the built-in `offline` model is used.
+    /// Asks the user to choose one of the offered models. The list of offers contains at least one offer. If the user
+    /// chooses no model, returns None, and the built-in `offline` model is used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
     /// Reports that `model` is used because the server at the base URL has no other model. The name is safe to display.

@@ -28,9 +28,9 @@ pub struct WantedModels {
 /// Models that each do a single task: making plans, carrying out plans, or selecting tools (L24, L25).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Helpers {
-    /// Model that makes plans. If no model is set, turns run without a plan.
+    /// Model that makes plans. If no planner is set, turns run without a plan.
     pub planner: Option<NamedModel>,
-    /// Model that carries out plans. If no model is set, the agent's first model is used.
+    /// Model that carries out plans. If no executor is set, the agent's first model carries out the plans.
     pub executor: Option<NamedModel>,
     /// Embedding model that selects the offered tools. If no model is set, tools are selected by the words in
     /// their descriptions.

@@ -13,7 +13,7 @@ const MAX_DISTANCE: usize = 600;
 /// Whether the text of a line is complete, or more text of the line may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// More of the line may follow.
+    /// More text of the line may follow.
     Open,
     /// The line is complete.
     Over,
@@ -187,7 +187,7 @@ impl<'t> Window<'t> {
     }
 
     /// Returns the token for an opening mark whose closing mark was not found. The token is undecided if the closing
-    /// mark may still arrive. Otherwise, the token is plain text of `length` bytes.
+    /// mark may still arrive. If the line is complete, the token is plain text of `length` bytes.
     fn without_closer(&self, length: usize) -> Token {
         if self.ending == Ending::Open { Token::Undecided } else { Token::Plain(length) }
     }

@@ -31,7 +31,7 @@ pub(super) enum Kind {
 pub(super) struct Fence {
     /// Character of the fence: a backtick or a tilde.
     pub(super) mark: char,
-    /// Number of characters of the fence. The closing fence has at least this many characters.
+    /// Number of backticks or tildes in the fence. The closing fence has at least this many characters.
     pub(super) length: usize,
     /// Text after the fence, usually the language.
     pub(super) info: String,
@@ -55,7 +55,7 @@ impl Fence {
 pub(super) struct Start {
     /// Width of the indentation, in columns.
     pub(super) indent: usize,
-    /// Kind of the line.
+    /// Kind of the line, which follows from its first characters.
     pub(super) kind: Kind,
     /// Length in bytes of the indentation and marks before the text.
     pub(super) length: usize,

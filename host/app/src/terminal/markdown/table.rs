@@ -229,7 +229,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Parses the line below a table's header, such as `|---|:-:|`. Returns None for any other line.
+/// Parses the line below a table's header, such as `|---|:-:|`. Returns None if the line does not have this form.
 fn parse_alignments(line: &str) -> Option<Vec<Alignment>> {
     let cells = cells(line);
     let alignments = cells.iter().map(|cell| {

@@ -1,5 +1,5 @@
-//! Tests of the Markdown renderer. The tests check the output for an example page. In addition, the tests check that
-//! the output does not depend on how the text is split into pieces.
+//! Tests of the Markdown renderer. The tests check the output for an example page, and check that the output does not
+//! depend on how the text is split into pieces.
 
 use super::*;
 use proptest::prelude::*;
