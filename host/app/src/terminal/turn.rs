@@ -314,8 +314,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Returns the outcome of a successful call. The result in the event may be shortened, as it is for the model, so a
-    /// long result is read from the store.
+    /// Returns the outcome of a successful call. The result in the event may be shortened for the model, so a long
+    /// result is read from the store.
     async fn outcome(&self, call: &CallId, content: &str) -> Outcome {
         let plain = Outcome::Text(content.to_owned(), content.len());
         if !content.is_empty() && content.len() < MIN_SHORTENED_RESULT {

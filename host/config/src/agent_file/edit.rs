@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// A change to the table `[plugins.NAME.grants]` of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Addition<'g> {
-    /// Adds these grants to the table of grants of the plugin.
+    /// Adds these grants to the plugin's table of grants.
     Grants(&'g [Grant]),
     /// Sets `ask = false`, so that the user is not asked for missing grants.
     NeverAsk,

@@ -112,8 +112,8 @@ pub(super) const MODELS: Section = Section {
             value: Value::Number(1, 1024),
             default: Default::Is("15"),
             meaning: "Maximum number of tools that are offered to the model. If the agent has more tools, the tools \
-                      that best match the input are offered. The built-in `read_result` and `memory_search` and the tools \
-                      that end a turn are always offered in addition.",
+                      that best match the input are offered. The built-in `read_result` and `memory_search` and the \
+                      tools that end a turn are always offered in addition.",
             example: "8",
         },
         Key {
