@@ -29,8 +29,8 @@ pub(crate) async fn awaited_delegates(
     }
     if !lines.is_empty() {
         lines.push(format!(
-            "{DIM}when all of these have answers, continue this session; this also continues the delegated \
-             sessions{DIM:#}"
+            "{DIM}when all of these questions and calls have answers, continue this session; the delegated \
+             sessions then continue as well{DIM:#}"
         ));
     }
     Ok(lines)
@@ -50,7 +50,7 @@ fn delegate_lines<'l>(
         let name = text::one_line(&wait.name, 100);
         let mut lines = vec![format!("{YELLOW}waits for the agent{YELLOW:#} {BOLD}{name}{BOLD:#}, session {session}")];
         let Some(suspension) = last_suspension(store, session).await? else {
-            lines.push("  it is running, or starts when this session continues".to_owned());
+            lines.push("  this agent is running, or starts when the waiting session continues".to_owned());
             return Ok(lines);
         };
         for wait in &suspension.waits {

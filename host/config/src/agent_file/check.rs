@@ -35,7 +35,7 @@ pub(super) fn check(root: &Table<'_>) {
     if let Some(value) = root.get("planner").filter(|_| ends_with_tool) {
         value.problem(
             "cannot be combined with `finish = \"tool\"`, because a plan ends with a text answer",
-            "remove one of them",
+            "remove `planner`, or set `finish = \"text\"`",
         );
     }
 }
@@ -70,7 +70,7 @@ fn check_eviction(root: &Table<'_>) {
     }
     let extracts = root.get("summary").and_then(|value| value.text()).is_some_and(|word| word == "extract");
     if let Some(value) = root.get("summary_model").filter(|_| extracts) {
-        value.problem("has no effect, because `summary` is \"extract\"", "remove one of them");
+        value.problem("has no effect, because `summary` is \"extract\"", "remove `summary_model` or `summary`");
     }
 }
 
@@ -202,14 +202,14 @@ fn check_server(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
             parent.problem(entry.span.clone(), message, allowed);
         }
         (Some(_), Some(url)) => {
-            url.problem("cannot be combined with `command`", "keep one of them, or configure two servers")
+            url.problem("cannot be combined with `command`", "keep only one of these keys, or configure two servers")
         }
         _ => {
             for (needing, needed) in MCP_NEEDS {
                 if let (Some(value), None) = (table.get(needing), table.get(needed)) {
                     value.problem(
                         &format!("needs `{needed}`"),
-                        &format!("it is only allowed for servers with `{needed}`"),
+                        &format!("this key is only allowed for servers with `{needed}`"),
                     );
                 }
             }

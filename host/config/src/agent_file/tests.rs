@@ -236,7 +236,7 @@ fn reports_toml_syntax_errors_with_their_line() {
     agents/agent.toml:2:1: `name` is defined twice, first in line 1
       2 | name = "b"
         | ^^^^
-        = keep one of them
+        = keep one of the two keys
     "#);
 }
 
@@ -285,7 +285,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:4:1: `name` is defined twice, first in line 2
       4 | name = "b"
         | ^^^^
-        = keep one of them
+        = keep one of the two keys
 
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }

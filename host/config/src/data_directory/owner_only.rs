@@ -29,7 +29,7 @@ pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     let (owner, current_user) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != current_user {
         return Err(format!(
-            "it belongs to the user with the id {owner}, and your id is {current_user}; name a folder that belongs to you with --data DIR"
+            "the folder belongs to the user with the id {owner}, and your id is {current_user}; use --data DIR to name a folder that belongs to you"
         ));
     }
     let mode = metadata.permissions().mode() & 0o777;
@@ -40,7 +40,7 @@ pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
         return fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).map_err(|error| error.to_string());
     }
     let shown = crate::text::shell_word(&folder.display().to_string());
-    Err(format!("other users can read or change it (its mode is {mode:o}); `chmod 700 {shown}` makes it private"))
+    Err(format!("other users can read or change the folder (mode {mode:o}); `chmod 700 {shown}` makes it private"))
 }
 
 #[cfg(not(unix))]

@@ -298,10 +298,10 @@ fn offer(
     let OfferedValue { kind, value } = offered;
     let base = folder.base.clone();
     if !matches!(kind, Kind::Read | Kind::Write) && value.chars().nth(MAX_CHARACTERS).is_some() {
-        return Err("it is too long to show".to_owned());
+        return Err("the value is too long to show".to_owned());
     }
     if kind == Kind::Env && variable(&value).is_none() {
-        return Err("it is not set".to_owned());
+        return Err("the variable is not set".to_owned());
     }
     let meaning = match kind {
         Kind::Read => folder_meaning(Access::Read, &base.join(&value), &bounds.protected),
@@ -405,7 +405,7 @@ mod tests {
         using the agent's model, up to 20000 tokens per turn · model_tokens = 20000 · --grant p:model_tokens=20000
         sending events of type com.example.paid to an external service · events = ["com.example.paid"] · --grant p:events=com.example.paid
         reading the images and other media of the conversation · media = true · --grant p:media=true
-        Env("ABSENT"): it is not set
+        Env("ABSENT"): the variable is not set
         Config("region"): the configuration must contain its value
         Secret("TOKEN"): the configuration must name its hosts
         Event("agent-host.turn.finished"): the event type "agent-host.turn.finished" is reserved: types that begin with `agent-host.`, or look like it, are the host's own; use a name of your own, such as `com.example.payment.requested`

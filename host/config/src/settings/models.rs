@@ -87,7 +87,7 @@ impl WantedModels {
             (None, Some(_)) => Chain::AtBaseUrl,
             (Some(first), Some(_)) if provider_of(&first.name).is_some_and(|name| BUILT_IN.contains(&name)) => {
                 return Err(format!(
-                    "--base-url is the address of a model's provider, and `{}` ({}) has none: remove one of them",
+                    "--base-url is the address of a provider, but `{}` ({}) has no provider: remove either setting",
                     first.name, first.place
                 ));
             }
