@@ -240,7 +240,7 @@ fn add_grant(
             grants.events.insert(grant.value.parse().map_err(|error: EventTypeError| error.to_string())?);
         }
         Kind::Media if grant.value == "true" => grants.media = true,
-        Kind::Media => return Err(format!("`{}` is not `true`; to deny it, remove the grant", grant.value)),
+        Kind::Media => return Err(format!("`{}` is not `true`; to deny access, remove the grant", grant.value)),
     }
     Ok(())
 }

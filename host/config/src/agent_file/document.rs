@@ -131,7 +131,7 @@ impl<'d> Document<'d> {
             last_key_before(root, name.trim_matches(['"', '\'']), span.start).map(|byte| self.line(byte))
         };
         let name = if header { line_text } else { name };
-        let allowed = if header { "write all its keys under one header" } else { "keep one of the two keys" };
+        let allowed = if header { "write all keys of the table under one header" } else { "keep one of the two keys" };
         let first = first.map(|line| format!(", first in line {line}")).unwrap_or_default();
         Problem { span, message: format!("`{name}` is defined twice{first}"), allowed: allowed.to_owned() }
     }

@@ -33,7 +33,7 @@ pub enum EditError {
     #[error("`{}` was changed in the meantime", .0.display())]
     Changed(PathBuf),
     /// The layout of the file does not allow an automatic change.
-    #[error("`{}` cannot be changed automatically: it is written in a way that does not allow adding to {table}", path.display())]
+    #[error("`{}` cannot be changed automatically: the notation of the file does not allow an addition to {table}", path.display())]
     Form {
         /// Path of the file that was not changed.
         path: PathBuf,

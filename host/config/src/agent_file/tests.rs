@@ -310,7 +310,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:14:2: `[retry]` is defined twice, first in line 7
       14 | [retry]
          |  ^^^^^
-         = write all its keys under one header
+         = write all keys of the table under one header
 
     agents/agent.toml:17:1: `providers` is a list
       17 | [[providers]]

@@ -213,7 +213,7 @@ impl OfferedValue {
     }
 }
 
-const REVOKED: &str = "it exceeds the grant that was revoked";
+const REVOKED: &str = "the request exceeds the grant that was revoked";
 
 /// Returns the values that are offered for a request. The values do not exceed the revoked grants. If no value can be
 /// offered, returns the reason as the error.

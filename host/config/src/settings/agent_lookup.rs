@@ -100,12 +100,12 @@ fn missing_file(requested: &Path, folder: &Path) -> String {
     let suggestion = nearest(&shown.to_string(), paths.iter().map(String::as_str));
     let suggestion = suggestion.map(|suggestion| format!(" (did you mean `{suggestion}`?)")).unwrap_or_default();
     let available = match paths.as_slice() {
-        [] => "there are no agents' files in this folder".to_owned(),
+        [] => "this folder contains no agents' files".to_owned(),
         _ => format!("agents' files in this folder: {}", paths.join(", ")),
     };
     format!(
-        "there is no file `{shown}` (searched at `{absolute}`){suggestion}; {available}; `agent-host config init --output {shown}` writes one that \
-         explains every key"
+        "there is no file `{shown}` (searched at `{absolute}`){suggestion}; {available}; `agent-host config init --output {shown}` writes a file \
+         that explains every key"
     )
 }
 
@@ -114,7 +114,7 @@ fn missing_agent(name: &str, agents: &[ListedAgent]) -> String {
     let suggestion = nearest(name, agents.iter().map(|agent| agent.name.as_str()));
     let suggestion = suggestion.map(|suggestion| format!(" Did you mean `{suggestion}`?")).unwrap_or_default();
     let available = match listed.as_slice() {
-        [] => "there are no agents; `agent-host config init` writes an agent.toml".to_owned(),
+        [] => "this folder contains no agents; `agent-host config init` writes an agent.toml".to_owned(),
         _ => format!("these agents exist:{}", listed.concat()),
     };
     format!(

@@ -91,8 +91,8 @@ async fn use_only_model(settings: &mut Settings, chooser: &dyn ModelChooser) -> 
         Some([]) => Err(ConfigError::settings(format!("the server at {url} has no models; load a model there"))),
         Some(models) => Err(ConfigError::Settings(ambiguous_model(&url, models))),
         None => Err(ConfigError::settings(format!(
-            "the list of models cannot be read from {url}/models: check that the server runs and that the address is correct \
-             (it often ends with `/v1`), or name the model with --model NAME"
+            "the list of models cannot be read from {url}/models: check that the server is running and that the address is \
+             correct (the address often ends with `/v1`), or name the model with --model NAME"
         ))),
     }
 }
@@ -104,5 +104,5 @@ fn ambiguous_model(url: &str, models: &[String]) -> String {
         0 => String::new(),
         more => format!("\n  and {more} more"),
     };
-    format!("the server at {url} has {} models; choose one:{}{more}", models.len(), shown.collect::<String>())
+    format!("the server at {url} has {} models; choose one of them:{}{more}", models.len(), shown.collect::<String>())
 }

@@ -255,8 +255,8 @@ impl TurnView<'_> {
             Format::Lines | Format::Json => self.terminal.print_foreign(&answer).map_err(Failure::output)?,
         }
         if output.limit_reached {
-            let limit = "the turn ended because it reached a limit: its number of model calls (`max_interactions` in \
-                         agent.toml), or the model's context window";
+            let limit = "the turn ended because it reached a limit: the maximum number of model calls \
+                         (`max_interactions` in agent.toml), or the model's context window";
             self.page.note(Block::Note, format!("{YELLOW}!{YELLOW:#} {limit}"));
         }
         let (model, spent) = (&output.model, self.spent.line(output.interactions, output.usage));
