@@ -65,7 +65,7 @@ pub struct AgentFile {
     pub fallback_models: Vec<Located>,
     /// Output of a turn if every model has failed.
     pub fallback_text: Option<String>,
-    /// Time, in milliseconds, for which a model is skipped after repeated failures.
+    /// Time in milliseconds for which a model is skipped after it has failed repeatedly.
     pub model_cooldown_ms: Option<u32>,
     /// Rules that decide when a failed model request is retried.
     pub retry: RetryTable,
@@ -101,7 +101,7 @@ pub struct AgentFile {
     pub max_corrections: Option<u32>,
     /// Maximum number of tool calls that run at the same time.
     pub parallel_calls: Option<u32>,
-    /// Maximum number of characters of a tool result that are shown to the model.
+    /// Maximum number of characters of each tool result that the host shows to the model.
     pub result_characters: Option<u32>,
     /// Number of tokens that must be free in the context window before a step.
     pub minimum_remaining: Option<u32>,
@@ -160,7 +160,8 @@ pub struct AgentFile {
     pub secrets: Vec<SecretGrant>,
     /// Plugins for which the user is not asked for missing grants at the first use.
     pub never_ask: BTreeSet<String>,
-    /// File and line, such as `agent.toml:3`, of the keys that can be fully checked only when the agent is loaded.
+    /// The location (file and line, such as `agent.toml:3`) of each key whose value can be fully checked only when the
+    /// agent is loaded.
     pub locations: BTreeMap<&'static str, String>,
     /// Location (file, line and key) of the table `[plugins.NAME]` of each plugin, by the plugin's name.
     pub plugin_tables: BTreeMap<String, String>,

@@ -11,7 +11,8 @@ pub const COMPILE_COMMAND: &str = "compile-component";
 
 type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// The environment in which agents run: variables, the user, and paths that depend on the process. Cloning is cheap.
+/// The environment in which agents run: variables, the user, and paths that depend on the process. Cloning an
+/// environment is cheap.
 ///
 /// The default environment is empty: no variable is set, and every path and name is unknown.
 #[derive(Clone)]

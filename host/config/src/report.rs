@@ -93,7 +93,7 @@ pub enum Warning {
     PluginLeftOut {
         /// Name of the plugin that is not used.
         plugin: String,
-        /// The name of the tool, and the source of the other tool with this name.
+        /// Names the tool, and the source of the other tool that has the same name.
         reason: String,
     },
     /// A plugin version cannot be used, and the previous version stays in use.

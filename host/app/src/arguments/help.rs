@@ -96,5 +96,6 @@ Exit codes:
        loaded, or data that cannot be opened
   3    the turn waits for a decision or an answer. `session show` shows what the turn waits for,
        `session resolve` decides about a call, `session respond` records a service's answer, and
-       --continue continues the turn. A duplicate or late answer changes nothing and has exit code 0
+       --continue continues the turn. A duplicate or late answer changes nothing and has
+       exit code 0
   130  cancelled";

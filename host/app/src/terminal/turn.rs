@@ -87,7 +87,7 @@ pub(crate) struct TurnView<'t> {
     delegated: Delegated,
 }
 
-/// Kind of the model's replies in this turn.
+/// Whether the model's replies in this turn are text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replies {
     /// The reply is text for users, which is shown while the reply is streamed.

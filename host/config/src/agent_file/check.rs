@@ -184,8 +184,8 @@ fn check_provider(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     }
 }
 
-/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Each of these two kinds of server
-/// has its own keys.
+/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Processes and addresses allow
+/// different keys.
 fn check_server(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Server.problem(&entry.name) {

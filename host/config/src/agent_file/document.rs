@@ -216,7 +216,7 @@ impl<'d> TomlValue<'d> {
         i32::try_from(parse_integer(self.value.get_ref().as_integer()?)?).ok()
     }
 
-    /// Returns the value if it is a finite number. The number may have a fraction.
+    /// Returns the value if it is a finite number. The number may have a fractional part.
     pub(super) fn number_f64(&self) -> Option<f64> {
         match self.value.get_ref() {
             DeValue::Integer(integer) => parse_integer(integer).map(|number| number as f64),

@@ -29,7 +29,7 @@ pub enum EditError {
         /// The I/O error that occurred while the file was read or written.
         source: std::io::Error,
     },
-    /// Another program has changed the file after the file was read. Contains the path of the file.
+    /// Another program has changed the file after the file was read. This variant contains the path of the file.
     #[error("`{}` was changed in the meantime", .0.display())]
     Changed(PathBuf),
     /// The layout of the file does not allow an automatic change.

@@ -82,7 +82,7 @@ pub enum ModelRebuild {
     Keep,
 }
 
-/// Whether a changed file has changed its agent.
+/// Whether a change to an agent's file has changed the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconfigured {
     /// The agent has changed, and uses the changed configuration from the next turn on.

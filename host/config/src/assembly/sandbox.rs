@@ -15,7 +15,8 @@ pub fn open_default_sandbox(data: &DataDirectory, environment: &HostEnvironment)
     open_limited_sandbox((data, environment), HostLimits::default(), Trust::default())
 }
 
-/// Opens a sandbox with the limits and the signature rules of an agent's file. Protects the files of the agent.
+/// Opens a sandbox with the limits and the signature rules of an agent's file. In this sandbox, no grant covers the
+/// files of the agent.
 pub fn open_sandbox(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, ConfigError> {
     let mut limits = HostLimits::default();
     settings.file.host_limits.set(&HOST_LIMITS, &mut limits);

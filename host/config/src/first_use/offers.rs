@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of grants that are offered at once. If more grants are missing, the grants beyond this number are
 /// not offered.
 const MAX_OFFERS: usize = 24;
-/// Maximum number of characters of an offered value.
+/// Maximum number of characters that an offered value may have.
 const MAX_CHARACTERS: usize = 200;
 /// Amount of storage, in MiB, that is offered to a plugin that requests storage.
 const STORAGE_MEBIBYTES: u64 = 10;
@@ -32,7 +32,7 @@ pub struct GrantOffer {
     pub unmet: UnmetNeed,
     /// The grant, as it would be written into the agent's file.
     pub grant: Grant,
-    /// Description of the grant for the user. Contains untrusted text from the plugin.
+    /// Description of the grant for the user. The description contains untrusted text from the plugin.
     pub meaning: String,
     grants: Grants,
 }

@@ -21,7 +21,7 @@ pub struct ListedAgent {
     pub name: String,
     /// Path of the agent's file, as it can be passed to `--agent`.
     pub path: PathBuf,
-    /// Contents of the file, or its problems as text.
+    /// The contents of the agent's file, or the problems of the file as text.
     pub file: Result<AgentFile, String>,
 }
 

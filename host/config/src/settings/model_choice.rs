@@ -33,7 +33,8 @@ pub trait ModelChooser: Send + Sync {
     /// chooses no model, returns None, and the built-in `offline` model is used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
-    /// Reports that `model` is used because the server at the base URL has no other model. The name is safe to display.
+    /// Reports that `model` is used because the server at the base URL has no other model. The name of the model is
+    /// safe to display.
     fn uses_only_model(&self, model: &str, base_url: &str);
 }
 
@@ -91,8 +92,8 @@ async fn use_only_model(settings: &mut Settings, chooser: &dyn ModelChooser) -> 
         Some([]) => Err(ConfigError::settings(format!("the server at {url} has no models; load a model there"))),
         Some(models) => Err(ConfigError::Settings(ambiguous_model(&url, models))),
         None => Err(ConfigError::settings(format!(
-            "the list of models cannot be read from {url}/models: check that the server is running and that the address is \
-             correct (the address often ends with `/v1`), or name the model with --model NAME"
+            "the list of models cannot be read from {url}/models: check that the server is running and that the address \
+             is correct (the address often ends with `/v1`), or name the model with --model NAME"
         ))),
     }
 }

@@ -24,7 +24,7 @@ impl ModelOffer {
         Self { name, base_url, reason: "OPENAI_API_KEY is set" }
     }
 
-    /// Returns an offer for each model of the servers on this machine.
+    /// Returns an offer for each model of each model server on this machine.
     pub fn of_servers(servers: &[LocalServer]) -> Vec<Self> {
         let of_server = |server: &LocalServer| {
             let offer = |model: &String| Self {

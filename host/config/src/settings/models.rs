@@ -14,7 +14,7 @@ pub(super) const AT_BASE_URL: &str = "openai";
 /// The models that the options or the file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedModels {
-    /// The first model and its fallbacks.
+    /// The first model and its fallback models.
     pub chain: Chain,
     /// Model that summarises evicted messages. If no summary model is set, the model that wrote the reply writes
     /// the summaries.
@@ -66,8 +66,8 @@ impl WantedModels {
         OFFLINE
     }
 
-    /// Combines the options and the file. A model in the options replaces the model, the fallback models and the
-    /// summary model of the file.
+    /// Combines the models that the options and the file name. A model in the options replaces the model, the fallback
+    /// models and the summary model of the file.
     pub fn new(options: &AgentOptions, file: &AgentFile) -> Result<Self, String> {
         let from_file = |located: &Located| NamedModel {
             name: located.value.clone(),

@@ -39,7 +39,7 @@ pub(super) fn providers(
 enum Address {
     /// The default address of a known provider.
     Known,
-    /// An address that the user configured. The server at this address may not need a key.
+    /// An address that the user configured. A server at a configured address may not need a key.
     Configured,
 }
 

@@ -20,8 +20,8 @@ enum Alignment {
     Right,
 }
 
-/// Lines that start with `|` and may be a table. The lines are a table if the second line is a separator such
-/// as `|---|---|`.
+/// Successive lines that start with `|` and may be a table. The lines are a table if the second line is a separator
+/// such as `|---|---|`.
 #[derive(Debug)]
 pub(super) struct Table {
     rendering: Rendering,

@@ -169,8 +169,8 @@ fn p6_leaves_unsupported_files_unchanged() {
     assert!(matches!(replaced, Err(EditError::Form { .. })), "{replaced:?}");
 }
 
-/// P6: the file is replaced atomically. The permissions of the file and a symbolic link to the file are kept. A file
-/// that was changed after it was read is not replaced.
+/// P6: the file is replaced atomically. The replacement keeps the permissions of the file, and keeps a symbolic link to
+/// the file. A file that was changed after it was read is not replaced.
 #[cfg(unix)]
 #[test]
 fn p6_replaces_the_file_atomically_or_not_at_all() {
