@@ -85,8 +85,8 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
     }
 }
 
-/// L3, L9, L14, L22: Across turns and faults, every request has complete pairs of calls and results, and begins like
-/// the previous request.
+/// L3, L9, L14, L22: In several turns and despite faults, every request contains the result of each of its tool calls,
+/// and begins with the messages of the previous request.
 #[tokio::test(flavor = "multi_thread")]
 async fn l22_every_request_begins_like_the_previous_one() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -118,8 +118,8 @@ async fn l22_every_request_begins_like_the_previous_one() {
     assert!(offered.into_iter().any(|name| name == "probe_echo"), "{}", requests[0]["tools"]);
 }
 
-/// P4, D1: An image is sent once. Later requests contain a text instead of the image and otherwise repeat the earlier
-/// messages unchanged.
+/// P4, D1: An image is sent in one request only. Later requests contain a text in place of the image, and repeat all
+/// other messages unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_sends_an_image_over_the_wire_once() {
     let test_host = TestHost::new(&["mask-openai", "probe"]).await;

@@ -1,5 +1,5 @@
-//! Tests an agent with a planner and long-term memory. Memory is searched before the first step, the planner gets the
-//! tools once, and every interaction is stored as a memory (L24, D4, L4).
+//! Tests an agent with a planner and long-term memory. The host searches the memory before the first step, gives the
+//! planner the tools once, and stores every interaction as a memory (L24, D4, L4).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{TestHost, call_reply, events, records, script};
@@ -123,7 +123,7 @@ async fn l24_a_plan_runs_a_tool_call_and_ends_with_an_answer() {
     let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
     let TurnResult::Finished(output) = result else { panic!("{result:?}") };
     assert_eq!(output.data, json!("She is called Narcissus."));
-    // The planner gets the tools once per turn.
+    // The host gives the planner the tools once per turn.
     let records = records(&setup.test_host, &session, 1).await;
     let prompts: Vec<&str> = records
         .iter()
@@ -138,7 +138,8 @@ async fn l24_a_plan_runs_a_tool_call_and_ends_with_an_answer() {
     assert!(answer.contains("Answered: She is called Narcissus."), "{answer}");
 }
 
-/// When the interaction limit is reached, the answer is forced, and it is stored as a memory of kind `Limit`.
+/// When the turn reaches the interaction limit, the model must answer without tools, and its answer is stored as a
+/// memory of kind `Limit`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_the_limit_forces_an_answer() {
     let setup = PlannerSetup::new().await;

@@ -63,8 +63,8 @@ fn s1_a_new_project_prints_the_next_steps() {
     assert!(code == Some(2) && stderr.contains("words && npm install\n"), "{stderr}");
 }
 
-/// S3: `plugin check` accepts a plugin without problems. It fails for a plugin that cannot be loaded or whose imports
-/// can never be used. `--json` reports the same findings.
+/// S3: `plugin check` accepts a plugin without problems. It fails for a plugin that cannot be loaded, or that imports
+/// functions that it can never use. With `--json`, the command reports the same findings.
 #[test]
 fn s3_check_reports_the_problems_of_plugins() {
     let cli = TestCli::new();
@@ -88,7 +88,7 @@ fn s3_check_reports_the_problems_of_plugins() {
     assert!(code == Some(2) && stderr.contains("plugin new NAME"), "{stderr}");
 }
 
-/// S3: The project's own plugins have no errors and no warnings.
+/// S3: `plugin check` finds no errors and no warnings in the plugins of this repository.
 #[test]
 fn s3_plugins_of_the_project_pass_the_check() {
     let cli = TestCli::new();
@@ -110,7 +110,7 @@ fn s3_plugins_of_the_project_pass_the_check() {
     }
 }
 
-/// S1: On request, agent-host updates the files that it generated in a project, except files that the author
+/// S1: On request, agent-host updates the files that it generated in a plugin project, except files that the author
 /// has changed.
 #[test]
 fn s1_updates_generated_project_files() {
@@ -142,7 +142,7 @@ fn s1_updates_generated_project_files() {
     }
 }
 
-/// S4, P11: The error about a missing file names the file and suggests a correction.
+/// S4, P11: If a file on the command line does not exist, the error names the file and suggests a correction.
 #[test]
 fn s4_names_missing_files_with_suggestions() {
     let cli = TestCli::new();
@@ -184,7 +184,8 @@ fn s5_dev_without_a_terminal_needs_a_prompt() {
     assert!(code == Some(2) && stderr.contains("nowhere"), "{stderr}");
 }
 
-/// A toolchain: the environment variables that name its tools, and the commands that run the tests of a new project.
+/// A toolchain: the environment variables that contain the paths of its tools, and the commands that run the tests of a
+/// new project.
 pub(crate) type Peer = (Vec<(&'static str, PathBuf)>, Vec<Command>);
 
 pub(crate) fn peer(language: &str) -> Option<Peer> {

@@ -41,7 +41,7 @@ fn a_small_stack_or_address_space_is_enough() {
     }
 }
 
-/// If a process limit is too low, the error names the limit instead of the operation that failed because of it.
+/// If an operation fails because a process limit is too low, the error names the limit and not the operation.
 #[test]
 fn names_a_limit_that_is_too_low() {
     for (limits, named) in [("ulimit -n 20", "`ulimit -n`"), ("ulimit -f 10", "`ulimit -f`")] {
@@ -52,8 +52,9 @@ fn names_a_limit_that_is_too_low() {
     }
 }
 
-/// If no threads can be started, the host prints one line that names the limit. The limit does not apply to root, so
-/// root runs the program as another user, who needs a copy that everyone may execute.
+/// If no threads can be started, the host prints one line that names the limit. The limit does not apply to root. If
+/// the test runs as root, it therefore runs the program as another user, who needs a copy of the program that everyone
+/// may execute.
 #[test]
 #[cfg(target_os = "linux")]
 fn names_a_limit_of_threads_that_is_too_low() {
@@ -88,8 +89,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
     }
 }
 
-/// If the process reaches its limit of processor time, the host reports that, even if the system would otherwise kill
-/// the process without a warning signal.
+/// If the process reaches its limit of processor time, the host reports this limit, even if the system would kill the
+/// process without a warning signal.
 #[test]
 fn reports_exhausted_processor_time() {
     let folder = plugin_folder();

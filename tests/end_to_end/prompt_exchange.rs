@@ -18,8 +18,8 @@ fn config_with_builder(name: &str) -> AgentConfig {
     AgentConfig { context_builder: Some("stateful-builder".to_owned()), ..AgentConfig::new(name) }
 }
 
-/// L2, L22, L27, D4: A builder receives the lifecycle, the tools with their cost, the view, the number of evicted
-/// messages and their summary, the recalled memories of the user, and the context budget.
+/// L2, L22, L27, D4: A context builder receives the lifecycle, the tools with their cost, the view, the number of
+/// evicted messages and their summary, the recalled memories of the user, and the context budget.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_receives_its_documented_input() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -58,7 +58,8 @@ async fn l2_a_builder_receives_its_documented_input() {
     assert!(third["summary"].as_str().unwrap().contains("Asked: walrus and"), "{third}");
 }
 
-/// L2, L16: The builder of a child agent also receives the session that delegated to it.
+/// L2, L16: In addition to its usual input, the context builder of a child agent receives the session that delegated to
+/// the child agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_receives_the_delegating_agent() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -75,8 +76,8 @@ async fn l2_a_builder_receives_the_delegating_agent() {
     assert_eq!(builder_input(&records)["delegated_by"], json!(session.subject()));
 }
 
-/// L2: Each time a prompt is built, for a model call or a step, the builder receives the reason. The reason is
-/// recorded (D1).
+/// L2: Each time the host builds a prompt, for a model call or a step, the context builder receives the lifecycle,
+/// which is the reason for the prompt. The host records the lifecycle (D1).
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_each_prompt_is_built_with_its_lifecycle() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
