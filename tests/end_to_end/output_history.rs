@@ -37,8 +37,8 @@ async fn last_event(test_host: &TestHost, session: &Session) -> CloudEvent {
     events.next_back().expect("an event")
 }
 
-/// L13, L27, D5: The output contains all messages of the session in order. It also contains messages of earlier turns
-/// and evicted messages, but no messages of undone turns. The event that reports the end of the turn contains the
+/// L13, L27, D5: The output contains all messages of the session in order. Messages of earlier turns and evicted
+/// messages are included, but messages of undone turns are not. The event that reports the end of the turn contains the
 /// same output.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_the_output_contains_the_whole_conversation() {

@@ -1,5 +1,5 @@
-//! Plans: one model makes a plan and another model executes it. If the planner or the executor fails, a single model
-//! continues in the ordinary agent loop (L24).
+//! Plans: one model makes a plan and another model executes it. If any part of the plan fails, a single model continues
+//! in the ordinary agent loop (L24).
 
 use crate::support::{TestHost, call_reply, event_types, events, results, run_turn, script, text_reply, view_summary};
 use agent_core::approval::{ApprovalPolicy, GrantScope};
@@ -219,8 +219,8 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     ]
 }
 
-/// L24: After every kind of failure, the single model continues with all tools and all results so far. No call runs
-/// twice.
+/// L24: After every kind of failure, the single model continues the turn. It is offered all tools, and it receives the
+/// results of the calls that have run. No call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_every_failure_falls_back_to_the_single_model() {
     for (scripts, reason, calls) in failures() {
@@ -267,9 +267,9 @@ async fn l4_the_interaction_limit_applies_to_plans() {
     }
 }
 
-/// L10, L24: A step that calls a service suspends the turn in the middle of the plan. Another process, which has only
-/// the stored state, accepts the service's answer, and the plan continues with its next step. No new plan is made, and
-/// no call runs twice.
+/// L10, L24: A step that calls a service suspends the turn in the middle of the plan. Another process accepts the
+/// service's answer with the stored state alone, and continues the plan with its next step. No new plan is made, and no
+/// call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;

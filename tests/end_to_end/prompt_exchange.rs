@@ -1,4 +1,4 @@
-//! The input that builders, models and validators receive, and the output that they may return (L2, L12).
+//! The input that context builders, models and validators receive, and the output that they may return (L2, L12).
 
 use crate::support::{TestHost, call_reply, records, run_turn, script, text_reply, visible_messages};
 use agent_core::run::TurnError;
@@ -105,8 +105,8 @@ async fn l2_each_prompt_is_built_with_its_lifecycle() {
     }
 }
 
-/// L2: A builder's state may have at most 64 KiB. A larger state ends the turn with an error that names the limit and
-/// the plugin.
+/// L2: The state of a context builder may have at most 64 KiB. A larger state ends the turn with an error that names
+/// the limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_limits_the_state_of_a_builder() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -118,8 +118,8 @@ async fn l2_limits_the_state_of_a_builder() {
     assert!(plugin.starts_with("stateful-builder@") && message.contains("64 KiB"), "{plugin}: {message}");
 }
 
-/// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, the JSON is returned
-/// as text. The message in the store is the same with and without an output schema.
+/// L13: If the agent has an output schema, JSON from a validator is returned as data. If the agent has no output
+/// schema, the same JSON is returned as text. The message in the store is the same with and without an output schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_without_a_schema_the_output_is_a_string() {
     let text = "{\"repaired\":true}";
@@ -136,7 +136,7 @@ async fn l13_without_a_schema_the_output_is_a_string() {
     }
 }
 
-/// L12: Validators run in the configured order. The second validator gets the output of the first validator.
+/// L12: Validators run in the configured order. The second validator receives the output of the first validator.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_second_validator_gets_the_output_of_the_first() {
     let validator_names = ["bad-validator", "strict-json"];

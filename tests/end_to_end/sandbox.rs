@@ -1,4 +1,5 @@
-//! Plugins that misbehave. Each plugin is stopped at a named limit, and nothing else is affected.
+//! Plugins that misbehave. The host stops each such plugin at a limit that the error names, and no other agent or call
+//! is affected.
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_runtime::{AgentConfig, TurnResult};
@@ -48,8 +49,8 @@ async fn rows_1_and_2_stop_calls_at_their_deadline() {
     let (is_error, text) =
         call(&test_host, config_with_half_a_second(&test_host), "probe.sleep", json!({"ms": 3_600_000})).await;
     assert!(is_error && text.contains("wall time of 500ms"), "{text}");
-    // This limit is generous, because it does not measure speed: it is only exceeded if the sleep of an hour is
-    // not stopped.
+    // This time limit is generous, because the test does not measure speed: the limit is exceeded only if the host does
+    // not stop the sleep of an hour.
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 
@@ -74,7 +75,7 @@ async fn rows_3_4_and_6_limit_stack_memory_and_results() {
     }
 }
 
-/// Row 8: If a call logs too much, the log is cut, the lost lines are counted, and the call succeeds.
+/// Row 8: If a call logs too much, the host cuts the log and counts the lost lines, and the call succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_8_cuts_a_flood_of_logs() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -107,8 +108,8 @@ async fn row_9_a_trap_leaves_no_state_behind() {
     }
 }
 
-/// Row 11: Files that are not components are refused with an error that contains the reason, and the other files in the
-/// folder are loaded.
+/// Row 11: The host refuses files that are not components with an error that contains the reason, and loads the other
+/// files in the folder.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_refuses_files_that_are_not_components() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -178,7 +179,8 @@ const CALLS: u64 = 10_000;
 /// The number of calls that run at the same time in the test of row 10.
 const CONCURRENT_CALLS: u64 = 16;
 
-/// Row 10: 10,000 calls that are cancelled at any moment leave nothing behind, and the next calls find all slots free.
+/// Row 10: 10,000 calls that are cancelled at any moment leave no resources in use, and the next calls find all
+/// slots free.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_10_cancelled_calls_leave_nothing_behind() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -200,7 +202,8 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
         cancelled += ended.iter().filter(|ended| ended.is_err()).count() as u64;
     }
     assert!(cancelled >= CALLS * 2 / 3, "two of three calls never end on their own: {cancelled}");
-    // There are as many calls as slots. If a slot were still occupied, a call would wait forever.
+    // The test makes as many calls as the sandbox has slots. If a cancelled call still occupied a slot, one of these
+    // calls would wait forever.
     let alive = (0..32).map(|_| sandbox.call_tool(&setup, request("probe.echo", json!({"text": "alive"})), &ports));
     let reports = tokio::time::timeout(Duration::from_secs(60), futures::future::join_all(alive)).await;
     for report in reports.expect("every call gets a slot") {
@@ -223,8 +226,8 @@ fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'s
     agent_plugins::ToolCallRequest { name, args: args.to_string(), context }
 }
 
-/// Row 26: If a call's arguments or an event contain text that is not valid Unicode, they are refused with an error
-/// that contains the reason. The next call runs.
+/// Row 26: If a call's arguments or an event contain text that is not valid Unicode, the host refuses the arguments or
+/// the event with an error that contains the reason. The next call runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_26_refuses_invalid_utf_8() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A folder with scenarios. All such folders share one data folder.
+/// A temporary folder with scenario files. The data folder is shared by all tests of this file.
 struct ScenarioFolder(TempDir);
 
 impl ScenarioFolder {
@@ -35,7 +35,7 @@ impl ScenarioFolder {
         self.test_with(components(), arguments)
     }
 
-    /// Runs `agent-host test` with the components in the folder `plugins`.
+    /// Runs `agent-host test` in the scenario folder, with the components in the folder `plugins`.
     fn test_with(&self, plugins: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.path()).arg("test").args(arguments).arg("--plugins").arg(plugins);
@@ -56,7 +56,8 @@ impl ScenarioFolder {
     }
 }
 
-/// Returns the data folder of all scenarios. The folder is kept between runs, so that tests share its compiled code.
+/// Returns the data folder that all runs of `agent-host test` use. The folder is kept between runs, so that tests share
+/// its compiled code.
 fn data() -> PathBuf {
     let data = crate::support::scratch();
     // The host requires that only the owner can access a data folder.
@@ -70,7 +71,7 @@ fn plugins_line(plugin: &str) -> String {
     format!("plugins = [{:?}]\n", components().join(format!("{plugin}.wasm")).display().to_string())
 }
 
-/// S4: Every scenario of the project's own plugins passes.
+/// S4: Every scenario of the plugins in this repository passes.
 #[test]
 fn the_scenarios_of_the_projects_plugins_pass() {
     let folder = ScenarioFolder(tempfile::tempdir().unwrap());
@@ -101,8 +102,8 @@ fn the_example_scenarios_of_the_guide_pass() {
     assert_eq!(code, Some(0), "{printed}");
 }
 
-/// S4: A failed expectation is reported with its scenario, its line, the expected value and the actual value. All
-/// failures are shown together.
+/// S4: A failed expectation is reported with its scenario, its line, the expected value and the actual value. The
+/// report shows all failures of the run, not only the first failure.
 #[test]
 fn reports_a_failed_expectation_with_its_line() {
     let scenario = "plugins = [\"PLUGIN\"]
@@ -138,8 +139,8 @@ error = { contains = \"yes\" }
     insta::assert_snapshot!(printed);
 }
 
-/// S4: If a scenario cannot run because of a mistake, the location of the mistake is reported. The exit code is 2 if
-/// this is the only scenario, and 1 if other scenarios could run.
+/// S4: If a scenario contains a mistake and cannot run, the report contains the location of the mistake. The exit code
+/// is 2 if there is no other scenario, and 1 if other scenarios could run.
 #[test]
 fn reports_why_a_scenario_cannot_run() {
     let text = plugins_line("text");
@@ -243,8 +244,8 @@ fn scripts_model_faults() {
     assert!(printed.contains("the turn sends more requests to the model than it has replies (1)"), "{printed}");
 }
 
-/// S4, P5: Images are sent with the user's text. A file that is not an image is refused, and the error names its
-/// location in the scenario.
+/// S4, P5: A scenario can send images together with the user's text. A file that is not an image is refused, and the
+/// error names its location in the scenario.
 #[test]
 fn sends_images_with_the_input() {
     let template = repository().join("host/devkit/templates/manifest/media-policy-scenario.toml");
@@ -275,7 +276,7 @@ fn sends_images_with_the_input() {
 }
 
 /// S4, P6: HTTP requests are answered from the scenario file. A request that the file does not contain is denied and
-/// reported. A request in the file that is never sent is reported too.
+/// reported. The report also lists each request of the file that no plugin sent.
 #[test]
 fn answers_recorded_requests_and_denies_others() {
     let scenario = plugins_line("web")
@@ -353,7 +354,8 @@ fn writes_reports_for_programs() {
     assert!(!printed.contains("✓ good"), "the error is reported before a scenario runs: {printed}");
 }
 
-/// S4: Without `--plugins`, the projects that scenarios need are built first, in their own folders.
+/// S4: Without `--plugins`, the command first builds the plugin projects that the scenarios need, each in the folder of
+/// the project.
 #[test]
 fn builds_projects_before_their_scenarios() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Session commands with the real binary. The output of the commands is complete, the commands that they suggest work
-//! when pasted, and a waiting turn can be ended (L1, L17, L18, D5).
+//! Session commands with the real binary. The tests check that their output is complete, that the commands they suggest
+//! work when a user pastes them, and that a user can end a waiting turn (L1, L17, L18, D5).
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
@@ -100,7 +100,7 @@ fn l17_shows_every_argument_of_a_call() {
     assert!(code == Some(2) && stderr.contains("has no call `call_9`"), "{stderr}");
 }
 
-/// L1, L29: A waiting turn can be ended from the command line, and then the session can continue.
+/// L1, L29: A user can end a waiting turn from the command line, and then the session can continue.
 #[test]
 fn l1_cancels_a_waiting_turn() {
     let service = "[services.pay]\nemits = { \"*\" = {} }\n";
@@ -117,7 +117,7 @@ fn l1_cancels_a_waiting_turn() {
     assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{stderr}");
 }
 
-/// L16, L29: Cancelling a turn also cancels its child turns and their children.
+/// L16, L29: Cancelling a turn also cancels the turns of its child agents, and the turns of their child agents.
 #[test]
 fn l16_cancelling_a_turn_cancels_its_children() {
     let child = "[agents.below]\nagent = \"below.toml\"\ndescription = \"Works.\"\n";
@@ -136,7 +136,8 @@ fn l16_cancelling_a_turn_cancels_its_children() {
     assert_eq!(check_state, ["cancelled", "cancelled"], "{listed}");
 }
 
-/// L18: A question that is not answered before its deadline ends its turn, and the next command reports that.
+/// L18: If a question is not answered before its deadline, the turn that asked it ends, and the next command
+/// reports that.
 #[test]
 fn l18_reports_an_expired_question() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -182,8 +183,8 @@ fn d5_an_answered_turn_is_ready() {
     check_state("idle");
 }
 
-/// D5: If an undo is refused, the message names a command that ends the turn and a command that continues it. Both
-/// commands work.
+/// D5: If `session undo` is refused because a turn is open, the message names one command that ends the turn and one
+/// that continues the turn. The test runs both commands.
 #[test]
 fn d5_a_refused_undo_names_working_commands() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -229,7 +230,7 @@ fn d5_resume_finishes_an_open_turn() {
     assert!(code == Some(2) && stderr.contains("no session `nobody/`"), "{stderr}");
 }
 
-/// I1: The last line of `--json` is the result of the turn, for every outcome of the turn.
+/// I1: Whatever the outcome of a turn is, the last line that `--json` prints is the result of the turn.
 #[test]
 fn i1_the_last_json_line_is_the_result() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -257,8 +258,8 @@ fn i1_the_last_json_line_is_the_result() {
     assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
 }
 
-/// P6: The terminal shows a denial once, with the configuration line to add. With `--json`, the denial is printed as an
-/// event, and the result of the turn contains it too.
+/// P6: The terminal shows a denial once, with the configuration line to add. With `--json`, the host prints the denial
+/// as an event and includes it in the result of the turn.
 #[test]
 fn p6_shows_a_denial_once() {
     let call = || call_reply(&[("text.count_file", json!({"path": "note.txt"}))]);
@@ -314,7 +315,7 @@ fn l18_an_expired_question_is_not_an_answer() {
     assert!(stderr.contains("nobody answered in time") && stderr.contains("Which one?"), "{stderr}");
 }
 
-/// I1: An empty reply of the model is reported.
+/// I1: If the model's reply is empty, the host reports that the model returned no text.
 #[test]
 fn i1_reports_an_empty_answer() {
     let cli = TestCli::new("", &[text_reply("")]);
@@ -323,7 +324,7 @@ fn i1_reports_an_empty_answer() {
     assert!(stderr.contains("the model gave no answer"), "{stderr}");
 }
 
-/// L24: A configuration with a planner and `finish = "tool"` is refused with its line.
+/// L24: A configuration with a planner and `finish = "tool"` is refused, and the error names the line.
 #[test]
 fn l24_refuses_a_planner_with_finish_by_tool() {
     let cli = TestCli::new(

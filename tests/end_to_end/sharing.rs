@@ -1,5 +1,4 @@
-//! Plugins are pushed, added, updated, verified and removed with the real binary and a registry on loopback (P11, row
-//! 23).
+//! The real binary pushes, adds, updates, verifies and removes plugins, with a registry on loopback (P11, row 23).
 
 mod by_policy;
 mod clock;
@@ -24,7 +23,7 @@ fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("bad-validator.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// A registry, and the folder of a user, which contains the plugin folder `plugins` and a data folder.
+/// A registry, and the folder of a user. The user's folder contains the plugin folder `plugins` and a data folder.
 struct TestCli {
     folder: TempDir,
     registry: TestRegistry,
@@ -78,7 +77,7 @@ impl TestCli {
         text
     }
 
-    /// Checks that the command ends with this code and prints these texts.
+    /// Checks that the command ends with this exit code and prints all of these texts.
     fn fails(&self, code: i32, arguments: &[&str], expected: &[&str]) -> String {
         let (found, text) = self.run_with_merged_output(arguments);
         assert_eq!(found, code, "{arguments:?}: {text}");
@@ -114,8 +113,8 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: One user pushes a plugin and another user adds it. Both users have the same bytes, and the lock file of the
-/// second user contains the plugin. Then the plugin is removed.
+/// P11: One user pushes a plugin and another user adds it. Both users then have the same bytes, and the lock file of
+/// the second user contains the plugin. Finally, the second user removes the plugin.
 #[test]
 fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
@@ -147,8 +146,8 @@ fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     assert!(!user.path("plugins/tides.wasm").exists() && !user.lock().contains("tides"));
 }
 
-/// Row 23: A changed file does not load if it has an entry in the lock file. A file without an entry loads. `plugin
-/// verify` reports both files.
+/// Row 23: The host does not load a plugin file that differs from its entry in the lock file. It loads a file that has
+/// no entry. `plugin verify` reports both files.
 #[test]
 fn row_23_refuses_a_changed_file_at_load() {
     let cli = TestCli::new();
@@ -163,8 +162,8 @@ fn row_23_refuses_a_changed_file_at_load() {
     cli.fails(2, &["plugin", "list", "plugins"], &output_text);
     cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
     cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not in"]);
-    // The changed file is also refused under another file name. If the file that the lock file names contains another
-    // plugin, it is refused.
+    // The changed file is also refused if it has another file name. A file that the lock file names is refused if it
+    // contains another plugin.
     std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
     std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
@@ -184,7 +183,7 @@ fn row_23_refuses_a_changed_file_at_load() {
 }
 
 /// P11: Another user who has only the lock file gets the same bytes, even if the tag refers to another version by then.
-/// If the plugin store contains the component, this also works offline.
+/// If the plugin store contains the component, the user gets these bytes even without a network.
 #[test]
 fn p11_the_lock_file_restores_the_same_bytes() {
     let (author, user) = {
@@ -214,8 +213,8 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
-/// P11: A newer version is reported with its changes, and `--check` changes nothing. A tag that was moved back to an
-/// older version is not followed.
+/// P11: The update of a plugin reports the changes of the newer version. With `--check`, it changes no files. If a tag
+/// was moved back to an older version, the update does not install that version.
 #[test]
 fn p11_reports_the_changes_of_an_update() {
     let cli = TestCli::new();
@@ -276,15 +275,15 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), mine);
     cli.succeed(&in_plugins(&["plugin", "add", &add, "--replace"]));
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), bytes);
-    // A plugin can also be added from a file. Afterwards, the source file may be deleted.
+    // A plugin can also be added from a file. After that, the user may delete the source file.
     std::fs::write(cli.path("moon.wasm"), component("moon", "1.0.0", Asks::default())).unwrap();
     cli.succeed(&in_plugins(&["plugin", "add", "moon.wasm"]));
     std::fs::remove_file(cli.path("moon.wasm")).unwrap();
     assert!(cli.succeed(&in_plugins(&["plugin", "verify"])).contains("from a file on this machine"));
 }
 
-/// Row 18: Another plugin with the same name is installed only with `--replace`, so it does not get the grants of that
-/// name by mistake. Adding a folder adds all plugins in it.
+/// Row 18: Another plugin with the same name is installed only with `--replace`, so a plugin does not get the grants of
+/// another plugin with its name by mistake. Adding a folder adds all plugins in it.
 #[test]
 fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     let cli = TestCli::new();
@@ -310,7 +309,7 @@ fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
 }
 
 /// P11, row 16: The host gets the credentials for a registry from the helper program that the Docker configuration
-/// names, and does not show them anywhere.
+/// names, and prints them nowhere.
 #[cfg(unix)]
 #[test]
 fn p11_uses_docker_credential_helpers() {

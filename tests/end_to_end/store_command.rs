@@ -16,7 +16,7 @@ fn cli() -> TestCli {
     cli
 }
 
-/// Returns how many messages, memories and sessions the search and list commands find.
+/// Returns the number of messages, memories and sessions that the search and list commands find.
 fn found_counts(cli: &TestCli) -> [usize; 3] {
     let lines = |arguments: &[&str]| {
         let (code, printed, stderr) = cli.run(arguments);
@@ -77,7 +77,8 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// Even if an index is corrupt, the log can still be read. The error names the command that repairs the index.
+/// Even if an index is corrupt, the host can read the log. The error of a command that uses the index names the command
+/// that repairs it.
 #[test]
 fn d6_rebuilds_a_corrupt_index() {
     let cli = cli();
@@ -94,7 +95,7 @@ fn d6_rebuilds_a_corrupt_index() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// A damaged log is not mistaken for a damaged index, and a missing database is not created.
+/// `store check` does not report a damaged log as a damaged index, and does not create a missing database.
 #[test]
 fn limit_28_leaves_a_damaged_log_unchanged() {
     let cli = cli();
@@ -115,7 +116,8 @@ fn limit_28_leaves_a_damaged_log_unchanged() {
     assert!(stderr.contains("there is no database") && !database.exists(), "{stderr}");
 }
 
-/// Row 28: If nothing can be written, stored data can still be read, and commands that write are refused.
+/// Row 28: If the files of the store are read-only, commands that only read stored data work, and commands that write
+/// are refused.
 #[cfg(unix)]
 #[test]
 fn row_28_a_read_only_store_can_be_read() {

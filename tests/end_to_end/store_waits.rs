@@ -1,5 +1,5 @@
-//! While another process locks the store, or while its disk is full, a turn of the real binary waits. Then the turn
-//! continues, and no result is lost (row 46).
+//! While another process locks the store, or while the disk of the store is full, a turn of the real binary waits. When
+//! the store can be written again, the turn continues, and no result is lost (row 46).
 
 use crate::host_files::IntruderFolder;
 use serde_json::Value;
@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// the store cannot be written.
 const OPERATIONS: &str = "write tree/begun x; sleep 1000; write tree/after x";
 
-/// The time for which the store is blocked. It is longer than the time after which the host reports that it waits.
+/// The time for which the store is blocked. This time is longer than the time after which the host reports that it
+/// waits for the store.
 const BLOCKED_TIME: Duration = Duration::from_secs(10);
 
 fn intruder_folder() -> IntruderFolder {
@@ -38,7 +39,7 @@ fn check_finished(stdout: &str, stderr: &str) {
     assert!(stderr.contains("can be written again, after"), "{stderr}");
 }
 
-/// Row 46: A turn waits while another process locks the store, and then continues.
+/// Row 46: A turn waits while another process locks the store, and continues when the store is unlocked.
 #[test]
 fn row_46_a_turn_waits_for_a_locked_store() {
     let folder = intruder_folder();
@@ -65,8 +66,8 @@ fn row_46_a_turn_waits_for_a_locked_store() {
     }
 }
 
-/// A shell script that runs the host with a separate file system for the data folder. The script fills the file system
-/// while the call runs, and then frees it again.
+/// A shell script that runs the host with a separate file system for the data folder. The script fills this file system
+/// while the call runs, and later deletes the data with which it filled the file system.
 const IN_A_SMALL_DISK: &str = "mount -t tmpfs -o size=24m,mode=700 none data || exit 77
 \"$@\" & host=$!
 while [ ! -e tree/begun ]; do kill -0 $host || exit 78; sleep 0.05; done
@@ -76,8 +77,8 @@ sleep 10
 rm data/filler
 wait $host";
 
-/// Row 46: A turn waits while the disk is full, and then continues. The test needs a kernel that allows this user to
-/// create a file system.
+/// Row 46: A turn waits while the disk is full, and continues when there is free space. The test needs a kernel that
+/// allows this user to create a file system.
 #[test]
 #[cfg(target_os = "linux")]
 fn row_46_a_turn_waits_for_disk_space() {
@@ -93,7 +94,7 @@ fn row_46_a_turn_waits_for_disk_space() {
         other => {
             let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
             assert!(!required, "this user must be able to create a file system here: {other:?}");
-            // The test runner captures the output of `eprintln!`, so this writes to stderr directly.
+            // The test runner captures the output of `eprintln!`, so this code writes to stderr directly.
             let _ = writeln!(std::io::stderr(), "SKIPPED: this user cannot create a file system");
             return;
         }

@@ -24,8 +24,8 @@ pub(crate) fn repository() -> &'static Path {
 /// process starts.
 pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
 
-/// Returns the folder that contains all plugins and fixtures as `NAME.wasm`. They are built once, with the code of
-/// `plugin build`.
+/// Returns the folder that contains all plugins and fixtures as `NAME.wasm`. The first call builds all of these
+/// components, with the code of `plugin build`.
 pub(crate) fn components() -> &'static Path {
     static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
     COMPONENTS.get_or_init(|| {
@@ -36,7 +36,7 @@ pub(crate) fn components() -> &'static Path {
         std::fs::create_dir_all(&out).expect("the target directory is writable");
         let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
         projects.extend(projects_in(&repository().join("tests/fixtures")).expect("fixtures can be read"));
-        // A separate thread runs this, because the caller may already be inside an async runtime.
+        // A separate thread runs the build, because the caller may already be inside an async runtime.
         let build = std::thread::spawn({
             let out = out.clone();
             move || {
@@ -70,9 +70,9 @@ pub(crate) fn scratch() -> PathBuf {
     target.join("end-to-end")
 }
 
-/// Compiled code that tests share. A data folder starts with the code that earlier tests compiled. When this value is
-/// dropped, the code that was added to the data folder is shared with later tests. The files are hard links, because a
-/// data folder must not contain symbolic links.
+/// Compiled code that tests share. A new data folder receives the code that earlier tests compiled. When this value is
+/// dropped, code that was added to the data folder is shared with later tests. The files are hard links, because a data
+/// folder must not contain symbolic links.
 pub(crate) struct SharedCompiledCode {
     cache: PathBuf,
 }
@@ -95,7 +95,8 @@ impl SharedCompiledCode {
 impl Drop for SharedCompiledCode {
     fn drop(&mut self) {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
-        // The key is copied too, because compiled code is accepted only with the key with which it was written.
+        // In addition to the code, the test copies the key, because the host accepts compiled code only with the key
+        // with which it was written.
         if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
             link_files(&self.cache, &Self::shared());
         }
@@ -216,8 +217,7 @@ pub(crate) fn with_tree_grant(test_host: &TestHost, plugin: &str) -> AgentConfig
     config
 }
 
-/// Extends the configuration so that the plugin `probe` may also call its service and read the media of
-/// the conversation.
+/// Extends the configuration so that the plugin `probe` may call its service and read the media of the conversation.
 pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     let allowance = config.plugins.entry("probe".to_owned()).or_default();
     allowance.grants.events.insert("com.example.probe.v1".parse().expect("the event type is valid"));

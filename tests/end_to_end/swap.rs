@@ -41,7 +41,7 @@ fn probe_version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// Creates the probe with another plugin name.
+/// Creates a copy of the plugin `probe` with another plugin name.
 fn renamed_probe(name: &str, number: u32) -> Vec<u8> {
     let manifest = Manifest { name: name.to_owned(), version: format!("{number}.0.0"), ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
@@ -85,7 +85,7 @@ impl WatchedAgent {
         Session::open(&self.test_host.host(), self.live.clone(), OpenSession::New).await.unwrap()
     }
 
-    /// Waits until the agent uses exactly these bytes as its probe.
+    /// Waits until the agent uses exactly these bytes as its plugin `probe`.
     async fn wait_for_version(&mut self, bytes: &[u8]) {
         wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
@@ -163,8 +163,8 @@ async fn swaps(test_host: &TestHost, session: &Session) -> Vec<EventKind> {
     events(test_host, session).await.into_iter().map(|event| event.kind).filter(is_swap).collect()
 }
 
-/// P10, invariant 5: A version that is published during a turn is used from the next turn on. When that turn starts,
-/// the old version is released.
+/// P10, invariant 5: If a new version of a plugin is published during a turn, the session uses it from the next turn
+/// on. When the next turn starts, the old version is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_turn_keeps_the_generation_from_its_start() {
     let test_host = TestHost::new(&[]).await;
@@ -176,7 +176,7 @@ async fn p10_a_turn_keeps_the_generation_from_its_start() {
     let (names, next) =
         ([1, 2].map(|number| format!("probe@{}", digest_of(&probe_version(number)).short())), live.clone());
     let host = Host {
-        // Publish the second version before the first call runs.
+        // The test publishes the second version before the first call runs.
         checkpoint: Some(Arc::new(move |point| {
             if point == Checkpoint::BeforeCall("probe.echo") {
                 let generation = Generation::new([second.clone()]);
@@ -297,7 +297,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     let is_rollback = |action: &AuditAction| matches!(action, AuditAction::RolledBack { from, to, .. } if *from == second && *to == first);
     assert_eq!(audited.iter().filter(|entry| is_rollback(&entry.action)).count(), 1, "O3: {audited:?}");
 
-    // Another process does not use the rolled back version either.
+    // A host in a new process does not use the version that was rolled back.
     let restarted =
         LiveAgent::new(watched_agent.test_host.agent(AgentConfig::new("again"), script(&[text_reply("Hi.")])).await);
     assert_eq!(
@@ -353,8 +353,8 @@ async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
     assert!(checked.current().generation().plugin("two-kinds").is_some(), "the agent keeps the version that it needs");
 }
 
-/// P10: A grant is effective if it is in the turn and in the current configuration. A revocation takes effect
-/// immediately, and no grant is added during a turn.
+/// P10: A grant is effective in a turn only if the configuration at the start of the turn and the current configuration
+/// both contain it. A revocation takes effect immediately, and no grant is added during a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_revocation_takes_effect_immediately() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -386,8 +386,9 @@ async fn p10_a_revocation_takes_effect_immediately() {
     }
 }
 
-/// L17, P10: Of the approval rules at the start of the turn and the current rules, the stricter rule applies to a call.
-/// This includes calls in a reply that have not started when the rules change.
+/// L17, P10: The host compares the approval rule at the start of the turn with the current rule, and applies the
+/// stricter rule to a call. The stricter rule also applies to calls of a reply that have not started when the
+/// rules change.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};

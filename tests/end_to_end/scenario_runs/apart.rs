@@ -4,7 +4,8 @@ use super::{ScenarioFolder, plugins_line};
 use crate::support::components;
 use serde_json::Value;
 
-/// Creates a scenario whose agent delegates once to a helper agent. `helper` is the content of the helper's agent file.
+/// Creates a scenario whose agent delegates once to a second agent, the helper. `helper` is the content of the helper's
+/// agent file.
 fn with_helper(helper: &str) -> ScenarioFolder {
     let scenario = plugins_line("text")
         + "[agent.agents.helper]\nagent = \"helper.toml\"\ndescription = \"Helps.\"\n[[turns]]\nsay = \"Ask.\"\n\
@@ -14,7 +15,7 @@ fn with_helper(helper: &str) -> ScenarioFolder {
     folder
 }
 
-/// S4, I6: A child agent has no effects outside of the scenario. A child agent writes no events to its outbox folder
+/// S4, I6: A child agent has no effects outside of the scenario. For example, it writes no events to its outbox folder
 /// and no files to the folders that its agent file grants.
 #[test]
 fn s4_child_agents_have_no_effects_outside_the_scenario() {
@@ -88,8 +89,8 @@ fn s4_starts_no_mcp_server() {
     assert!(!folder.path().join("ran").exists() && !helper_scenario.path().join("ran").exists());
 }
 
-/// S4: If the name of a provider only begins with the name of a built-in model, it is a network provider. Scenarios
-/// refuse network providers for parent and child agents.
+/// S4: A provider whose name merely begins with the name of a built-in model is a network provider. Scenarios refuse
+/// network providers for parent and child agents.
 #[test]
 fn s4_distinguishes_providers_by_their_full_names() {
     let model = "model = \"offliner/gpt\"\n";

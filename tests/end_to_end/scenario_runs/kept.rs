@@ -1,5 +1,5 @@
-//! The files that scenarios write (S4): transcripts that are kept after a failure, and reports that are written even
-//! after a failure. The tests also cover the files that scenarios set up.
+//! The files that scenarios write (S4): a failed run does not change golden transcripts but writes its reports. The
+//! tests also cover the files that a scenario creates before it runs.
 
 use super::{ScenarioFolder, plugins_line};
 use serde_json::Value;
@@ -44,7 +44,7 @@ fn does_not_overwrite_transcripts_of_failed_scenarios() {
     assert_eq!(files.len(), 2, "{files:?}");
 }
 
-/// S4: Whatever a transcript contains, the next run after it was written produces the same text.
+/// S4: After a transcript was written, the next run produces the same text, whatever the transcript contains.
 #[test]
 fn transcripts_are_stable() {
     let scenario = plugins_line("text")
@@ -87,7 +87,7 @@ fn reports_projects_that_cannot_be_built() {
         "{}",
         report()
     );
-    // If a run cannot start, it still writes a report, which replaces the report of the previous run.
+    // A run that cannot start writes a report too, which replaces the report of the previous run.
     let output = test(&["nowhere", "--json", "--junit", "report.xml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(report().contains("there is no file or folder `nowhere`") && !report().contains("good"), "{}", report());
@@ -95,7 +95,7 @@ fn reports_projects_that_cannot_be_built() {
     assert_eq!(document["not_played"], 1, "{document}");
 }
 
-/// S4: A scenario can set up only regular files and folders. Any other kind of file is refused, also inside a folder,
+/// S4: A scenario can create only regular files and folders. Any other kind of file is refused, even inside a folder,
 /// and the error contains the line of the scenario.
 #[test]
 fn sets_up_only_files_and_folders() {

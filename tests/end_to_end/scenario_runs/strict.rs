@@ -33,8 +33,8 @@ fn reports_a_call_of_an_unknown_tool() {
     }
 }
 
-/// S4: The expectations of scripted summaries and scripted answers are checked like other expectations, and all of
-/// these replies must be used.
+/// S4: The expectations of scripted summaries and scripted answers are checked like all other expectations. A scripted
+/// summary or answer that is not used fails the scenario.
 #[test]
 fn checks_expectations_of_summaries_and_answers() {
     let long = "many words of which most must go ".repeat(60);
@@ -79,7 +79,8 @@ const SERVICE: &str = "plugins = []\ngolden = true\n[agent.services.tide]\ntype 
     replies = [{ calls = [{ name = \"tide\", arguments = { day = \"Friday\" } }] }, { text = \"At four.\" }]\n\
     services = [{ name = \"tide\", type = \"com.example.tide.known\", data = { at = 4 }, request = { at = { \"/day\" = \"DAY\" } } }]\n";
 
-/// L10: Expected requests to services are checked like other expectations, and the transcript contains the requests.
+/// L10: A scenario can expect requests to services. These expectations are checked like all others, and the transcript
+/// contains the requests.
 #[test]
 fn l10_checks_requests_to_services() {
     let folder = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Friday"))]);
@@ -111,8 +112,8 @@ fn reports_invalid_answers_at_their_lines() {
     assert!(printed.contains("approval.scenario.toml:7: turns[0].approvals[0]\n"), "{printed}");
 }
 
-/// S4: Only the components in the folder that `--plugins` names are tested. If a component is missing, no
-/// scenario runs.
+/// S4: Only the components in the folder that `--plugins` names are tested. If a component that a scenario needs is
+/// missing from this folder, no scenario runs.
 #[test]
 fn tests_only_the_components_in_the_named_folder() {
     let folder = ScenarioFolder::with(&[(

@@ -39,7 +39,8 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
     cli.fails(1, &with_agent(&["plugin", "add", "./plugins/mine.wasm", "--replace"]), &UNSIGNED);
     cli.write_requiring_agent("unsigned = [\"mine\"]");
     assert!(cli.succeed(&list).contains("mine"));
-    // Another file that contains a plugin of the same name is not allowed, even if its file name comes first.
+    // The host refuses another file that contains a plugin of the same name, even if its file name comes first in
+    // alphabetical order.
     cli.put_local_build("a", "mine");
     cli.fails(2, &list, &["a.wasm: ", UNSIGNED[0]]);
     std::fs::remove_file(cli.path("plugins/a.wasm")).unwrap();
@@ -83,8 +84,8 @@ fn row_45_a_delegate_requires_its_own_signatures() {
     cli.succeed(&with_agent(&["hello"]));
 }
 
-/// Row 45: A local build is used if it is signed with a key that is trusted for local builds, but not if it is signed
-/// with another key. A changed file needs a new signature.
+/// Row 45: The host uses a local build that is signed with a key trusted for local builds. It refuses a build that is
+/// signed with any other key, and a build that was changed after it was signed.
 #[test]
 fn row_45_local_builds_can_be_signed() {
     let cli = TestCli::new();
@@ -150,7 +151,7 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
     }
     std::fs::remove_file(&lock).unwrap();
     cli.fails(2, &list, &UNSIGNED);
-    // If the lock file is a dangling link, it does not count as missing.
+    // The host does not treat a lock file that is a dangling link as missing.
     std::os::unix::fs::symlink("gone.lock", &lock).unwrap();
     cli.fails(2, &list, &["plugins.lock", "a link to a file that does not exist"]);
     cli.agent("warn", &team);
@@ -169,7 +170,7 @@ fn row_45_appended_bytes_are_not_the_locked_file() {
     for tail in [&b"more"[..], &[0; 64], &[0xff; 64]] {
         std::fs::write(&file, [original_bytes.as_slice(), tail].concat()).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["it is not the locked file"]);
-        // The file is also refused under another file name, because its manifest contains the plugin's name.
+        // The file is refused under another file name too, because the manifest in the file contains the plugin's name.
         std::fs::rename(&file, cli.path("plugins/other.wasm")).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "it is not the locked file"]);
         std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();

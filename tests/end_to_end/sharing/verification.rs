@@ -102,8 +102,8 @@ fn sandbox_trusting(trust: Trust, (cache, store): (&Path, &Path)) -> Sandbox {
 }
 
 /// P10, P11: A version that an open turn needs, or that a plugin is rolled back to, comes from the plugin store. The
-/// host verifies the version with the signature with which it was installed, even if the folder contains another
-/// version by then. A local build needs permission in the agent's own file.
+/// host checks the signature with which this version was installed, even if the folder contains another version by
+/// then. A local build is used only if the agent's own file allows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_verifies_stored_versions_with_their_own_signature() {
     let (_author, user) = unsigned_plugin_for_new_user();
