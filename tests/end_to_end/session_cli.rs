@@ -315,7 +315,7 @@ fn l18_an_expired_question_is_not_an_answer() {
     assert!(stderr.contains("nobody answered in time") && stderr.contains("Which one?"), "{stderr}");
 }
 
-/// I1: If the model's reply is empty, the host reports that the model returned no text.
+/// I1: If the model's reply is empty, the host reports that the model gave no answer.
 #[test]
 fn i1_reports_an_empty_answer() {
     let cli = TestCli::new("", &[text_reply("")]);

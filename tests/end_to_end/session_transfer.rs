@@ -298,13 +298,14 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     assert_eq!(without_times(&document_after, "", ""), without_times(&before, "", ""));
 }
 
-/// D5, L9: A fork never separates a call from its result. If a fork would do so, it is refused, and the error names the
-/// nearest possible positions.
+/// D5, L9: A fork never separates a call from its result. If a session cannot be forked after the given message, the
+/// error names the nearest messages after which it can be forked.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_refused_fork_names_the_nearest_positions() {
     let test_host = TestHost::new(&["probe"]).await;
     let session = sample_session(&test_host).await;
-    // The test still has the session open, so it forks the session through the library and not with the binary.
+    // The session is open, so the test forks it with `Session::fork`. A fork through the store is refused while the
+    // session is open.
     let forked = session.fork(ForkAt::Message(1)).await.unwrap();
     assert_eq!((forked.at, forked.messages), (1, 1));
     let hidden = session.fork(ForkAt::Message(6)).await.unwrap_err().to_string();

@@ -77,8 +77,8 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// Even if an index is corrupt, the host can read the log. The error of a command that uses the index names the command
-/// that repairs it.
+/// If an index is corrupt, the error names the command that repairs the index. That command rebuilds the index from the
+/// log, which can still be read.
 #[test]
 fn d6_rebuilds_a_corrupt_index() {
     let cli = cli();
@@ -95,7 +95,8 @@ fn d6_rebuilds_a_corrupt_index() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// `store check` does not report a damaged log as a damaged index, and does not create a missing database.
+/// If the log is damaged, `store check` and `store rebuild` report this and change nothing. If the database is missing,
+/// `store rebuild` does not create it.
 #[test]
 fn limit_28_leaves_a_damaged_log_unchanged() {
     let cli = cli();

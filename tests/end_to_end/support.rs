@@ -15,13 +15,13 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// The root folder of the repository.
+/// Returns the root folder of the repository.
 pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
 }
 
-/// The environment variable that passes the folder of the built components to test processes that another test
-/// process starts.
+/// The environment variable with which a test process passes the folder of the built components to the test processes
+/// that it starts.
 pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
 
 /// Returns the folder that contains all plugins and fixtures as `NAME.wasm`. The first call builds all of these
@@ -49,7 +49,7 @@ pub(crate) fn components() -> &'static Path {
     })
 }
 
-/// A call id without the suffix that makes it unique across sessions.
+/// Returns a call id without the suffix that makes it unique across sessions.
 pub(crate) fn base_call_id(id: &str) -> String {
     let call = agent_core::message::CallId(id.to_owned());
     let name = id.rsplit_once('_').map_or(id, |(name, _)| name);
@@ -64,7 +64,7 @@ pub(crate) fn toolchain() -> Toolchain {
     Toolchain { cargo: Some(cargo()), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() }
 }
 
-/// A folder that is kept between runs, for built components and compiled code.
+/// Returns the folder for built components and compiled code. This folder is kept between test runs.
 pub(crate) fn scratch() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     target.join("end-to-end")
@@ -95,7 +95,7 @@ impl SharedCompiledCode {
 impl Drop for SharedCompiledCode {
     fn drop(&mut self) {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
-        // In addition to the code, the test copies the key, because the host accepts compiled code only with the key
+        // The key is shared together with the compiled code, because the host accepts compiled code only with the key
         // with which it was written.
         if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
             link_files(&self.cache, &Self::shared());
@@ -225,24 +225,24 @@ pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     config
 }
 
-/// A model script that consists of these replies.
+/// Returns a model script that consists of these replies.
 pub(crate) fn script(replies: &[Value]) -> Value {
     json!({ "replies": replies })
 }
 
-/// A scripted reply that calls these tools.
+/// Returns a scripted reply that calls these tools.
 pub(crate) fn call_reply(calls: &[(&str, Value)]) -> Value {
     let calls = calls.iter().map(|(name, arguments)| json!({"name": name, "arguments": arguments}));
     json!({"calls": calls.collect::<Vec<_>>(), "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// A scripted reply that contains only this text.
+/// Returns a scripted reply that contains only this text.
 pub(crate) fn text_reply(text: &str) -> Value {
     json!({"text": text, "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// A model script whose replies each expect certain messages in their request, written as `role seen-count` (L3). A
-/// request with other messages fails the turn, and the error shows the difference.
+/// Returns a model script in which each reply expects certain messages in its request, written as `role seen-count`
+/// (L3). If a request contains other messages, the turn fails, and the error shows the difference.
 pub(crate) fn script_expecting_messages<const N: usize>(replies: [Value; N], requests: [&[&str]; N]) -> Value {
     let replies = replies.into_iter().zip(requests).map(|(mut reply, request)| {
         let parts = request.iter().map(|message| message.split_once(' ').expect("a role and a seen count"));

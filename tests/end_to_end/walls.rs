@@ -1,4 +1,5 @@
-//! Boundaries between the crates: the allowed dependencies, and code that only one crate may contain (invariant 9).
+//! Checks the boundaries between the crates: the dependencies that each crate may have, and code that only one crate
+//! may contain (invariant 9).
 
 use crate::support::repository;
 use std::collections::BTreeMap;
@@ -35,7 +36,7 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wit-bindgen", "sdk"),
 ];
 
-/// Files outside of `store` that may contain the name of a store's type, because they open a store.
+/// Files outside of the crate `store` that may name the type of a concrete store, because they open a store.
 const FILES_THAT_OPEN_A_STORE: &[&str] = &["host/config/src/assembly/store.rs", "host/devkit/src/scenario/play.rs"];
 
 /// Code that only `app` may contain, because only `app` may read the environment, print and exit.

@@ -79,7 +79,8 @@ fn row_23_a_lock_with_a_changed_signature_is_refused() {
     cli.fails(2, &with_agent(&["plugin", "list"]), &["it was made for the version `1.0.0`, not `9.9.9`"]);
     std::fs::write(&path, lock.replace("version:1.0.0", "version:1.0.1")).unwrap();
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["does not match the component"]);
-    // In the lock file, the test replaces the entry of one plugin by that of another plugin, including the signature.
+    // In the lock file, the entry of `moon` takes the place of the entry of `tides`, together with the signature
+    // of `moon`.
     let parts: Vec<&str> = lock.split("[[plugin]]").collect();
     let swapped = [parts[0], &parts[1].replace("name = \"moon\"", "name = \"tides\"")].join("[[plugin]]");
     std::fs::write(&path, swapped).unwrap();

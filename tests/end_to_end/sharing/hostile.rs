@@ -10,7 +10,7 @@ impl TestCli {
     /// Runs a command that must not hang. If the command does not end in time, kills it and panics.
     fn run_to_end(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
-        // The command prints its output as on a terminal, including escape codes.
+        // The variable makes the command print escape codes, as it does on a terminal.
         command.env("CLICOLOR_FORCE", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let started = Instant::now();

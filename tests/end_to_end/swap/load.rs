@@ -25,8 +25,8 @@ const SESSIONS: usize = 2;
 /// The maximum number of turns of a session. After these turns, the test closes the session and opens a new session.
 const TURNS: usize = 2_000;
 
-/// A version of the probe whose results show which version ran: `probe.echo` returns the number of the version in the
-/// name of a field.
+/// Returns a version of the plugin `probe` whose results show which version ran: `probe.echo` returns the version's
+/// number in the name of a field.
 fn probe_version(number: u32) -> Vec<u8> {
     let (name, numbered) = (b"attempt.attempt", format!("attempt.attemp{number}"));
     let mut bytes = super::probe_version(number);

@@ -1,5 +1,5 @@
-//! Files that contain a plugin whose name belongs to the plugin of another file, and files that conflict with other
-//! files (row 18, L7, P10).
+//! Two plugin files with the same plugin name, and plugin files that conflict with other files, for example because
+//! they offer the same tools (row 18, L7, P10).
 
 use super::{HANG_TIMEOUT, WatchedAgent, probe_version, renamed_probe, write_atomically};
 use crate::support::text_reply;
@@ -23,7 +23,8 @@ async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     assert!(reason.contains(&format!("probe@{}", short_digest(&probe_version(2)))), "{reason}");
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(1))]);
 
-    // A new version in the plugin's own file still replaces the plugin, and no notice is repeated.
+    // A new version in the file of the loaded plugin still replaces the plugin, and the host does not repeat
+    // its notice.
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(3));
     watched_agent.wait_for_version(&probe_version(3)).await;
     assert_eq!(watched_agent.refusals(), 0);
@@ -48,8 +49,8 @@ async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
     watched_agent.wait_for_version(&probe_version(3)).await;
 }
 
-/// P10: A file that conflicts with other files is refused with an error that contains its name, and does not block
-/// changes to other files.
+/// P10: The host refuses a file that conflicts with other files, and the error contains the name of the refused file.
+/// Changes to other files are still loaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;

@@ -1,4 +1,5 @@
-//! Questions of a child agent are asked at the terminal of the agent that the user talks to (L16, L17).
+//! If a child agent needs an answer from the user, the host asks at the terminal of the agent that the user talks to
+//! (L16, L17).
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
@@ -52,8 +53,8 @@ fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
 }
 
 /// L16, L17: In an interactive session, an approval for an agent that is two delegation levels down is asked at the
-/// terminal. After Ctrl-D, all three turns still wait, and `/approve` asks the question again. Ctrl-C at the question
-/// cancels all three turns.
+/// terminal. Ctrl-D leaves the question unanswered: the turns of all three agents still wait, and `/approve` asks the
+/// question again. Ctrl-C at the question cancels all three turns.
 #[test]
 fn l17_asks_again_for_an_approval_two_levels_down() {
     let cli = three_levels(
@@ -139,8 +140,8 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L16, L17: Without a terminal, the host prints the commands that give the answers. `--yes` also allows the calls of a
-/// child agent, and each answer is reported.
+/// L16, L17: Without a terminal, the host prints the commands with which a user can answer. `--yes` allows the calls of
+/// the agent and of its child agents, and the host reports each answer.
 #[test]
 fn l17_without_a_terminal_the_option_yes_allows_calls_of_child_agents() {
     let clerk =

@@ -173,8 +173,8 @@ fn p6_grants_another_folder_on_request() {
     assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
-/// P6: The default answer is "no". The denial then names the configuration line to add, and the question is not
-/// repeated in this run. The answer "never" is written to the file.
+/// P6: The default answer is "no". After this answer, the denial names the configuration line to add, and the question
+/// is not repeated in this run. The answer "never" is written to the file.
 #[test]
 fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
@@ -229,7 +229,8 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
     drop(folder.session_that_asks());
     let output_text = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
-    // A permission that the turn did not have at its start is not granted during the turn by another process (P10).
+    // A turn does not get a permission that it did not have at its start from another process that continues the
+    // turn (P10).
     assert!(output_text.contains("denied reading files") && output_text.contains("Done."), "{output_text}");
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
@@ -248,7 +249,7 @@ fn p6_does_not_ask_in_scripts() {
         assert_eq!(screen.exit_code(), Some(0));
         assert!(!screen.raw().contains("first use") && screen.raw().contains("Done."), "{}", screen.raw());
     }
-    // On a terminal, the host asks, even if the prompt is on the command line.
+    // If the host runs on a terminal, it asks, even if the prompt is on the command line.
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
@@ -286,8 +287,8 @@ fn p6_asks_about_two_plugins_one_after_the_other() {
     );
 }
 
-/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and the
-/// message shows the configuration line to add.
+/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and a
+/// message shows the configuration line that the user can add.
 #[test]
 fn p6_shows_the_line_that_could_not_be_written() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
@@ -311,8 +312,8 @@ fn p6_shows_the_line_that_could_not_be_written() {
     assert_eq!(folder.file(), edited);
 }
 
-/// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. Two children
-/// that work at the same time both get the grant.
+/// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. If two child
+/// agents work at the same time and need the same grant, both get it.
 #[test]
 fn p6_a_question_names_the_child_agent() {
     let ask = |task: &str| ("reader", json!({"task": task}));
