@@ -37,8 +37,8 @@ fn lenient_parts(path: &str) -> Vec<String> {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    // Any text is either refused as a grant or parsed. A parsed grant has the same meaning when it is printed and
-    // parsed again.
+    // Parsing a text as a grant fails, or it returns a grant that is equal after it was printed and parsed a
+    // second time.
     if let Ok(pattern) = input.pattern.parse::<HttpPattern>() {
         let shown = pattern.to_string();
         assert_eq!(shown.parse::<HttpPattern>().as_ref(), Ok(&pattern), "{shown}");
