@@ -102,7 +102,7 @@ fn echoed_text(result: &str) -> Value {
     serde_json::from_str::<Value>(result).expect("the probe answers with JSON")["text"].clone()
 }
 
-/// Runs a turn. Returns its result and the events that a watcher received.
+/// Runs a turn, and returns the result of the turn and the events that a watcher of the session received.
 async fn streamed_events(session: &mut Session, prompt: &str) -> (TurnResult, Vec<EventKind>) {
     let mut watching = session.subscribe();
     let result = run_turn(session, prompt).await;
@@ -154,8 +154,8 @@ async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     assert!(received.contains(&EventKind::ThinkingStart) && received.contains(&EventKind::ThinkingEnd));
 }
 
-/// M3: The host repeats a request to a server that is always busy until no attempts are left. Then the turn fails with
-/// the server's message.
+/// M3: The host repeats a request to a server that is always busy until no attempts are left, and the turn then fails
+/// with the server's message.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_a_turn_fails_if_aimock_is_always_busy() {
     let test_host = TestHost::new(&[]).await;

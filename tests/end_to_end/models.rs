@@ -1,5 +1,5 @@
-//! Models that fail: retries, the chain of fallback models, the fallback text, and the pause after a failure. Another
-//! test undoes a turn. The replies are scripted. The loop, the store and the plugins are real.
+//! Models that fail: retries, the chain of fallback models, the fallback text, and the pause after a failure. One test
+//! undoes a turn. The replies are scripted. The loop, the store and the plugins are real.
 
 use crate::support::{TestHost, call_reply, event_types, events, results, run_turn, script, text_reply, view_summary};
 use agent_core::event::EventKind;

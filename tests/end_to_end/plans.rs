@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a scripted model with this name. For the model call number N of the session, a model uses entry number N of
-/// its script, even if other models made the earlier calls. Every script therefore has an entry for every model call of
-/// the session.
+/// Creates a model with this name that returns the replies of a script. For the model call number N of the session, a
+/// model uses entry number N of its script, even if other models made the earlier calls. A script therefore contains an
+/// unused entry for each earlier call of another model.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -34,7 +34,7 @@ fn plan_reply(steps: &[(&str, &str)]) -> Value {
     json!({"text": text, "expect": {"tools": [], "output_schema": true, "last_contains": ["Make a plan", "- `probe.echo`: Returns its text"]}})
 }
 
-/// Opens a session whose planner, executor and single model use these scripts.
+/// Opens a session with a plan: the planner, the executor and the single model use these three scripts.
 async fn open(test_host: &TestHost, config: AgentConfig, scripts: [&[Value]; 3]) -> Session {
     Session::open(&test_host.host(), planner(test_host, config, scripts).await, OpenSession::New).await.unwrap()
 }
@@ -96,7 +96,7 @@ const TWO_STEPS: [&str; 20] = [
 ];
 
 /// L24, L25: The planner makes a plan. The host executes each step with one model call that offers the tools nearest to
-/// the step. Then the host streams the synthesis, which is the final answer.
+/// the step. After the last step, the host streams the synthesis, which is the final answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_makes_and_executes_a_plan_and_streams_the_answer() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -219,8 +219,8 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     ]
 }
 
-/// L24: After every kind of failure, the single model continues the turn. It is offered all tools, and it receives the
-/// results of the calls that have run. No call runs twice.
+/// L24: After every kind of failure, the single model continues the turn with all tools and with the results of the
+/// calls that have run. No call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_every_failure_falls_back_to_the_single_model() {
     for (scripts, reason, calls) in failures() {

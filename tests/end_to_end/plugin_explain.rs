@@ -22,7 +22,7 @@ fn write_plugin(folder: &Path, manifest: &Manifest) {
     std::fs::write(folder.join(format!("plugins/{}.wasm", manifest.name)), bytes).unwrap();
 }
 
-/// Runs the binary. Returns its stdout followed by its stderr.
+/// Runs the binary, and returns its stdout followed by its stderr.
 fn output(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.args(arguments).args(["--data", "data"]).current_dir(folder).env_remove("NO_COLOR");
@@ -55,9 +55,9 @@ const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\n
                       config = { region = \"north\" }\nevents = [\"com.example.paid\", \"com.example.other\"]\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
                       [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
 
-/// P6, P7: For each permission that the plugin requests, `plugin explain` shows one line, which contains whether the
-/// permission is granted or denied. The configuration line that would change the decision follows. Configured values
-/// are not shown.
+/// P6, P7: For each permission that the plugin requests, `plugin explain` shows one line that says whether the
+/// permission is granted or denied. Below a permission that is not fully granted, it shows the configuration line that
+/// would grant it. Configured values are not shown.
 #[test]
 fn p6_explain_shows_every_kind_of_request() {
     let folder = plugin_folder(GRANTS);

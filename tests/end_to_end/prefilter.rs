@@ -1,5 +1,5 @@
-//! If an agent has many tools, the host offers the model only the tools that are nearest to the input. It compares
-//! words, or meanings if there is an embedding model (L25).
+//! If an agent has many tools, the host offers the model only the tools that are nearest to the input. The host selects
+//! these tools by words, or by meaning if there is an embedding model (L25).
 
 use crate::chat_server::local_provider;
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
@@ -12,8 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// An embedding server on loopback. It returns one vector for every text about echoes or repeating, and a different
-/// vector for every other text.
+/// An embedding server on loopback. The server returns one vector for every text about echoes or repeating, and a
+/// different vector for every other text.
 pub(crate) struct EmbeddingServer {
     base_url: String,
     texts: Arc<Mutex<Vec<Vec<String>>>>,
@@ -143,8 +143,8 @@ async fn l25_a_tool_that_is_not_offered_still_runs() {
     assert!(!results(&test_host, &session).await[0].1);
 }
 
-/// L25: An embedding model selects tools by meaning, even if no word of the input matches. It embeds the tools once per
-/// generation, and the host keeps the vectors in the store.
+/// L25: An embedding model selects tools by meaning, even if no word of the input matches. The host embeds the tools
+/// once per generation, and keeps the vectors in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_meaning() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -158,7 +158,7 @@ async fn l25_selects_tools_by_meaning() {
     let tools = session.agent().registry().offered().len();
     assert_eq!(server.requests(), [tools, 1, 1]);
     session.close().await.unwrap();
-    // A new agent, like one in another process, finds the vectors in the store and does not embed the tools again.
+    // A new agent, as in a new process, finds the vectors in the store and does not embed the tools a second time.
     let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
     run_to_answer(&mut session, "repeat after me").await;
     assert_eq!(server.requests(), [tools, 1, 1, 1]);

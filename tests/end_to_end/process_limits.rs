@@ -17,7 +17,8 @@ fn plugin_folder() -> TempDir {
     folder
 }
 
-/// Runs the binary under limits that a shell sets. Returns its exit code, and its stdout followed by its stderr.
+/// Runs the binary under limits that a shell sets. Returns the exit code of the binary, and its stdout followed by
+/// its stderr.
 fn run_with_limits(limits: &str, folder: &Path, arguments: &str) -> (Option<i32>, String) {
     let program = env!("CARGO_BIN_EXE_agent-host");
     let mut command = Command::new("sh");
@@ -63,8 +64,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
     let program = folder.path().join("agent-host");
     std::fs::copy(env!("CARGO_BIN_EXE_agent-host"), &program).unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Each of the first three limits prevents the start of a different thread: the first thread, a worker of the
-    // runtime, or the thread that interrupts plugins.
+    // The first three limits prevent the start of different threads: the first thread, a worker of the runtime, and the
+    // thread that interrupts plugins.
     for (threads, expected) in [(1, Some(2)), (3, Some(2)), (8, Some(2)), (64, Some(0))] {
         // Other processes of the same user count towards the limit, so the test uses a user id that no other
         // process has.

@@ -73,8 +73,8 @@ async fn p3_runs_components_from_pypi() {
     }
 }
 
-/// P3, P5: A component may import functions that only another host provides. Such a component is refused when it is
-/// loaded, and the error names these functions.
+/// P3, P5: If a component imports functions that only another host provides, the host refuses to load the component,
+/// and the error names these functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_refuses_components_of_other_hosts_with_their_imports() {
     for (component, import) in

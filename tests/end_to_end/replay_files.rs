@@ -94,7 +94,8 @@ fn replays_files_as_they_were() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: Another version of a plugin reads the recorded files, and its first difference is reported.
+/// S6: In a replay with another version of a plugin, the plugin reads the recorded files, and the replay reports the
+/// first difference.
 #[test]
 fn another_version_reads_the_recorded_files() {
     let cli = TestCli::with(&[]);

@@ -42,7 +42,7 @@ impl ScenarioFolder {
         command.arg("--data").arg(data()).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs `agent-host test`. Returns its exit code, and its output without durations.
+    /// Runs `agent-host test`, and returns the exit code and the output without durations.
     fn shown(&self, arguments: &[&str]) -> (Option<i32>, String) {
         self.shown_with(components(), arguments)
     }
@@ -66,7 +66,7 @@ fn data() -> PathBuf {
     data
 }
 
-/// Returns the line `plugins = [...]` that a scenario needs if it is not in a plugin's project.
+/// Returns the line `plugins = [...]`, which a scenario needs if it is not part of a plugin's project.
 fn plugins_line(plugin: &str) -> String {
     format!("plugins = [{:?}]\n", components().join(format!("{plugin}.wasm")).display().to_string())
 }
@@ -86,7 +86,7 @@ fn the_scenarios_of_the_projects_plugins_pass() {
     }
 }
 
-/// S4: Both example scenarios of the guide pass.
+/// S4: The two example scenarios of the guide pass.
 #[test]
 fn the_example_scenarios_of_the_guide_pass() {
     let page = std::fs::read_to_string(repository().join("host/docs/guide/scenarios.md")).unwrap();
@@ -188,7 +188,7 @@ fn reports_why_a_scenario_cannot_run() {
 }
 
 /// S4: If a golden transcript does not match, the difference is shown as a diff. A transcript is written only on
-/// request, and is the same in every run.
+/// request, and every run produces the same transcript.
 #[test]
 fn compares_and_writes_golden_transcripts() {
     let scenario = plugins_line("text")

@@ -276,8 +276,8 @@ async fn l12_ends_the_turn_when_no_corrections_are_left() {
     assert_eq!(event_types(&test_host, &session).await.last().unwrap(), "loop_end");
 }
 
-/// L4: At the interaction limit, one of two things happens, as configured: the model is called a last time without
-/// tools and must answer, or the turn ends with a typed error.
+/// L4: When a turn reaches the interaction limit, the configuration decides whether the model is called a last time,
+/// without tools, or whether the turn ends with a typed error.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_ends_the_turn_at_the_interaction_limit() {
     for at_limit in [AtLimit::Finish, AtLimit::Error] {

@@ -45,7 +45,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     assert_eq!(offered.input_schema, expected, "L15: the reserved field is not offered");
 
     // The host validates the arguments against the service contract before it sends anything, and the model corrects
-    // them. After that, the calls wait for their services: the host maps the names of the tools back to the services'
+    // them. The corrected calls wait for their services: the host maps the names of the tools back to the services'
     // names, builds the requests, and stores the number of open calls of each tool.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "How is the sky?").await else { panic!() };

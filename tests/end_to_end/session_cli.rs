@@ -1,5 +1,5 @@
-//! Session commands with the real binary. The tests check that their output is complete, that the commands they suggest
-//! work when a user pastes them, and that a user can end a waiting turn (L1, L17, L18, D5).
+//! Session commands with the real binary. The tests check that the output of the commands is complete, that the
+//! commands they suggest work when a user pastes them, and that a user can end a waiting turn (L1, L17, L18, D5).
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ impl TestCli {
         self.folder.path().join(name)
     }
 
-    /// Runs the binary. Returns its exit code, stdout and stderr.
+    /// Runs the binary, and returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         self.run_in(&self.path("my data"), arguments)
     }
@@ -80,8 +80,8 @@ fn d5_refuses_imported_names_with_special_characters() {
     assert_eq!(listed.lines().count(), 2);
 }
 
-/// L17: A user who decides about a call with commands instead of at the terminal sees every argument of the call, even
-/// those that follow a very long argument.
+/// L17: If a user decides about a call with commands and not at the terminal, the commands show every argument of the
+/// call, even arguments that follow a very long argument.
 #[test]
 fn l17_shows_every_argument_of_a_call() {
     let padded = json!({"path": format!("note{}", " ".repeat(500)), "text": "rm -rf", "amount": 1_000_000});
@@ -153,8 +153,8 @@ fn l18_reports_an_expired_question() {
     assert_eq!(ends, [json!("asked"), json!("completed")], "{printed}");
 }
 
-/// D5, L18: A turn whose question has been answered is listed as ready, not as interrupted. One line names the command
-/// that continues the turn.
+/// D5, L18: A turn whose question has been answered is listed as ready, not as interrupted. One line of the listing
+/// names the command that continues the turn.
 #[test]
 fn d5_an_answered_turn_is_ready() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -338,7 +338,8 @@ fn l24_refuses_a_planner_with_finish_by_tool() {
     );
 }
 
-/// If the log cannot be written, for example because the disk is full, only the log is lost. The turn still completes.
+/// If the log cannot be written, for example because the disk is full, the turn completes, and nothing except the log
+/// is lost.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_log_that_cannot_be_written_does_not_fail_the_turn() {

@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// another.
 const AGENT: &str = "name = \"agent\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n";
 
-/// Runs the binary in a folder with an agent whose model has four replies.
+/// A user who runs the binary in a folder with an agent. The agent's model has four scripted replies.
 struct CliUser {
     folder: TempDir,
 }
@@ -36,7 +36,7 @@ impl CliUser {
         command.env("USER", "ada").stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs a command that must succeed. Returns its stdout.
+    /// Runs a command that must succeed, and returns its stdout.
     fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (printed, stderr) = stdout_and_stderr(&output);
@@ -44,7 +44,7 @@ impl CliUser {
         printed.trim_end().to_owned()
     }
 
-    /// Runs a command that must be refused. Returns its stderr.
+    /// Runs a command that must be refused, and returns its stderr.
     fn fail(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (printed, stderr) = stdout_and_stderr(&output);
@@ -124,7 +124,8 @@ fn export_arguments<'l>(session: &'l str, name: &'l str) -> [&'l str; 6] {
     ["session", "export", session, "-o", name, "--force"]
 }
 
-/// Invariant 1: An export replaces an existing file only if the file is a regular file and the user asks for it.
+/// Invariant 1: An export replaces an existing file only if the file is a regular file and the user adds the
+/// option `--force`.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_export_replaces_only_regular_files() {

@@ -34,7 +34,7 @@ impl TestCli {
         Self::with_registry(&TestRegistry::start())
     }
 
-    /// Creates the folder of another user, who uses the same registry.
+    /// Creates the folder of a further user, who uses the registry of an existing user.
     fn with_registry(registry: &TestRegistry) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("plugins")).unwrap();
@@ -64,7 +64,7 @@ impl TestCli {
         command
     }
 
-    /// Runs the binary. Returns its exit code, and its stdout followed by its stderr.
+    /// Runs the binary, and returns its exit code, and its stdout followed by its stderr.
     fn run_with_merged_output(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -113,8 +113,8 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: One user pushes a plugin and another user adds it. Both users then have the same bytes, and the lock file of
-/// the second user contains the plugin. Finally, the second user removes the plugin.
+/// P11: One user pushes a plugin and another user adds it. The two users have the same bytes, and the lock file of the
+/// second user contains the plugin. At the end of the test, the second user removes the plugin.
 #[test]
 fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
@@ -146,8 +146,8 @@ fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     assert!(!user.path("plugins/tides.wasm").exists() && !user.lock().contains("tides"));
 }
 
-/// Row 23: The host does not load a plugin file that differs from its entry in the lock file. It loads a file that has
-/// no entry. `plugin verify` reports both files.
+/// Row 23: The host does not load a plugin file that differs from its entry in the lock file. A file without an entry
+/// in the lock file is loaded. `plugin verify` reports a changed file and a file without an entry.
 #[test]
 fn row_23_refuses_a_changed_file_at_load() {
     let cli = TestCli::new();
@@ -182,8 +182,9 @@ fn row_23_refuses_a_changed_file_at_load() {
     assert!(cli.succeed(&["plugin", "list", "plugins"]).contains("1.0.1"));
 }
 
-/// P11: Another user who has only the lock file gets the same bytes, even if the tag refers to another version by then.
-/// If the plugin store contains the component, the user gets these bytes even without a network.
+/// P11: A second user who has only the lock file of the first user gets the same plugin bytes, even if the tag
+/// refers to another version by then. If the plugin store contains the component, the user gets these bytes even
+/// without a network.
 #[test]
 fn p11_the_lock_file_restores_the_same_bytes() {
     let (author, user) = {
@@ -275,15 +276,15 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), mine);
     cli.succeed(&in_plugins(&["plugin", "add", &add, "--replace"]));
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), bytes);
-    // A plugin can also be added from a file. After that, the user may delete the source file.
+    // A user can add a plugin from a file, and may delete the source file after the plugin was added.
     std::fs::write(cli.path("moon.wasm"), component("moon", "1.0.0", Asks::default())).unwrap();
     cli.succeed(&in_plugins(&["plugin", "add", "moon.wasm"]));
     std::fs::remove_file(cli.path("moon.wasm")).unwrap();
     assert!(cli.succeed(&in_plugins(&["plugin", "verify"])).contains("from a file on this machine"));
 }
 
-/// Row 18: Another plugin with the same name is installed only with `--replace`, so a plugin does not get the grants of
-/// another plugin with its name by mistake. Adding a folder adds all plugins in it.
+/// Row 18: If a different plugin with the same name is already installed, `plugin add` needs the option `--replace`, so
+/// that a plugin does not get another plugin's grants by mistake. Adding a folder adds all plugins in it.
 #[test]
 fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     let cli = TestCli::new();

@@ -77,8 +77,8 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// If an index is corrupt, the error names the command that repairs the index. That command rebuilds the index from the
-/// log, which can still be read.
+/// If an index is corrupt, the error names the command that repairs the index. The command `store rebuild` creates the
+/// index again from the log, which can still be read.
 #[test]
 fn d6_rebuilds_a_corrupt_index() {
     let cli = cli();

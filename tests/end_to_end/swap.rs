@@ -266,8 +266,8 @@ async fn row_30_loads_only_complete_and_valid_files() {
     assert!(action_kinds.contains(&"granted"), "O3: {action_kinds:?}");
 }
 
-/// P10: If a version crashes three times in its first ten calls, it is rolled back. It is not used again until its file
-/// changes, even after a restart.
+/// P10: If a version crashes three times in its first ten calls, the host rolls it back. Even after a restart, the host
+/// does not use that version until its file changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_rolls_back_a_version_that_crashes() {
     let panic = |text: &str| call_reply(&[("probe.panic", json!({"text": text}))]);
@@ -315,7 +315,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     .unwrap();
     assert_eq!(restarted.current().generation().plugin("probe").unwrap().digest(), &first);
 
-    // The file changes, so its plugin is used again.
+    // The file changes, so the host uses the plugin in the file again.
     write_atomically(&file, &probe_version(4));
     watched_agent.wait_for_version(&probe_version(4)).await;
     let directory = directory_name(&watched_agent.file(""));

@@ -250,8 +250,8 @@ fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     screen.wait_for_end("> /session");
 }
 
-/// A pasted block of several lines is a single input. It keeps its backslashes and is not sent before the user
-/// presses Enter.
+/// A pasted block of several lines is a single input, which keeps its backslashes. The input is not sent before the
+/// user presses Enter.
 #[test]
 fn a_pasted_block_is_one_input() {
     let block = "first line\nsecond \\\nthird line";

@@ -31,7 +31,7 @@ pub(crate) struct BlockedTurn {
     pub(crate) agent: Arc<Agent>,
     /// The input of each turn of the session.
     input: String,
-    /// The number of turns that run in the session before the blocked turn. These earlier turns end normally.
+    /// The number of turns that run and end normally in the session before the blocked turn.
     earlier_turns: u32,
     /// The checkpoint after which the turn blocks, and how many times the turn passes this checkpoint until it blocks.
     checkpoint: (&'static str, u32),

@@ -122,13 +122,13 @@ fn answer_tool_list(mode: &str, page: usize, message: &Message) {
             message.answer(&format!(r#"{{"tools":[{lying_tool}]}}"#));
         }
         // The modes `ocr` and `filesystem` are the two servers of the desktop tests: `ocr` reads the text of images,
-        // and `filesystem` renames files. Each of them uses the folder that the third argument names.
+        // and `filesystem` renames files. The two servers use the folder that the third argument names.
         "ocr" => message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("extract_text_from_image", &["path"]))),
         "filesystem" => {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
         }
-        // The mode `fewer` is another release of the server. It has one new tool and lacks most of the tools of the
-        // mode `good`.
+        // The mode `fewer` is another release of the server. This release has one new tool and lacks most of the tools
+        // of the mode `good`.
         "fewer" => {
             let look = tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{look},{}]}}"#, tool("late", "{}")));

@@ -79,8 +79,8 @@ const SERVICE: &str = "plugins = []\ngolden = true\n[agent.services.tide]\ntype 
     replies = [{ calls = [{ name = \"tide\", arguments = { day = \"Friday\" } }] }, { text = \"At four.\" }]\n\
     services = [{ name = \"tide\", type = \"com.example.tide.known\", data = { at = 4 }, request = { at = { \"/day\" = \"DAY\" } } }]\n";
 
-/// L10: A scenario can expect requests to services. These expectations are checked like all others, and the transcript
-/// contains the requests.
+/// L10: If a scenario expects requests to services, these expectations are checked like all other expectations, and the
+/// transcript contains the requests.
 #[test]
 fn l10_checks_requests_to_services() {
     let folder = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Friday"))]);

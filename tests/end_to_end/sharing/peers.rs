@@ -113,8 +113,8 @@ fn p11_works_with_debians_registry_and_skopeo() {
     assert_eq!(std::fs::read(blob).unwrap(), bytes, "the copied bytes are identical");
 }
 
-/// P11: If two processes sign the same artifact at the same moment, both signatures are attached to the artifact. This
-/// also holds in a registry that supports neither the referrers list nor conditional writes.
+/// P11: If two processes sign the same artifact at the same moment, both signatures are attached to the artifact, even
+/// if the registry supports neither the referrers list nor conditional writes.
 #[test]
 fn p11_keeps_two_concurrent_signatures() {
     const ROUNDS: usize = 12;

@@ -1,5 +1,5 @@
 //! Row 45: With `signatures = "required"`, no unsigned plugin is used, even if the lock file is changed or deleted. Row
-//! 47: If a plugin file or the lock file is replaced by a special file, it is refused.
+//! 47: If a plugin file or the lock file is replaced by a special file, the host refuses the special file.
 
 use super::by_policy::with_agent;
 use super::while_running::scan_until;
@@ -68,7 +68,7 @@ fn row_45_a_lock_entry_allows_only_the_plugin_that_it_names() {
     cli.fails(2, &list, &["it contains the plugin `files`", "as `mine`"]);
 }
 
-/// Row 45: An agent that requires signatures also requires them when it works for another agent.
+/// Row 45: An agent that requires signatures requires them even if another agent delegates to it.
 #[test]
 fn row_45_a_delegate_requires_its_own_signatures() {
     let cli = TestCli::new();
@@ -84,8 +84,8 @@ fn row_45_a_delegate_requires_its_own_signatures() {
     cli.succeed(&with_agent(&["hello"]));
 }
 
-/// Row 45: The host uses a local build that is signed with a key trusted for local builds. It refuses a build that is
-/// signed with any other key, and a build that was changed after it was signed.
+/// Row 45: The host uses a local build that is signed with a key trusted for local builds. The host refuses a local
+/// build that is signed with any other key, or that was changed after it was signed.
 #[test]
 fn row_45_local_builds_can_be_signed() {
     let cli = TestCli::new();
@@ -159,7 +159,7 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
 }
 
 /// P15, row 45: If bytes were appended to a plugin file that has an entry in the lock file, the file is refused. The
-/// error reports that it is not the locked file.
+/// error says that the file is not the file of the lock entry.
 #[test]
 fn row_45_appended_bytes_are_not_the_locked_file() {
     let cli = TestCli::new();
@@ -170,7 +170,8 @@ fn row_45_appended_bytes_are_not_the_locked_file() {
     for tail in [&b"more"[..], &[0; 64], &[0xff; 64]] {
         std::fs::write(&file, [original_bytes.as_slice(), tail].concat()).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["it is not the locked file"]);
-        // The file is refused under another file name too, because the manifest in the file contains the plugin's name.
+        // If the file has another file name, it is refused as well, because the manifest in the file contains the
+        // plugin's name.
         std::fs::rename(&file, cli.path("plugins/other.wasm")).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "it is not the locked file"]);
         std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();

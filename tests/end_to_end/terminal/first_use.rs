@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 const QUESTION: &str = "grant this? y this run, a always, n no, ? help >";
-/// An agent.toml as a user would write it.
+/// The text of an agent.toml as a user would write it.
 const FILE: &str = "# my agent\nplugin_directory = \"../plugins\" # beside it\n\n[approval]\ndestructive = \"ask\"\n";
 
 /// A working folder with plugins, an agent file, and a scripted model.
@@ -68,7 +68,7 @@ impl AgentFolder {
         screen
     }
 
-    /// Runs the command without a terminal. Returns its stdout followed by its stderr.
+    /// Runs the command without a terminal, and returns its stdout followed by its stderr.
     fn output(&self, mut command: Command) -> String {
         let output = command.stdin(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)

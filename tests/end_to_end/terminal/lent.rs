@@ -1,5 +1,5 @@
-//! A turn waits for the answer of a service while its session is open in a terminal. Another process may give
-//! the answer.
+//! A turn waits for the answer of a service while its session is open in a terminal. A process other than the
+//! terminal's may store the answer.
 
 use super::first_use::AgentFolder;
 use super::{CTRL_D, Screen};

@@ -263,7 +263,8 @@ fn pseudo_terminal() -> (File, File) {
 /// Makes the terminal the controlling terminal of the process, so that Ctrl-C reaches only this process.
 #[allow(unsafe_code, reason = "between fork and exec, only two system calls are made")]
 fn use_controlling_terminal(command: &mut Command) {
-    // SAFETY: Both functions only make a system call, which is allowed between fork and exec.
+    // SAFETY: The two functions that this closure calls only make a system call, which is allowed between fork
+    // and exec.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;

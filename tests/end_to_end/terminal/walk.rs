@@ -79,14 +79,14 @@ impl ShellUser {
         }
     }
 
-    /// Runs a command that must succeed. Returns its stdout.
+    /// Runs a command that must succeed, and returns its stdout.
     pub(crate) fn succeed(&self, command: &str) -> String {
         let (code, printed, stderr) = self.run(command);
         assert_eq!(code, Some(0), "{command}: {printed}{stderr}");
         printed
     }
 
-    /// Runs a command. Returns its exit code, stdout and stderr.
+    /// Runs a command, and returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, command: &str) -> (Option<i32>, String, String) {
         let output = self.shell(command).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
