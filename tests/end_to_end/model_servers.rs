@@ -97,7 +97,7 @@ fn finished_output(result: TurnResult) -> Output {
     }
 }
 
-/// Returns the text that `probe.echo` received.
+/// Returns the text argument that the tool `probe.echo` received and returned.
 fn echoed_text(result: &str) -> Value {
     serde_json::from_str::<Value>(result).expect("the probe answers with JSON")["text"].clone()
 }
@@ -124,8 +124,8 @@ fn tools() -> Value {
     ]})
 }
 
-/// M1, L14, L21: A turn runs parallel calls, streams an answer with thinking, and reports the usage that the server
-/// counted.
+/// M1, L14, L21: A turn runs parallel calls, streams an answer with thinking, and reports the token usage that the
+/// server counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     let test_host = TestHost::new(&["probe"]).await;

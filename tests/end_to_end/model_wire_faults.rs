@@ -38,8 +38,8 @@ async fn open(test_host: &TestHost, config: AgentConfig, models: Models) -> Sess
     Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
 }
 
-/// Row 31, M3: Without retries, each fault ends the turn with a typed error and never with a truncated reply. With a
-/// retry, the turn finishes if the fault is temporary.
+/// Row 31, M3: Without retries, each fault ends the turn with a typed error and never with a truncated reply. If the
+/// host may retry and the fault is temporary, the turn finishes.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_every_fault_is_an_error_or_a_retry() {
     let html = "<!doctype html><html><body>Sign in to the proxy</body></html>".to_owned();
@@ -151,7 +151,7 @@ async fn p4_sends_an_image_over_the_wire_once() {
         requests.iter().all(|request| request.contains(media.digest.as_str())),
         "the model can still ask a tool for the image"
     );
-    // The third request begins with exactly the same messages as the second request.
+    // The third request begins with exactly the messages of the second request.
     let messages = |request: &Value| request["messages"].as_array().unwrap().clone();
     let (second, third) = (messages(&server.requests()[1]), messages(&server.requests()[2]));
     assert_eq!(second[..], third[..second.len()]);

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a scripted model with this name.
+/// Creates a model with this name that returns these replies, as a script.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -71,8 +71,8 @@ async fn m3_the_next_model_continues_the_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let first =
         scripted(&test_host, "one", &[call_reply(&[("probe.echo", json!({"text": "kept"}))]), failing(503, None)]);
-    // Each script uses its reply number N for the model call number N of the session, and the first model made the
-    // first call. The first reply of the second model's script is therefore never used.
+    // For the model call number N of the session, a model uses reply number N of its script. Because the first model
+    // makes the first call, the first reply of the second model's script is never used.
     let answer = json!({"text": "From the second.", "expect": {"roles": ["user", "assistant", "tool"], "last_contains": "kept"}});
     let second = scripted(&test_host, "two", &[text_reply("unused"), answer]);
     let mut session = open(&test_host, chain(vec![first, second])).await;
@@ -186,7 +186,7 @@ async fn l29_cancels_a_wait_before_a_retry() {
     watcher.await.unwrap();
 }
 
-/// D5: An undone turn is no longer sent to the model, but stays in the store.
+/// D5: The host does not send the messages of an undone turn to the model, but keeps them in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_undone_turn_is_removed_from_the_view() {
     let test_host = TestHost::new(&[]).await;

@@ -108,7 +108,7 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
 }
 
 /// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the configuration line to
-/// add. If that line is added, the request is sent.
+/// add. After the user added that configuration line, the request is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_request_needs_a_grant() {
     let test_host = TestHost::new(&["web"]).await;
@@ -282,7 +282,7 @@ impl KeepAliveServer {
         self.connection_count.load(Ordering::SeqCst)
     }
 
-    /// Waits until no connection is open.
+    /// Waits until the server has no open connection.
     async fn wait_until_idle(&self) {
         let no_open_connection = async {
             while self.open.load(Ordering::SeqCst) > 0 {
@@ -345,7 +345,7 @@ fn server_url(server: &KeepAliveServer) -> String {
     format!("http://{}/", server.address)
 }
 
-/// P5: Requests contain the turn's trace context.
+/// P5: The HTTP requests of a plugin contain the trace context of the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_requests_contain_the_trace_context() {
     let test_host = TestHost::new(&["web"]).await;

@@ -39,7 +39,8 @@ pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
     peer(&format!("node/node_modules/@modelcontextprotocol/{package}/dist"), "index.js")
 }
 
-/// Returns the path of a public component. If the component is missing, prints a note and returns `None`.
+/// Returns the path of a third-party component from a public package. If the component is missing, prints a note and
+/// returns `None`.
 pub(crate) fn public_component(name: &str) -> Option<PathBuf> {
     peer("components", &format!("{name}.wasm"))
 }
@@ -59,7 +60,8 @@ pub(crate) fn debian_program(program: &Path) -> Command {
     command
 }
 
-/// Returns the path of a file in a folder of peers. If the file is missing, prints a note and returns `None`.
+/// Returns the path of a file in this folder of `tests/.peers`. If the file is missing, prints a note and
+/// returns `None`.
 pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     let path = repository().join("tests/.peers").join(folder).join(file);
     if path.exists() {

@@ -39,7 +39,7 @@ fn l24_the_examples_run_unchanged() {
     }
 }
 
-/// L30: A plan is reported as an event with `--json`, and as text in the terminal.
+/// L30: The host reports a plan: with `--json`, as an event, and in the terminal, as text.
 #[test]
 fn l30_reports_plans() {
     let data = tempfile::tempdir().unwrap();

@@ -71,7 +71,7 @@ async fn fallbacks(test_host: &TestHost, session: &Session) -> Vec<String> {
     reasons.collect()
 }
 
-/// The types of the events of a plan with two steps, the first of which makes two tool calls.
+/// The event types of a turn whose plan has two steps. The first step makes two tool calls.
 const TWO_STEPS: [&str; 20] = [
     "loop_start",
     "loop_iteration",
@@ -268,8 +268,8 @@ async fn l4_the_interaction_limit_applies_to_plans() {
 }
 
 /// L10, L24: A step that calls a service suspends the turn in the middle of the plan. Another process accepts the
-/// service's answer with the stored state alone, and continues the plan with its next step. No new plan is made, and no
-/// call runs twice.
+/// service's answer with the stored state alone, and continues the plan with its next step. The planner makes no second
+/// plan, and no call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -173,7 +173,7 @@ fn s4_names_missing_files_with_suggestions() {
     assert!(!cli.path("p").exists());
 }
 
-/// S5: Without a terminal, `dev` requires a prompt.
+/// S5: Without a terminal, the command `dev` requires a prompt as an option.
 #[test]
 fn s5_dev_without_a_terminal_needs_a_prompt() {
     let cli = TestCli::new();

@@ -1,5 +1,5 @@
-//! The host on machines with strict process limits: it works with fewer resources, or it reports in one line which
-//! limit is too low and exits with code 2.
+//! The host on machines with strict process limits. Either the host works with fewer resources, or it reports in one
+//! line which limit is too low and exits with code 2.
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::json;
@@ -76,7 +76,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--inh-caps=-all", "bash"]);
                 command
             }
-            // The limit also counts other processes of the current user, so the outcome is certain only for low limits.
+            // Other processes of the current user count towards the limit, so the outcome is certain only for
+            // low limits.
             false if expected == Some(0) => continue,
             false => Command::new("bash"),
         };

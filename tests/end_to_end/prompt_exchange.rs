@@ -6,7 +6,7 @@ use agent_runtime::{AgentConfig, Delegate, SummaryWriter, TurnResult};
 use agent_store::{Memories, Memory, MemoryKind, SessionFilter, SessionIndex, SessionLog, StoredRecord};
 use serde_json::{Value, json};
 
-/// Returns the input that the fixture's builder received in a turn.
+/// Returns the input that the fixture `stateful-builder` received in a turn.
 fn builder_input(records: &[StoredRecord]) -> Value {
     let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
     let sections = context.record.body["builder"]["answer"]["system"].as_array().expect("sections").clone();

@@ -36,7 +36,7 @@ fn p12_the_released_text_has_not_changed() {
     assert_eq!(current.len(), released.len(), "{:?}", current.keys());
 }
 
-/// P12: The package of the host's model is identical to its released version 0.1.0.
+/// P12: The WIT package `agent-host:model` is identical to its released version 0.1.0.
 #[test]
 fn p12_the_released_model_package_has_not_changed() {
     let (released, current) =

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// The value of the environment variable `INTRUDER_TOKEN`.
 pub(crate) const TOKEN: &str = "a-secret-that-no-record-holds";
 
-/// A folder with plugins and a data folder with sessions.
+/// A temporary folder that contains a plugin folder and a data folder for sessions.
 pub(crate) struct TestCli(TempDir);
 
 impl TestCli {
@@ -266,7 +266,7 @@ fn replays_recorded_host_answers() {
         assert!(code == Some(0) && output_text.contains("6 calls of its plugins"), "{output_text}");
         assert!(cli.run(&["session", "delete", forked, "--yes"]).status.success());
     }
-    // The replays have written nothing, so the third note gets number 3.
+    // The replays have stored no note, so the third note gets number 3.
     assert_eq!(cli.replay(&[]).0, Some(0));
     assert_eq!(cli.turn(&[note("three"), text_reply("Kept.")], &grants), Some(0));
     let output_text = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
@@ -312,7 +312,7 @@ fn compares_requests_to_services() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: If a plugin attempts an effect that was not recorded, the replay denies it.
+/// S6: If a plugin attempts an effect that was not recorded, the replay denies the effect.
 #[test]
 fn denies_effects_without_a_record() {
     let cli = TestCli::with(&["web", "notes", "probe"]);
@@ -333,11 +333,11 @@ fn denies_effects_without_a_record() {
         output_text.contains("denied the request GET http://127.0.0.1:") && output_text.contains("denied reading"),
         "{output_text}"
     );
-    // Configured values are not recorded, so the replay reads them from the agent's file.
+    // A recording contains no configured values, so the replay reads these values from the agent's file.
     let probe = format!("probe={}", cli.path("plugins/probe.wasm").display());
     let (code, output_text) = cli.replay(&["--with", &probe]);
     assert!(code == Some(1) && output_text.contains("denied the configuration value \"probe\""), "{output_text}");
-    // A replay sends nothing, so it needs no secrets.
+    // A replay sends no requests, so it needs no secrets.
     let secret = "[plugins.web.secrets.token]\nenv = \"NOT_HERE_9\"\nhosts = [\"https://a.example\"]\n";
     let file = std::fs::read_to_string(cli.path("agent.toml")).unwrap() + secret;
     std::fs::write(cli.path("agent.toml"), file).unwrap();

@@ -240,8 +240,8 @@ fn reports_changes_over_the_limit() {
     assert!(output_text.contains("changed, but the recorded call's changes are not recorded"), "{output_text}");
 }
 
-/// S6, row 16: A file that contains a secret of the plugin is not recorded. A replay can read such a file only if it is
-/// granted.
+/// S6, row 16: A file that contains a secret of the plugin is not recorded. In a replay, the plugin can read a file
+/// with a secret only if a grant allows it.
 #[test]
 fn does_not_record_a_file_with_a_secret() {
     let cli = cli();
@@ -265,7 +265,8 @@ fn does_not_record_a_file_with_a_secret() {
     assert_eq!(cli.replay(&["--grant", "intruder:read=docs"]).0, Some(0));
 }
 
-/// S6, L2: A context builder reads the project as it was, including sizes and times, after the project has changed.
+/// S6, L2: In a replay, a context builder reads the project's files with their recorded contents, sizes and times, even
+/// if the project has changed.
 #[test]
 fn replays_the_files_of_context_builders() {
     let cli = TestCli::with(&["project-context", "intruder"]);

@@ -54,7 +54,8 @@ async fn rows_1_and_2_stop_calls_at_their_deadline() {
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 
-/// Rows 3, 4 and 6: Stack, memory and the size of results are limited, and the error names the limit and the plugin.
+/// Rows 3, 4 and 6: A call that exceeds the limit on its stack, its memory or the size of its result fails, and the
+/// error names the limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_3_4_and_6_limit_stack_memory_and_results() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -89,8 +90,8 @@ async fn row_8_cuts_a_flood_of_logs() {
     };
     let few = lost_log(10, 10).await;
     assert_eq!((few.lines, few.bytes), (0, 0), "no line of an ordinary log is lost");
-    // Each of 5,000 lines is logged once and printed twice, which makes 15,000 lines. At most 1,000 lines and 256 KiB
-    // are kept.
+    // Each of 5,000 lines is logged once and printed twice, which makes 15,000 lines. The host keeps at most 1,000
+    // lines and 256 KiB of them.
     let many = lost_log(5_000, 1_000).await;
     assert!(many.lines >= 14_000 && many.bytes > 15_000 * 1_000 - 256 * 1024, "{many:?}");
 }
@@ -149,7 +150,8 @@ async fn row_12_no_path_leaves_the_granted_tree() {
             let (_, text) = call(&test_host, with_tree_grant(&test_host, "files"), name, arguments).await;
             assert!(!text.contains("sings") && !text.contains("root:"), "{name} {path}: {text}");
         }
-        // A link within the tree may be moved, but the file outside of the tree to which it points may not be moved.
+        // A guest may move a link within its tree, but it may not move the file outside of the tree to which the
+        // link points.
         let stolen = test_host.tree().join("stolen");
         assert!(!stolen.symlink_metadata().is_ok_and(|about| about.is_file()), "{path} was moved into the tree");
         if stolen.is_symlink() {
@@ -211,7 +213,7 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
     }
 }
 
-/// Creates a request for a call outside of any session.
+/// Creates a request for a tool call that belongs to no session.
 fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'static> {
     let scope = agent_core::plugin::Scope {
         agent: "test".to_owned(),

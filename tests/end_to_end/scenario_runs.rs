@@ -1,5 +1,5 @@
-//! `agent-host test` (S4): scenarios that pass, fail, or cannot run, including the scenarios of the project's own
-//! plugins.
+//! `agent-host test` (S4): scenarios that pass, fail, or cannot run, including the scenarios of this
+//! repository's plugins.
 
 mod apart;
 mod kept;
@@ -187,8 +187,8 @@ fn reports_why_a_scenario_cannot_run() {
     assert!(printed.contains("there is no scenario (*.scenario.toml) in `.`"), "{printed}");
 }
 
-/// S4: If a golden transcript does not match, the difference is shown as a diff. A transcript is written only on
-/// request, and every run produces the same transcript.
+/// S4: If a run does not match its golden transcript, the report shows the difference as a diff. A transcript is
+/// written only on request, and every run produces the same transcript.
 #[test]
 fn compares_and_writes_golden_transcripts() {
     let scenario = plugins_line("text")
@@ -225,7 +225,7 @@ fn scripts_model_faults() {
     let busy = "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [\n\
         { text = \"It was bro\", error = { message = \"cut\", times = 1 } },\n]\nends = \"error\"\n[[turns]]\nsay = \"Hi.\"\n\
         replies = [{ text = \"It is here.\", error = { status = 503, message = \"busy\", times = 2 } }]\noutput = \"It is here.\"\n";
-    // After a temporary fault, the complete reply is returned.
+    // After a temporary fault, the scripted model returns the complete reply.
     let busy = busy.replace("ends = \"error\"", "output = \"It was bro\"");
     let slow = "time_limit_ms = 200\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"late\", delay_ms = 60000 }]\n";
     let more =
@@ -275,8 +275,8 @@ fn sends_images_with_the_input() {
     }
 }
 
-/// S4, P6: HTTP requests are answered from the scenario file. A request that the file does not contain is denied and
-/// reported. The report also lists each request of the file that no plugin sent.
+/// S4, P6: The HTTP requests of plugins get the answers in the scenario file. A request that the file does not contain
+/// is denied and reported. The report also lists each request of the file that no plugin sent.
 #[test]
 fn answers_recorded_requests_and_denies_others() {
     let scenario = plugins_line("web")
@@ -334,7 +334,7 @@ fn runs_complete_agents() {
     assert!(printed.contains("expected  a text that contains \"size\"\n    found     \"Which colour?\""), "{printed}");
 }
 
-/// S4: Reports are written as JSON for programs and as JUnit XML for CI servers.
+/// S4: On request, the command writes a report as JSON for programs or as JUnit XML for CI servers.
 #[test]
 fn writes_reports_for_programs() {
     let good = plugins_line("text") + "[[calls]]\nname = \"text.count\"\narguments = { text = \"a\" }\n";

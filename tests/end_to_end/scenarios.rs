@@ -111,7 +111,7 @@ async fn l8_the_model_corrects_a_bad_argument() {
     );
 }
 
-/// L7: A call to a tool that does not exist causes an error result and an event. The turn does not fail.
+/// L7: A call to a tool that does not exist causes an error result and an event. The turn itself does not fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_a_call_to_an_unknown_tool_has_an_error_result() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -197,8 +197,8 @@ async fn l26_cuts_a_long_result_and_reads_the_rest() {
     );
 }
 
-/// L6: Of the calls in one reply, only those whose tools have the highest priority run. Every other call gets an
-/// error result.
+/// L6: If the tools of one reply's calls have different priorities, only the calls of the tools with the highest
+/// priority run. Each remaining call gets an error result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l6_only_calls_with_the_highest_priority_run() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -94,7 +94,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let open = test_host.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
     assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
 
-    // After the last answer, the turn resumes. Its output is validated, corrected once, and then accepted.
+    // After the last answer, the turn resumes. The output of the turn is validated, corrected once, and then accepted.
     let last = session.respond(response("call_1_2_1", json!({"sky": "blue"}))).await.unwrap();
     assert!(matches!(last, ResponseOutcome::Taken { waits, .. } if waits.is_empty()));
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
@@ -167,7 +167,8 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
     }
     assert!(streamed >= 3, "the approval, the payment and its result: {streamed}");
 
-    // All answers have arrived, so the turn resumes. The stored approval covers the next payment.
+    // All answers have arrived, so the turn resumes. The stored approval covers the next payment, so the host does not
+    // ask for another approval.
     session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
     assert_eq!(output.data, json!("Paid, and it is fine."));

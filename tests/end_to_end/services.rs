@@ -43,7 +43,7 @@ fn config(test_host: &TestHost) -> AgentConfig {
     config
 }
 
-/// A reply that calls both services and, between them, a tool that runs immediately.
+/// Returns a reply with three calls: a service, a tool that runs immediately, and another service.
 fn two_services_and_a_tool() -> Value {
     call_reply(&[
         ("payments", json!({"amount": 3, "parentSubject$$": "somebody else"})),
@@ -458,8 +458,8 @@ async fn i6_event_ids_are_unique_across_sessions() {
     assert_eq!((ids.len(), different.len()), (4, 4), "{ids:?}");
 }
 
-/// I6: Whether the end of a turn is announced as an event depends on the configuration at the start of the turn, even
-/// if the turn is cancelled by a process with another configuration.
+/// I6: The configuration at the start of a turn decides whether the host announces the end of the turn as an event,
+/// even if a process with another configuration cancels the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_a_cancelled_turn_announces_its_end_as_configured_at_its_start() {
     for announced in [Emission::Silent, Emission::Emitted] {

@@ -41,8 +41,8 @@ impl TestCli {
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-/// D5: The names in an imported document are later used on command lines and shown in terminals. If a name contains
-/// special characters, the document is refused, and nothing is imported.
+/// D5: Users type the names in an imported document on command lines, and terminals show these names. If a name
+/// contains special characters, the document is refused, and nothing is imported.
 #[test]
 fn d5_refuses_imported_names_with_special_characters() {
     let cli = TestCli::new("", &[call_reply(&[("read_result", json!({"call_id": "x"}))]), text_reply("Done.")]);

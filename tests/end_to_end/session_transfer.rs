@@ -71,7 +71,8 @@ fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
     }
     // An imported session belongs to the user who imports it.
     json["session"]["user"].take();
-    // `id_ending` is different in each copy of a session, so that new calls in the copies have different ids.
+    // The value `id_ending` is different in each copy of a session, so that new calls in different copies have
+    // different ids.
     assert!(json["snapshot"]["id_ending"].take().is_string());
     json
 }
@@ -141,7 +142,7 @@ async fn d5_a_session_is_imported_under_another_subject() {
     assert!(events.iter().all(|timed| timed.event.session == "copy"));
 }
 
-/// D3, D5: A session with an open turn is exported together with this turn, and the turn continues after the import.
+/// D3, D5: The export of a session with an open turn contains this turn, and the turn continues after the import.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_open_turn_is_exported_with_its_calls() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);

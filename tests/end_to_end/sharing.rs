@@ -239,7 +239,7 @@ fn p11_reports_the_changes_of_an_update() {
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), newer);
     assert!(cli.lock().contains("version = \"1.1.0\""));
 
-    // Row 23: The tag was moved back to an older version.
+    // Row 23: Here, the tag was moved back to an older version of the plugin.
     let old = cli.push("tides", "1.0.0", &[]);
     cli.fails(1, &in_plugins(&["plugin", "update"]), &["older than 1.1.0", "--allow-downgrade"]);
     cli.fails(2, &in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]), &["older than 1.1.0"]);
@@ -247,7 +247,7 @@ fn p11_reports_the_changes_of_an_update() {
     cli.succeed(&in_plugins(&["plugin", "update", "--allow-downgrade"]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), old);
 
-    // The tag now refers to another plugin.
+    // Here, the tag refers to another plugin than before.
     let bytes = component("moon", "9.0.0", Asks::default());
     std::fs::write(cli.path("pushed.wasm"), bytes).unwrap();
     cli.succeed(&["plugin", "push", &cli.reference("team/tides:latest"), "pushed.wasm"]);

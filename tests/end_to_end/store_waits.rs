@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The operations that the call performs. When the file `tree/begun` exists, the call is running. The call ends while
-/// the store cannot be written.
+/// The operations that the plugin call performs. The call first creates the file `tree/begun`, so that the test knows
+/// that the call is running. The call ends while the store cannot be written.
 const OPERATIONS: &str = "write tree/begun x; sleep 1000; write tree/after x";
 
 /// The time for which the store is blocked. This time is longer than the time after which the host reports that it
@@ -30,7 +30,7 @@ fn wait_for(path: &Path, running: &mut Child) {
     }
 }
 
-/// Checks that the turn has finished, and that the call has one result.
+/// Checks in the output that the turn has finished, and that its call has exactly one result.
 fn check_finished(stdout: &str, stderr: &str) {
     let events = stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let results = events.filter(|event| event["type"].as_str().is_some_and(|kind| kind.starts_with("tool_result")));

@@ -124,7 +124,7 @@ fn link_files(from: &Path, to: &Path) {
     }
 }
 
-/// A data directory with a store and a sandbox, and a directory with selected plugins.
+/// What a test needs to run sessions: a temporary directory with plugins, a store, a sandbox and an image downscaler.
 pub(crate) struct TestHost {
     pub(crate) directory: TempDir,
     pub(crate) store: Arc<SqliteStore>,
@@ -148,8 +148,8 @@ impl TestHost {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(directory.path().join("store")),
             compiler: None,
-            // The time limit is generous, because the compiler is a debug build in tests, and other tests use the
-            // processors too.
+            // This time limit is generous, because the compiler is a debug build in tests, and other tests use the
+            // processors at the same time.
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
             resolver: None,
             verifier: None,
@@ -159,7 +159,7 @@ impl TestHost {
         Self { store, sandbox, downscaler: Downscaler::default(), directory }
     }
 
-    /// Returns the directory that plugins can access if a test grants it to them.
+    /// Returns the directory that a test can grant to plugins.
     pub(crate) fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }
@@ -295,14 +295,14 @@ pub(crate) async fn event_types(test_host: &TestHost, session: &Session) -> Vec<
         .collect()
 }
 
-/// Returns all step records of a turn.
+/// Returns all records that the host stored for the steps of a turn.
 pub(crate) async fn records(test_host: &TestHost, session: &Session, turn: u32) -> Vec<StoredRecord> {
     let range = agent_store::RecordRange::Turn(turn);
     test_host.store.records(session.subject(), range).await.expect("the records can be read")
 }
 
-/// Returns the stored results of all calls, in call order: the tool's name, whether the result is an error, and its
-/// text.
+/// Returns the stored results of all calls, in the order in which the model made the calls. Each entry contains the
+/// tool's name, whether the result is an error, and the text of the result.
 pub(crate) async fn results(test_host: &TestHost, session: &Session) -> Vec<(String, bool, String)> {
     let turns = 1..=session.state().turns;
     let mut results = Vec::new();

@@ -28,7 +28,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Creates a version of the plugin `probe`. All versions have the same code but different digests.
+/// Creates a version of the plugin `probe`. All versions that this function creates have the same code but
+/// different digests.
 fn probe_version(number: u32) -> Vec<u8> {
     probe_version_with(number, None)
 }
@@ -60,7 +61,8 @@ fn write_atomically(path: &Path, bytes: &[u8]) {
     std::fs::rename(&temporary, path).unwrap();
 }
 
-/// A watched plugin folder with the first version of the probe, and a live agent that uses it.
+/// A watched plugin folder that contains the first version of the plugin `probe`, and a live agent that uses
+/// this folder.
 struct WatchedAgent {
     test_host: TestHost,
     live: LiveAgent,
@@ -150,7 +152,7 @@ fn echo() -> Value {
     call_reply(&[("probe.echo", json!({"text": "hello"}))])
 }
 
-/// Returns the plugin and its digest for each call of a turn.
+/// Returns, for each call of a turn, the plugin that ran and the plugin's digest.
 async fn plugin_digests_of_calls(test_host: &TestHost, session: &Session, turn: u32) -> Vec<String> {
     use agent_store::{CallFilter, SessionLog};
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(turn)).await.unwrap();
@@ -213,7 +215,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     run_turn(&mut session, "Go.").await;
     let file = watched_agent.file("probe.wasm");
 
-    // The file is damaged, so the first version stays in use, and the problem is reported once.
+    // The new file is damaged, so the first version stays in use, and the host reports the problem once.
     write_atomically(&file, b"\0asm\x0d\0\x01\0 no component");
     let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
@@ -438,8 +440,8 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     }
 }
 
-/// P10: The plugin version that a waiting turn uses is still available after a restart and after pruning. Pruning
-/// deletes a version that no turn needs.
+/// P10: The plugin version that a waiting turn uses is available after a restart and after pruning. Pruning deletes
+/// only versions that no turn needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     let test_host = TestHost::new(&[]).await;

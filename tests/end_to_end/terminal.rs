@@ -223,7 +223,7 @@ fn a_closed_window_ends_a_session_that_ignores_hangups() {
     assert_eq!(screen.exit_code(), Some(130));
 }
 
-/// If the window becomes narrower, later output is wrapped at the new width, and typing still works.
+/// If the window becomes narrower, later output is wrapped at the new width, and the user can continue to type.
 #[test]
 fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 20)]);
@@ -296,7 +296,7 @@ fn a_dumb_terminal_gets_plain_lines() {
     let cli = TestCli::new(&[json!({"text": "**Hello**", "expect": {"last_contains": "one\ntwo"}})]);
     let mut command = cli.command(&[]);
     // If the variable `CI` is set, some libraries assume that every output supports colour. The host must print plain
-    // text anyway.
+    // text even if `CI` is set.
     command.env("TERM", "dumb").env("CI", "true");
     let mut screen = cli.session_with(command);
     screen.send("one\\\rtwo\r");
@@ -425,8 +425,8 @@ fn d3_the_user_decides_about_an_unknown_outcome_in_the_session() {
     assert_eq!(std::fs::read_to_string(cli.folder.path().join("tree/effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L18, L19: Reminders are shown as notes. A question is shown, and the next typed line is its answer. L29: A turn that
-/// waits for an answer can be cancelled.
+/// L18, L19: The terminal shows reminders as notes. The terminal shows a question of the agent, and the next line that
+/// the user types is the answer. L29: A turn that waits for an answer can be cancelled.
 #[test]
 fn l18_the_next_typed_line_answers_a_question() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which year do you mean?"}))]);

@@ -100,7 +100,7 @@ async fn l20_reports_a_call_in_a_code_fence() {
     );
 }
 
-/// L20: Calls that cannot be parsed, and calls to unknown tools, are reported to the user and to the model.
+/// L20: The host reports calls that cannot be parsed and calls to unknown tools to the user and to the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_reports_errors_to_the_model() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -5,7 +5,7 @@ use crate::support::repository;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// For each crate in `host`, the other crates in `host` that it may depend on.
+/// For each crate in `host`, the list of crates in `host` that this crate may depend on.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("area-average", &[]),
@@ -20,7 +20,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "config", "devkit"]),
 ];
 
-/// Libraries that only one crate may depend on.
+/// Libraries on which only one crate may depend, each with the name of that crate.
 const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wasmtime", "plugins"),
     ("wasmtime-wasi", "plugins"),
@@ -113,7 +113,7 @@ fn guests_depend_only_on_the_sdk() {
     }
 }
 
-/// Returns each crate in `host` with its dependencies, without the dependencies of its tests.
+/// Returns each crate in `host` with its dependencies. The dependencies of the crate's tests are not included.
 fn host_crates() -> BTreeMap<String, Vec<String>> {
     let host = repository().join("host");
     let folders = std::fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path());

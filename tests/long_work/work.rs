@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The time after which an operation that was started is certainly blocked.
+/// The time after its start at which an operation is certainly blocked.
 const SETTLED: Duration = Duration::from_millis(60);
 /// A delay in milliseconds that is longer than any test.
 const FOREVER: u64 = 60_000;
@@ -33,7 +33,7 @@ pub(crate) struct BlockedTurn {
     input: String,
     /// The number of turns that run and end normally in the session before the blocked turn.
     earlier_turns: u32,
-    /// The checkpoint after which the turn blocks, and how many times the turn passes this checkpoint until it blocks.
+    /// The checkpoint after which the turn blocks, and how many times the turn passes this checkpoint before it blocks.
     checkpoint: (&'static str, u32),
 }
 
@@ -268,7 +268,7 @@ pub(crate) async fn stop_servers(turns: &[BlockedTurn]) {
     }
 }
 
-/// Returns the last event of a session as JSON. Tests use it to check that the turn was cancelled.
+/// Returns the last event of a session as JSON, with which tests check that the turn was cancelled.
 pub(crate) async fn last_event(store: &dyn Store, session: &str) -> Option<String> {
     let events = store.events(session, 0, 10_000).await.expect("the events can be read");
     events.last().and_then(|event| serde_json::to_string(&event.event.kind).ok())

@@ -67,7 +67,7 @@ impl ServerLog {
     }
 }
 
-/// Waits until the condition is true. Panics with the description `condition` if the wait times out.
+/// Waits until the condition is true. If the wait times out, panics with a message that contains `condition`.
 pub(crate) async fn until(condition: &str, is_true: impl Fn() -> bool) {
     let waiting = async {
         while !is_true() {

@@ -17,7 +17,7 @@ struct Message {
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mode = arguments.first().map_or("good", String::as_str);
-    // The server's log file, which tests read.
+    // The second argument is the path of the server's log file, which tests read.
     let log = arguments.get(1).cloned();
     write_log(log.as_deref(), &format!("started {}", std::process::id()));
     match mode {

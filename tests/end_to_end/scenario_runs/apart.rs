@@ -40,8 +40,8 @@ fn s4_child_agents_have_no_effects_outside_the_scenario() {
     );
 }
 
-/// S4: The secrets and grants of child agents can refer only to the variables in the scenario's `env` table, not to
-/// those of the process.
+/// S4: The secrets and grants of child agents can refer only to the variables in the scenario's `env` table, not to the
+/// environment variables of the process.
 #[test]
 fn s4_child_agents_see_only_the_variables_of_the_scenario() {
     let helper = format!(
@@ -54,7 +54,7 @@ fn s4_child_agents_see_only_the_variables_of_the_scenario() {
     assert!(printed.contains(expected), "{printed}");
 }
 
-/// S4: A scenario starts no MCP server, and the report states that. A scenario can still expect that a call to an MCP
+/// S4: A scenario starts no MCP server, and the report states that. A scenario can expect that a call to an MCP
 /// tool fails.
 #[test]
 fn s4_starts_no_mcp_server() {

@@ -28,7 +28,7 @@ struct ResumeSetup {
 /// Adds to a scripted reply what the request for this reply must contain: the lifecycle of the prompt, and the messages
 /// with their seen counts.
 fn expecting(mut reply: Value, lifecycle: &str, messages: &str) -> Value {
-    // The prompt ends with one more message: the builder's text for the step, which is not stored in the history.
+    // At its end, the prompt has one message more than the history: the context builder's text for the step.
     let messages = format!("{messages}, user 0");
     let (roles, seen): (Vec<&str>, Vec<u32>) = messages
         .split(", ")
@@ -127,7 +127,7 @@ impl ResumeSetup {
         assert!(!turn.sections.is_empty());
         let counts = ["user 2", "assistant 2", "tool 1", "tool 1", "tool 1", "assistant 1"];
         assert_eq!(view_summary(&self.test_host, &self.session).await, counts);
-        // The builder returned no messages, so the JSON of the input is the message.
+        // The context builder returned no messages, so the first message is the input as JSON.
         assert_eq!(visible_messages(&self.test_host, &self.session).await[0].plain_text(), "{\"city\":\"Bern\"}");
     }
 
@@ -166,7 +166,7 @@ impl ResumeSetup {
     }
 }
 
-/// L1–L6, L9, L10, L12, L13, I5: A session passes every step of the sequence.
+/// L1–L6, L9, L10, L12, L13, I5: A session passes all steps of the complete sequence.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_session_runs_from_its_input_to_its_exhausted_quota() {
     let mut setup = ResumeSetup::new().await;

@@ -28,7 +28,7 @@ pub(super) fn with_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Row 23: If signatures are required, an unsigned or wrongly signed version is refused, and the previous version stays
-/// in use. The lock file contains the signature, so it can be checked without a network.
+/// in use. The lock file contains the signature, so the host can check the signature without a network.
 #[test]
 fn row_23_requires_signatures_if_the_agent_does() {
     let cli = TestCli::new();
@@ -137,7 +137,7 @@ fn p11_adds_plugins_from_a_web_server() {
     cli.fails(1, &with_agent(&remote), &["does not use TLS", "--plain-http"]);
 }
 
-/// P11: A key file is not overwritten, and a key has a password by default.
+/// P11: The command that creates a key overwrites no key file, and by default it protects the key with a password.
 #[test]
 fn p11_does_not_overwrite_keys() {
     let cli = TestCli::new();

@@ -87,7 +87,8 @@ fn row_53_the_content_of_a_version_cannot_change() {
     let newer = cli.move_tag("1.0.1", asking_for_files(), &[]);
     cli.succeed(&with_agent(&["plugin", "update"]));
     cli.check_installed(&newer);
-    // Unlike a version in a registry, a local file may be rebuilt with other content under the same version.
+    // A plugin that was added from a local file may be rebuilt with other content under the same version, unlike a
+    // plugin from a registry.
     for asks in [Asks::default(), asking_for_files()] {
         std::fs::write(cli.path("mine.wasm"), component("mine", "0.1.0", asks)).unwrap();
         cli.succeed(&with_agent(&["plugin", "add", "./mine.wasm"]));

@@ -57,7 +57,7 @@ fn output_of_success(output: &Output) -> String {
 }
 
 /// P11: Plugins can be pushed, tagged, added, signed, updated and searched with Debian's registry, and skopeo can copy
-/// them byte for byte.
+/// the plugins byte for byte.
 #[test]
 fn p11_works_with_debians_registry_and_skopeo() {
     let (Some(registry), Some(skopeo)) = (DebianRegistry::start(), debian("skopeo")) else { return };
@@ -143,7 +143,7 @@ fn p11_keeps_two_concurrent_signatures() {
 }
 
 /// P11: Oras can pull a pushed plugin. An artifact that oras pushes with the media types of a component can be added.
-/// Any other artifact is refused, and the error names its media type.
+/// `plugin add` refuses an artifact with any other media type, and the error names that media type.
 #[test]
 fn p11_oras_reads_and_writes_the_same_artifacts() {
     let (Some(registry), Some(python)) = (DebianRegistry::start(), python_with("oras")) else {

@@ -17,7 +17,7 @@ impl TestCli {
         std::fs::write(self.path("agent.toml"), text).unwrap();
     }
 
-    /// Writes a component with this name into the plugin folder, under this file name.
+    /// Writes a component with this plugin name to the file with this name in the plugin folder.
     fn put_local_build(&self, file: &str, name: &str) -> Vec<u8> {
         let bytes = component(name, "0.1.0", Asks::default());
         std::fs::write(self.path(&format!("plugins/{file}.wasm")), &bytes).unwrap();
@@ -50,7 +50,7 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
     cli.fails(2, &list, &UNSIGNED);
 }
 
-/// Row 45: A lock entry for one name does not allow a component with another name.
+/// Row 45: An entry in the lock file for one plugin name does not allow a component with another plugin name.
 #[test]
 fn row_45_a_lock_entry_allows_only_the_plugin_that_it_names() {
     let cli = TestCli::new();
@@ -202,7 +202,8 @@ async fn row_47_refuses_special_files_and_the_watcher_continues() {
     cli.put_local_build("mine", "mine");
     let output_text = scan_until(&mut directory, |seen| seen.plugins.len() == 1).await.concat();
     assert!(output_text.matches("not a regular file").count() >= 2, "{output_text}");
-    // While the lock file is a pipe, no new plugin is loaded. When the pipe has been removed, the plugin is loaded.
+    // While the lock file is a pipe, the watcher loads no new plugin. When the pipe has been removed, the watcher loads
+    // the new plugin.
     fifo(&plugins.join("plugins.lock"));
     std::fs::write(plugins.join("mine.wasm"), component("mine", "0.2.0", Asks::default())).unwrap();
     let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();

@@ -59,7 +59,8 @@ async fn row_30_swaps_versions_under_load() {
     assert!(versions.iter().all(|version| used.contains(version)), "{used:?}");
 }
 
-/// Row 30: Files in a watched folder are replaced, checked, loaded and published under load.
+/// Row 30: While sessions run turns, plugin files in a watched folder are replaced. The host checks, loads and
+/// publishes each new file.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_replaces_files_under_load() {
     let number = if std::env::var_os(EVERY_SWAP_VARIABLE).is_some() { ALL_FILES } else { FILES };

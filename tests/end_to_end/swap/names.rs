@@ -12,8 +12,8 @@ fn short_digest(bytes: &[u8]) -> String {
     digest_of(bytes).short().to_owned()
 }
 
-/// Row 18, P6: Grants and secrets belong to a plugin name, so a new file does not get the name of a plugin that is in
-/// use, even if its file name comes first in alphabetical order.
+/// Row 18, P6: Grants and secrets belong to a plugin name, so a new file cannot take over the name of a plugin that is
+/// in use, even if the name of the new file comes first in alphabetical order.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -29,7 +29,7 @@ async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     watched_agent.wait_for_version(&probe_version(3)).await;
     assert_eq!(watched_agent.refusals(), 0);
 
-    // When no loaded plugin has the name any more, the file that was refused is loaded.
+    // When the loaded plugin with this name is gone, the host loads the file that it had refused.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
     watched_agent.wait_for_version(&probe_version(2)).await;
 }
@@ -75,7 +75,7 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     };
     tokio::time::timeout(HANG_TIMEOUT, written).await.expect("only a version that an agent uses is stored as such");
 
-    // When the conflict is gone, the file is loaded.
+    // When the conflict is gone, the host loads the file that it had refused.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
     let (live, digest) = (watched_agent.live.clone(), digest_of(&renamed_plugin));
     super::wait_until(&move || live.current().generation().plugins().any(|plugin| *plugin.digest() == digest)).await;

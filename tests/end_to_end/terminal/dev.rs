@@ -61,8 +61,8 @@ impl DevProject {
     }
 }
 
-/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails. Text
-/// that the user has typed stays on the input line.
+/// S5: The session of `dev` starts with the first build of the plugin, loads the build of each change, and keeps the
+/// previous version if a build fails. Text that the user has typed stays on the input line.
 #[test]
 fn s5_loads_changes_while_the_user_types() {
     let project = DevProject::new();
@@ -78,7 +78,7 @@ fn s5_loads_changes_while_the_user_types() {
     screen.wait_for("the previous build stays in use");
     project.save("text");
     screen.wait_for("is used from the next turn on");
-    // The prompt and the typed text are drawn again below the message.
+    // The terminal shows the prompt and the typed text a second time, below the message.
     screen.wait_for_end("> calc.evaluate {\"expr");
 }
 

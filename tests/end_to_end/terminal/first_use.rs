@@ -80,7 +80,7 @@ pub(super) fn count() -> Value {
 }
 
 /// P6: After "yes, this run", the current call and later calls of this process have the grant. The next process asks
-/// again.
+/// the user a second time.
 #[test]
 fn p6_the_answer_yes_applies_to_this_run() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
@@ -132,7 +132,7 @@ impl AgentFolder {
 }
 
 /// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file are not
-/// changed, and later processes do not ask.
+/// changed, and later processes do not ask the user.
 #[test]
 fn p6_the_answer_always_writes_the_grant_to_the_file() {
     let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
@@ -204,7 +204,8 @@ fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// L29: Ctrl-C at the question cancels the turn before the call has started. The next turn asks the question again.
+/// L29: Ctrl-C at the question cancels the turn before the call has started. In the next turn, the host asks the
+/// question a second time.
 #[test]
 fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     let folder = AgentFolder::new(FILE, &[count(), count(), text_reply("Done.")]);

@@ -29,7 +29,7 @@ enum SectionCheck {
     ByDoctests,
 }
 
-/// Returns the blocks of a section that the tests follow.
+/// Returns the code blocks of a section that the tests follow.
 fn section(page_path: &str, name: &str) -> Vec<Block> {
     assert!(SECTIONS.contains(&(page_path, name, SectionCheck::Followed)), "{page_path}: {name}");
     let actual: Vec<Block> = blocks(&page(page_path)).into_iter().filter(|block| block.section == name).collect();
@@ -134,7 +134,7 @@ fn assert_is_about(size: u64, words: &str) {
 /// Follows the section about a language on the contract's page, with the toolchain of that language.
 fn follow_language_section(name: &str, key: &str) {
     let Some((variables, _)) = peer(key) else { return };
-    // The toolchain is found in the folder in which the page installs it.
+    // The commands find the toolchain in the folder in which the page installs the toolchain.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     let mut walk = ShellUser::begin(&format!("contract-{key}"), &variables);

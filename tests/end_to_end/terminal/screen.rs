@@ -1,4 +1,4 @@
-//! The binary on a pseudo-terminal, and the screen that a user would see.
+//! Runs a program on a pseudo-terminal, and computes the screen that a user would see.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::ioctl::{Getter, Setter, ioctl, opcode};
@@ -83,7 +83,7 @@ impl Screen {
         self
     }
 
-    /// Pastes text. The terminal marks the text as pasted if the program has enabled bracketed paste.
+    /// Pastes text into the terminal. The terminal marks the text as pasted if the program has enabled bracketed paste.
     pub(crate) fn paste(&mut self, text: &str) {
         let text = text.replace('\n', "\r");
         let is_marked = self.state.lock().unwrap().parser.screen().bracketed_paste();

@@ -18,7 +18,7 @@ const TOOLCHAIN_TIMEOUT: Duration = Duration::from_secs(400);
 const SOURCES: [(&str, &str); 6] =
     [("toml", ".toml"), ("rust", ".rs"), ("wit", ".wit"), ("python", ".py"), ("javascript", ".js"), ("c", ".c")];
 
-/// Returns the file name of a block that contains no commands.
+/// Returns the name of the file whose content this code block shows. Panics if the block does not show a file.
 pub(crate) fn file_of(block: &Block) -> &str {
     let Block { section, language, text, file } = block;
     let known = SOURCES.iter().find(|(name, _)| name == language);

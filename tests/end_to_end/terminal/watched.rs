@@ -1,4 +1,4 @@
-//! Changes to an agent's plugins and file while a user types (P6, P10, L17).
+//! Changes to the plugins and to the agent file of an interactive session while the user types (P6, P10, L17).
 
 use super::CTRL_D;
 use super::first_use::{AgentFolder, count};
@@ -30,7 +30,7 @@ fn wait_until_shown(screen: &mut Screen, text: &str) {
     }
 }
 
-/// Writes a rebuilt version of the plugin to the file.
+/// Writes another version of the plugin to its file, as a rebuild does.
 fn write_rebuilt_plugin(file: &Path, version: &str) {
     let asks = Asks { files: Some(Access::Read), ..Asks::default() };
     let manifest = Manifest { name: "text".into(), version: version.into(), asks, ..Manifest::default() };

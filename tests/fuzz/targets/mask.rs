@@ -27,7 +27,7 @@ fn encoded(secret: &str, before: &[u8], after: &[u8], encoding: u8) -> Vec<u8> {
         1 => [before, bytes.map(|byte| format!("%{byte:02X}")).collect::<String>().as_bytes(), after].concat(),
         2 => [before, bytes.map(|byte| format!("{byte:02x}")).collect::<String>().as_bytes(), after].concat(),
         3 => [before, bytes.map(|byte| format!("\\u{byte:04x}")).collect::<String>().as_bytes(), after].concat(),
-        // The text around the secret is encoded together with it, so the secret occurs in every Base64 alignment.
+        // The surrounding text is encoded together with the secret, so the secret occurs in every Base64 alignment.
         4 => STANDARD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
         _ => URL_SAFE_NO_PAD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
     }

@@ -14,8 +14,8 @@ struct Input<'a> {
     path: &'a str,
 }
 
-/// Returns the parts of a path as a lenient server interprets them. The path is decoded several times, parts are cut at
-/// `;`, `\` counts as `/`, empty parts are removed, and dots are resolved.
+/// Returns the parts of a path as a lenient server interprets them. The function decodes the path several times, treats
+/// `\` as `/`, cuts each part at `;`, removes empty parts, and resolves dots.
 fn lenient_parts(path: &str) -> Vec<String> {
     let mut text = path.to_owned();
     for _ in 0..4 {
