@@ -177,7 +177,7 @@ async fn p8_cuts_and_escapes_error_texts() {
 }
 
 /// The number of calls in the test of row 10.
-const CALLS: u64 = 10_000;
+const ROW_10_CALLS: u64 = 10_000;
 /// The number of calls that run at the same time in the test of row 10.
 const CONCURRENT_CALLS: u64 = 16;
 
@@ -190,7 +190,7 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
     let setup = agent.setups()["probe"].clone();
     let ports = agent_plugins::Ports::default();
     let (mut cancelled, sandbox) = (0, &test_host.sandbox);
-    for first in (0..CALLS).step_by(CONCURRENT_CALLS as usize) {
+    for first in (0..ROW_10_CALLS).step_by(CONCURRENT_CALLS as usize) {
         let calls = (first..first + CONCURRENT_CALLS).map(|n| {
             let (name, args) = match n % 3 {
                 0 => ("probe.spin", json!({})),
@@ -203,7 +203,7 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
         let ended = futures::future::join_all(calls).await;
         cancelled += ended.iter().filter(|ended| ended.is_err()).count() as u64;
     }
-    assert!(cancelled >= CALLS * 2 / 3, "two of three calls never end on their own: {cancelled}");
+    assert!(cancelled >= ROW_10_CALLS * 2 / 3, "two of three calls never end on their own: {cancelled}");
     // The test makes as many calls as the sandbox has slots. If a cancelled call still occupied a slot, one of these
     // calls would wait forever.
     let alive = (0..32).map(|_| sandbox.call_tool(&setup, request("probe.echo", json!({"text": "alive"})), &ports));

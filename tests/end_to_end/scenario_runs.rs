@@ -43,12 +43,12 @@ impl ScenarioFolder {
     }
 
     /// Runs `agent-host test`, and returns the exit code and the output without durations.
-    fn shown(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        self.shown_with(components(), arguments)
+    fn code_and_output(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        self.code_and_output_with(components(), arguments)
     }
 
-    /// Like [`Self::shown`], but with the components in the folder `plugins`.
-    fn shown_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    /// Like [`Self::code_and_output`], but with the components in the folder `plugins`.
+    fn code_and_output_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.test_with(plugins, arguments);
         let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
         let time = regex::Regex::new(r" \([0-9.]+ m?s\)").unwrap();
@@ -76,7 +76,7 @@ fn plugins_line(plugin: &str) -> String {
 fn the_scenarios_of_the_projects_plugins_pass() {
     let folder = ScenarioFolder(tempfile::tempdir().unwrap());
     let plugins = repository().join("plugins");
-    let (code, printed) = folder.shown(&[plugins.to_str().unwrap()]);
+    let (code, printed) = folder.code_and_output(&[plugins.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{printed}");
     let projects = agent_devkit::build::projects_in(&plugins).unwrap();
     assert_eq!(projects.len(), 12);
@@ -98,7 +98,7 @@ fn the_example_scenarios_of_the_guide_pass() {
     ]);
     let golden = repository().join("plugins/text/count.golden");
     std::fs::copy(golden, folder.0.path().join("first.golden")).unwrap();
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(0), "{printed}");
 }
 
@@ -134,7 +134,7 @@ error = { contains = \"yes\" }
 ";
     let plugin = components().join("text.wasm").display().to_string();
     let folder = ScenarioFolder::with(&[("wrong", &scenario.replace("PLUGIN", &plugin))]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     insta::assert_snapshot!(printed);
 }
@@ -160,7 +160,7 @@ fn reports_why_a_scenario_cannot_run() {
         ("climbing", &with("files = { \"../x\" = \"\" }\n[[turns]]\nsay = \"hi\"\n")),
         ("good", &with("[[turns]]\nsay = \"hi\"\nreplies = [{ text = \"ho\" }]\noutput = \"ho\"\n")),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     let expected = [
         "key.scenario.toml:3:1: turns[0].replys: unknown field `replys`, expected one of `say`, `replies`",
@@ -177,12 +177,12 @@ fn reports_why_a_scenario_cannot_run() {
     for line in expected {
         assert!(printed.contains(line), "`{line}` is missing in: {printed}");
     }
-    assert_eq!(folder.shown(&["network.scenario.toml"]).0, Some(2));
-    assert_eq!(folder.shown(&[".", "good"]).0, Some(0));
-    let (code, printed) = folder.shown(&[".", "zzz"]);
+    assert_eq!(folder.code_and_output(&["network.scenario.toml"]).0, Some(2));
+    assert_eq!(folder.code_and_output(&[".", "good"]).0, Some(0));
+    let (code, printed) = folder.code_and_output(&[".", "zzz"]);
     assert_eq!(code, Some(2));
     assert!(printed.contains("no scenario's name contains `zzz`; the scenarios are: agent-key, climbing"), "{printed}");
-    let (code, printed) = ScenarioFolder::with(&[]).shown(&[]);
+    let (code, printed) = ScenarioFolder::with(&[]).code_and_output(&[]);
     assert_eq!(code, Some(2));
     assert!(printed.contains("there is no scenario (*.scenario.toml) in `.`"), "{printed}");
 }
@@ -195,25 +195,25 @@ fn compares_and_writes_golden_transcripts() {
         + "golden = true\n[[turns]]\nsay = \"Count.\"\n\
            replies = [{ calls = [{ name = \"text.count\", arguments = { text = \"one two\" } }] }, { text = \"Two.\" }]\n";
     let folder = ScenarioFolder::with(&[("words", &scenario)]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1));
     assert!(
         printed.contains("words.scenario.toml:2: golden") && printed.contains("there is no such file"),
         "{printed}"
     );
-    assert_eq!(folder.shown(&["--update"]).0, Some(0));
+    assert_eq!(folder.code_and_output(&["--update"]).0, Some(0));
     let golden = std::fs::read_to_string(folder.0.path().join("words.golden")).unwrap();
     assert!(
         golden.starts_with("turn 1\nuser: Count.\ncall: text.count {\"text\":\"one two\"}\nresult of text.count: "),
         "{golden}"
     );
     assert!(golden.ends_with("\nmodel: Two.\nend: answered\n"), "{golden}");
-    assert_eq!(folder.shown(&[]).0, Some(0), "the transcript is the same in the next run");
+    assert_eq!(folder.code_and_output(&[]).0, Some(0), "the transcript is the same in the next run");
     folder.write("words.scenario.toml", &scenario.replace("Two.", "It has two."));
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("    -model: Two.\n    +model: It has two.\n"), "{printed}");
-    let (code, printed) = folder.shown(&["--update"]);
+    let (code, printed) = folder.code_and_output(&["--update"]);
     assert_eq!(code, Some(0));
     assert!(printed.contains("words.golden; review the changes:") && printed.contains("-model: Two."), "{printed}");
 }
@@ -232,14 +232,14 @@ fn scripts_model_faults() {
         "[[turns]]\nsay = \"Hi.\"\nreplies = [{ calls = [{ name = \"text.count\", arguments = { text = \"a\" } }] }]\n";
     let with = |rest: &str| plugins_line("text") + rest;
     let folder = ScenarioFolder::with(&[("busy", &with(&busy)), ("slow", &with(slow)), ("more", &with(more))]);
-    let (code, printed) = folder.shown(&[".", "busy", "--update"]);
+    let (code, printed) = folder.code_and_output(&[".", "busy", "--update"]);
     assert_eq!(code, Some(0), "{printed}");
     let golden = std::fs::read_to_string(folder.0.path().join("busy.golden")).unwrap();
     assert!(golden.contains("try 2: ") && golden.contains("try 3: "), "{golden}");
-    let (code, printed) = folder.shown(&[".", "slow"]);
+    let (code, printed) = folder.code_and_output(&[".", "slow"]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("the scenario to finish in 200 ms"), "{printed}");
-    let (code, printed) = folder.shown(&[".", "more"]);
+    let (code, printed) = folder.code_and_output(&[".", "more"]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("the turn sends more requests to the model than it has replies (1)"), "{printed}");
 }
@@ -257,7 +257,7 @@ fn sends_images_with_the_input() {
         plugins_line("calc")
     );
     let folder = ScenarioFolder::with(&[("seen", &scenario)]);
-    let (code, printed) = folder.shown(&["--update"]);
+    let (code, printed) = folder.code_and_output(&["--update"]);
     assert_eq!(code, Some(0), "{printed}");
     let golden = std::fs::read_to_string(folder.0.path().join("seen.golden")).unwrap();
     assert!(golden.contains("What is on this?") && golden.contains("[chart.png]"), "{golden}");
@@ -270,7 +270,7 @@ fn sends_images_with_the_input() {
             "[files]\n\"a.txt\" = \"text\"\n[[turns]]\nsay = \"Look\"\nmedia = [\"{media}\"]\nreplies = [{{ text = \"a\" }}]\n"
         );
         let folder = ScenarioFolder::with(&[(name, &(plugins_line("calc") + &turn))]);
-        let (code, printed) = folder.shown(&[]);
+        let (code, printed) = folder.code_and_output(&[]);
         assert!(code == Some(2) && printed.contains(words), "{printed}");
     }
 }
@@ -284,7 +284,7 @@ fn answers_recorded_requests_and_denies_others() {
            [[http]]\nrequest = \"GET https://never.example.com/\"\n\
            [[calls]]\nname = \"web.fetch\"\narguments = { url = \"https://a.example.com/x\" }\nresult = { at = { \"/text\" = \"A\" } }\n\
            [[calls]]\nname = \"web.fetch\"\narguments = { url = \"https://b.example.com/y\" }\nfails = true\n";
-    let (code, printed) = ScenarioFolder::with(&[("page", &scenario)]).shown(&[]);
+    let (code, printed) = ScenarioFolder::with(&[("page", &scenario)]).code_and_output(&[]);
     assert_eq!(code, Some(1));
     let expected = [
         "`web` sent GET https://b.example.com/y, which was denied",
@@ -320,7 +320,7 @@ fn runs_complete_agents() {
         questions = [{ question = { contains = \"colour\" }, answer = \"blue\" }]\nends = \"completed\"\n";
     let folder =
         ScenarioFolder::with(&[("careful", &careful), ("lead", &lead), ("service", service), ("question", question)]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(0), "{printed}");
     // If the scenario has no answer, the agent waits, and the report shows the line to add to the scenario.
     let waiting = careful.replace("approvals = ", "approvals = [] # ");
@@ -328,7 +328,7 @@ fn runs_complete_agents() {
         ("careful", &waiting),
         ("question", &question.replace("colour\" }, answer", "size\" }, answer")),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("approvals = [{ name = \"files.write\", verdict = \"allow\" }]"), "{printed}");
     assert!(printed.contains("expected  a text that contains \"size\"\n    found     \"Which colour?\""), "{printed}");
@@ -348,7 +348,7 @@ fn writes_reports_for_programs() {
     let xml = std::fs::read_to_string(folder.0.path().join("report.xml")).unwrap();
     assert!(xml.contains("<testsuite name=\"scenarios\" tests=\"2\" failures=\"1\" errors=\"0\""), "{xml}");
     assert!(xml.contains("&lt;&amp;&gt;") && !xml.contains("<&>"), "{xml}");
-    let (code, printed) = folder.shown(&["--junit", "no/such/folder.xml"]);
+    let (code, printed) = folder.code_and_output(&["--junit", "no/such/folder.xml"]);
     assert_eq!(code, Some(2));
     assert!(printed.contains("`no/such/folder.xml` cannot be written"), "{printed}");
     assert!(!printed.contains("✓ good"), "the error is reported before a scenario runs: {printed}");

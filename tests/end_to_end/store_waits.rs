@@ -68,7 +68,7 @@ fn row_46_a_turn_waits_for_a_locked_store() {
 
 /// A shell script that runs the host with a separate file system for the data folder. The script fills this file system
 /// while the call runs, and later deletes the data with which it filled the file system.
-const IN_A_SMALL_DISK: &str = "mount -t tmpfs -o size=24m,mode=700 none data || exit 77
+const SMALL_DISK_SCRIPT: &str = "mount -t tmpfs -o size=24m,mode=700 none data || exit 77
 \"$@\" & host=$!
 while [ ! -e tree/begun ]; do kill -0 $host || exit 78; sleep 0.05; done
 dd if=/dev/zero of=data/filler bs=4k 2>/dev/null
@@ -86,7 +86,7 @@ fn row_46_a_turn_waits_for_disk_space() {
     std::fs::create_dir_all(folder.path("data")).unwrap();
     let host = folder.command(&["--agent", "agent.toml", "--json", "Go."]);
     let mut inside = Command::new("unshare");
-    inside.args(["--user", "--map-root-user", "--mount", "sh", "-c", IN_A_SMALL_DISK, "sh"]);
+    inside.args(["--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK_SCRIPT, "sh"]);
     inside.arg(host.get_program()).args(host.get_args()).current_dir(folder.path(""));
     inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = match inside.output() {

@@ -19,7 +19,7 @@ fn reports_a_call_of_an_unknown_tool() {
         ("word", &call("text.count", "fails = \"maybe\"\n")),
         ("turn", &(plugins_line("text") + turn)),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     for line in [
         "✓ meant",
@@ -60,7 +60,7 @@ fn checks_expectations_of_summaries_and_answers() {
                 + "answers = [{ text = \"a\" }]\nagent = { model = \"offline\" }\n[[turns]]\nsay = \"Hi.\"\n"),
         ),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     for line in [
         "evicting.scenario.toml:3: summaries[0]\n    expected  a request that matches `expect` of this reply",
@@ -84,11 +84,11 @@ const SERVICE: &str = "plugins = []\ngolden = true\n[agent.services.tide]\ntype 
 #[test]
 fn l10_checks_requests_to_services() {
     let folder = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Friday"))]);
-    let (code, printed) = folder.shown(&["--update"]);
+    let (code, printed) = folder.code_and_output(&["--update"]);
     assert_eq!(code, Some(0), "{printed}");
     let golden = std::fs::read_to_string(folder.path().join("asked.golden")).unwrap();
     assert!(golden.contains("\nwaits for the service: com.example.tide {\"day\":\"Friday\"}\n"), "{golden}");
-    let (code, printed) = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Monday"))]).shown(&[]);
+    let (code, printed) = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Monday"))]).code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     let failure = "asked.scenario.toml:10: turns[0].services[0].request\n    expected  \"Monday\" at \"/day\"\n    found     \"Friday\"";
     assert!(printed.contains(failure), "{printed}");
@@ -106,7 +106,7 @@ fn reports_invalid_answers_at_their_lines() {
            replies = [{ calls = [{ name = \"files.write\", arguments = { path = \"a\", text = \"b\" } }] }, { text = \"a\" }]\n\
            approvals = [{ name = \"files.write\", verdict = \"allow\", arguments = { bad = 1 } }]\n";
     let folder = ScenarioFolder::with(&[("service", &service), ("approval", &approval)]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     assert!(printed.contains("service.scenario.toml:11: turns[0].services[0]\n"), "{printed}");
     assert!(printed.contains("approval.scenario.toml:7: turns[0].approvals[0]\n"), "{printed}");
@@ -132,9 +132,9 @@ fn tests_only_the_components_in_the_named_folder() {
         ("empty", "--plugins: there is no component (*.wasm) in `empty`"),
         ("others", "own.scenario.toml:1: plugins[0]: there is no text.wasm in `others`"),
     ] {
-        let (code, printed) = folder.shown_with(Path::new(plugins), &[]);
+        let (code, printed) = folder.code_and_output_with(Path::new(plugins), &[]);
         assert_eq!(code, Some(2), "{printed}");
         assert!(printed.contains(message), "{message} is not in {printed}");
     }
-    assert_eq!(folder.shown_with(Path::new("plugins"), &[]).0, Some(0));
+    assert_eq!(folder.code_and_output_with(Path::new("plugins"), &[]).0, Some(0));
 }

@@ -16,14 +16,14 @@ use std::time::Duration;
 /// The number of swaps that row 30 requires.
 const SWAPS: usize = 1_000;
 /// The number of file swaps in a normal test run. The number is small, because the test waits for each swap.
-const FILES: u32 = 20;
+const FILE_SWAPS: u32 = 20;
 /// The number of file swaps that row 30 requires. The test makes so many swaps if `AGENT_HOST_EVERY_SWAP` is set.
-const ALL_FILES: u32 = 1_000;
+const ALL_FILE_SWAPS: u32 = 1_000;
 const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
 /// The number of concurrent sessions.
 const SESSIONS: usize = 2;
 /// The maximum number of turns of a session. After these turns, the test closes the session and opens a new session.
-const TURNS: usize = 2_000;
+const MAX_TURNS: usize = 2_000;
 
 /// Returns a version of the plugin `probe` whose results show which version ran: `probe.echo` returns the version's
 /// number in the name of a field.
@@ -63,7 +63,7 @@ async fn row_30_swaps_versions_under_load() {
 /// publishes each new file.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_replaces_files_under_load() {
-    let number = if std::env::var_os(EVERY_SWAP_VARIABLE).is_some() { ALL_FILES } else { FILES };
+    let number = if std::env::var_os(EVERY_SWAP_VARIABLE).is_some() { ALL_FILE_SWAPS } else { FILE_SWAPS };
     let mut watched_agent = WatchedAgent::new(&replies()).await;
     let load = TurnLoad::begin(&watched_agent.test_host, &watched_agent.live).await;
     let mut refusals = 0;
@@ -83,7 +83,7 @@ async fn row_30_replaces_files_under_load() {
 
 fn replies() -> Vec<serde_json::Value> {
     let echo = || call_reply(&[("probe.echo", json!({"text": "hello"})), ("probe.echo", json!({"text": "again"}))]);
-    (0..TURNS).flat_map(|_| [echo(), text_reply("Done.")]).collect()
+    (0..MAX_TURNS).flat_map(|_| [echo(), text_reply("Done.")]).collect()
 }
 
 /// Concurrent sessions that run turns until the load ends.
@@ -103,7 +103,7 @@ impl TurnLoad {
                 let new = || async { Session::open(&host, live.clone(), OpenSession::New).await.unwrap() };
                 let mut sessions = vec![new().await];
                 while !is_over.load(Ordering::Relaxed) {
-                    if sessions.last().is_some_and(|session| session.state().turns == TURNS as u32) {
+                    if sessions.last().is_some_and(|session| session.state().turns == MAX_TURNS as u32) {
                         sessions.push(new().await);
                     }
                     let session = sessions.last_mut().expect("there is one entry");

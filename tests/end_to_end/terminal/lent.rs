@@ -7,7 +7,7 @@ use crate::support::call_reply;
 use serde_json::json;
 use std::process::{Command, Output, Stdio};
 
-const FILE: &str = "name = \"ada\"\nmodel = \"scripted:../script.json\"\n\n[services.payments]\ntype = \"com.example.pay\"\ndescription = \"Pays.\"\n";
+const AGENT_FILE: &str = "name = \"ada\"\nmodel = \"scripted:../script.json\"\n\n[services.payments]\ntype = \"com.example.pay\"\ndescription = \"Pays.\"\n";
 
 /// Opens a session whose turn waits for a payment.
 fn waiting_session(folder: &AgentFolder) -> Screen {
@@ -34,7 +34,7 @@ fn respond(folder: &AgentFolder, options: &[&str]) -> Output {
 }
 
 fn payment_folder() -> AgentFolder {
-    AgentFolder::new(FILE, &[call_reply(&[("payments", json!({}))]), json!({"text": "All is paid."})])
+    AgentFolder::new(AGENT_FILE, &[call_reply(&[("payments", json!({}))]), json!({"text": "All is paid."})])
 }
 
 /// L10: An answer from another process is accepted while the session waits at its prompt, and `/continue` continues the
