@@ -131,7 +131,7 @@ async fn l25_selects_tools_by_words_once_per_turn() {
     assert_eq!(context.record.body["offered"], json!(sleep_tools));
 }
 
-/// L25: If the model calls a tool that is not offered, the tool still runs, because the model may know it from
+/// L25: If the model calls a tool that is not offered, the tool still runs, because the model may know the tool from
 /// the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_a_tool_that_is_not_offered_still_runs() {

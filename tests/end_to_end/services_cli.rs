@@ -1,6 +1,6 @@
 //! Services with the real binary: agent.toml, the outbox folder, and `session respond`. In some tests, several
-//! processes run `session respond` at the same time, or the command is killed at several points (L10, I6, D2, D3; rows
-//! 27, 29 and 32).
+//! processes run `session respond` at the same time, or the test kills the command at several points (L10, I6, D2, D3;
+//! rows 27, 29 and 32).
 
 use agent_core::cloud_event::CloudEvent;
 use serde_json::{Value, json};
@@ -213,8 +213,8 @@ fn l1_cancelling_a_turn_discards_queued_prompts() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 32, L10: If many processes answer at the same time, and several of them answer the same call with different
-/// data, exactly one answer is stored for each call.
+/// Row 32, L10: Many processes send answers at the same time, and several of them answer the same call with different
+/// data. Exactly one answer is stored for each call.
 #[test]
 fn row_32_concurrent_answers_take_effect_once() {
     let folder = ServiceFolder::new();

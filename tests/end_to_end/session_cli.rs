@@ -117,7 +117,7 @@ fn l1_cancels_a_waiting_turn() {
     assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{stderr}");
 }
 
-/// L16, L29: Cancelling a turn also cancels the turns of its child agents, and the turns of their child agents.
+/// L16, L29: Cancelling a turn cancels the turns of all child agents below it, on every level.
 #[test]
 fn l16_cancelling_a_turn_cancels_its_children() {
     let child = "[agents.below]\nagent = \"below.toml\"\ndescription = \"Works.\"\n";
@@ -136,8 +136,8 @@ fn l16_cancelling_a_turn_cancels_its_children() {
     assert_eq!(check_state, ["cancelled", "cancelled"], "{listed}");
 }
 
-/// L18: If a question is not answered before its deadline, the turn that asked it ends, and the next command
-/// reports that.
+/// L18: If a question is not answered before its deadline, the turn that asked the question ends, and the next command
+/// reports the end of the turn.
 #[test]
 fn l18_reports_an_expired_question() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);

@@ -214,8 +214,8 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
-/// P11: The update of a plugin reports the changes of the newer version. With `--check`, it changes no files. If a tag
-/// was moved back to an older version, the update does not install that version.
+/// P11: The update of a plugin reports the changes of the newer version. With `--check`, the command changes no files.
+/// If a tag was moved back to an older version, the update installs that version only with `--allow-downgrade`.
 #[test]
 fn p11_reports_the_changes_of_an_update() {
     let cli = TestCli::new();
@@ -284,7 +284,8 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
 }
 
 /// Row 18: If a different plugin with the same name is already installed, `plugin add` needs the option `--replace`, so
-/// that a plugin does not get another plugin's grants by mistake. Adding a folder adds all plugins in it.
+/// that a plugin does not get another plugin's grants by mistake. If the argument of `plugin add` is a folder, the
+/// command adds all plugins in the folder.
 #[test]
 fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     let cli = TestCli::new();

@@ -85,7 +85,8 @@ async fn p10_pinned_grants_apply_after_a_restart() {
     assert!(results(&test_host, &session).await.iter().all(|(_, is_error, _)| !is_error));
 }
 
-/// P14: Validators that were added to the configuration also check the output of a turn that started without them.
+/// P14: The output of a turn is checked by the current validators, even if they were added to the configuration after
+/// the turn had started.
 #[tokio::test(flavor = "multi_thread")]
 async fn p14_current_validators_check_a_resumed_turn() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -53,9 +53,9 @@ fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
     assert_eq!(cli.ledger(), ["Ann 1"]);
 }
 
-/// L16, L17: In an interactive session, an approval for an agent that is two delegation levels down is asked at the
-/// terminal. Ctrl-D leaves the question unanswered: the turns of all three agents still wait, and `/approve` asks the
-/// question again. Ctrl-C at the question cancels all three turns.
+/// L16, L17: In an interactive session, the host asks at the terminal for the approval of a call, even if the call
+/// belongs to an agent that is two delegation levels down. Ctrl-D leaves the question unanswered: the turns of all
+/// three agents still wait, and `/approve` asks the question again. Ctrl-C at the question cancels all three turns.
 #[test]
 fn l17_asks_again_for_an_approval_two_levels_down() {
     let cli = three_levels(
