@@ -58,7 +58,7 @@ async fn sent(request: &ModelRequest) -> Vec<u8> {
     server.requests().remove(0).body
 }
 
-/// M1, L12, L14, P4: the JSON of a request with all kinds of content.
+/// M1, L12, L14, P4: checks the JSON that is sent for a request with all kinds of content.
 #[tokio::test]
 async fn m1_a_conversation_is_encoded() {
     let body: serde_json::Value = serde_json::from_slice(&sent(&conversation_request()).await).unwrap();
@@ -81,7 +81,7 @@ async fn l22_growing_conversations_share_a_prefix() {
     }
 }
 
-/// The size of a request is limited. A media item that would exceed the limit is not read.
+/// The size of a request is limited. A media item is not read if it would make the request exceed the limit.
 #[tokio::test]
 async fn a_request_that_is_too_large_names_its_largest_parts() {
     let mebibyte = 1024 * 1024;
