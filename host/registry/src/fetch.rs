@@ -21,7 +21,7 @@ use url::Url;
 pub struct ResolvedPlugin {
     /// The source that was resolved.
     pub source: Source,
-    /// Digest of the manifest in the registry. `None` for other sources.
+    /// Digest of the plugin's manifest in the registry. `None` if the source is not in a registry.
     pub manifest: Option<Digest>,
     /// Size of the manifest in bytes.
     size: u64,
@@ -33,7 +33,7 @@ pub struct ResolvedPlugin {
 pub struct FetchedPlugin {
     /// The source from which the component was fetched.
     pub source: Source,
-    /// Digest of the manifest in the registry. `None` for other sources.
+    /// Digest of the plugin's manifest in the registry. `None` if the source is not in a registry.
     pub manifest: Option<Digest>,
     /// Bytes of the component.
     pub bytes: Vec<u8>,

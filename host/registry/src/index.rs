@@ -155,7 +155,7 @@ impl Registry {
     }
 }
 
-/// Parses the artifact under a tag. Returns `None` if it is not an index entry.
+/// Parses the manifest of an artifact in the index. Returns `None` if the artifact is not an index entry.
 fn parse_entry(bytes: &[u8]) -> Option<IndexEntry> {
     let manifest: Manifest = serde_json::from_slice(bytes).ok()?;
     if manifest.artifact_type.as_deref() != Some(ENTRY_TYPE) {

@@ -35,7 +35,7 @@ pub struct Registry {
     http: Http,
     credentials: Credentials,
     token_servers: TokenServers,
-    /// Cached credentials, keyed by the registry's origin and the scope.
+    /// Cached credentials, keyed by the registry's origin and the scope for which they were obtained.
     authorizations: Mutex<HashMap<(Origin, String), OriginCredential>>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Completeness {
     Truncated,
 }
 
-/// A list of the artifacts that refer to another artifact.
+/// A list of artifacts that refer to a given artifact.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Descriptor>,
@@ -210,7 +210,7 @@ impl Registry {
         RegistryError::NotFound { place: reference.to_string(), advice }
     }
 
-    /// Stores a manifest or an index under a tag or its digest.
+    /// Stores a manifest or an index in a repository under `name`, which is a tag or the digest of the bytes.
     pub(crate) async fn put_manifest(
         &self,
         repository: &Repository,
@@ -406,7 +406,7 @@ impl Registry {
         place: &str,
     ) -> Result<Response, RegistryError> {
         let scope = access.scope(repository);
-        // If the URL belongs to another server, to which the registry redirected, it must not receive credentials for
+        // If the registry redirected the request to another server, that server must not receive credentials for
         // the registry.
         let origin = self.url(repository, "")?.origin();
         let is_same_origin = origin == request.url.origin();
