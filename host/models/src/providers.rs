@@ -88,8 +88,8 @@ impl Providers {
         self.find(provider)?.connection().ok()?.models(timeout).await
     }
 
-    /// Splits `PROVIDER/MODEL` into the configured provider and its name of the model. Returns `None` if the name does
-    /// not have this form or the provider is not configured.
+    /// Splits `PROVIDER/MODEL` into the configured provider and the name that this provider uses for the model. Returns
+    /// `None` if the name does not have this form or the provider is not configured.
     fn split<'n>(&self, name: &'n str) -> Option<(&Configured, &'n str)> {
         let (provider, model) = name.split_once('/').filter(|(_, model)| !model.is_empty())?;
         Some((self.find(provider)?, model))

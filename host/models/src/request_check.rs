@@ -59,7 +59,7 @@ fn check_call_results(messages: &[Message], problems: &mut Vec<String>) {
             match part {
                 Part::ToolCall(call) if message.role == Role::Assistant => {
                     if !ids.insert(&call.id) {
-                        problems.push(format!("message {position} has a second call {}", call.id));
+                        problems.push(format!("message {position} has a second call with the id {}", call.id));
                     }
                     unanswered.push_back(call);
                 }
@@ -193,7 +193,7 @@ pub(crate) mod tests {
             ),
             (
                 vec![two_calls(), done("c1", "a"), done("c2", "b"), calls(&[("c1", "a", json!({}))]), done("c1", "a")],
-                "message 4 has a second call c1",
+                "message 4 has a second call with the id c1",
             ),
             (
                 vec![Message::text(Role::Tool, "x")],

@@ -203,9 +203,9 @@ impl PluginFolder {
 /// Whether removing a plugin removes only the plugin's entry in the lock file, or the entry and the plugin's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveMode {
-    /// The entry in the lock file and the plugin's file.
+    /// Removes the entry in the lock file and the plugin's file.
     EntryAndFile,
-    /// Only the entry in the lock file.
+    /// Removes only the entry in the lock file, and keeps the plugin's file.
     EntryOnly,
 }
 

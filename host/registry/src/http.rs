@@ -41,9 +41,9 @@ pub(crate) struct Http {
     client: Client,
     /// Client that connects to servers on this machine without a proxy.
     loopback_client: Client,
-    /// Two clients for redirects: the first follows redirects from public servers, the second those from servers in a
-    /// private network. Each client resolves names only to addresses that the redirecting server could reach itself. A
-    /// client is built when it is first needed.
+    /// Two clients for redirects: the first client follows redirects from public servers, and the second client follows
+    /// redirects from servers in a private network. Each client resolves names only to addresses that the redirecting
+    /// server could reach itself. A client is built when it is first needed.
     redirect_clients: Arc<[OnceLock<Client>; 2]>,
     plain_http: PlainHttp,
     pub(crate) listener: Listener,

@@ -26,7 +26,7 @@ const MAX_TAGS_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum number of tags that are read from a repository.
 const MAX_TAGS: usize = 25_000;
-/// Maximum number of pages that are read from a list.
+/// Maximum number of pages that are read if a registry splits a list into pages.
 const MAX_PAGES: usize = 100;
 
 /// A client for registries. A process needs only one client, which caches the tokens of all registries.

@@ -16,7 +16,8 @@ const DELAY_FACTOR: f32 = 3.0;
 /// Maximum delay before a retry. If the server requests a longer delay, the request is not retried, and the error
 /// message contains the requested delay.
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// If a server requests a longer delay than this number of seconds, messages show this number instead.
+/// If a server requests a longer delay than this number of seconds, messages show this number instead of the
+/// requested delay.
 const MAX_SHOWN_SECONDS: u64 = 1_000_000_000;
 
 /// Notice for a listener that a request will be retried after a delay.

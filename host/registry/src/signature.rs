@@ -72,7 +72,7 @@ fn verify_and_read_claims(key: &PublicKey, component: &[u8], text: &str) -> Resu
 }
 
 /// Returns whether one of the keys signed these bytes for this repository and manifest. The name and the version in the
-/// claims are not checked here, because the component must be parsed first. They are checked later.
+/// claims are checked later, because the component must be parsed first.
 pub(crate) fn is_signed_for(
     keys: &[PublicKey],
     component: &[u8],

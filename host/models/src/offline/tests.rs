@@ -7,7 +7,8 @@ use crate::request_check::tests::{calls, request, result, tool};
 use agent_core::message::{Content, Message};
 use tokio::sync::mpsc;
 
-/// Returns real tools of the host and its plugins, and some similar tools.
+/// Returns the tools that the tests offer to the router. Most of them are tools of the host or of this
+/// project's plugins.
 fn tools() -> Vec<OfferedTool> {
     let text = json!({"type": "string"});
     let count = json!({"type": ["integer", "null"], "minimum": 1});
@@ -98,11 +99,11 @@ async fn answer_to(prompt: &str) -> String {
         Delta::Text(text) => text.as_str(),
         other => panic!("unexpected {other:?}"),
     });
-    assert_eq!(streamed.collect::<String>(), reply.text, "the streamed text is the reply");
+    assert_eq!(streamed.collect::<String>(), reply.text, "the streamed text is the text of the reply");
     let calls: Vec<_> = reply.calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect();
     assert_eq!(calls.is_empty(), reply.stop == StopReason::Stop);
     if calls.is_empty() {
-        assert!(reply.text.contains("not a language model"), "every answer contains the note: {}", reply.text);
+        assert!(reply.text.contains("not a language model"), "the answer describes the router: {}", reply.text);
         return reply.text;
     }
     calls.join("; ")

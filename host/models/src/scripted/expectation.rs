@@ -6,7 +6,7 @@ use agent_core::plugin::Lifecycle;
 use serde::Deserialize;
 use std::fmt::Debug;
 
-/// Maximum length of a quoted text in characters.
+/// Maximum length, in characters, of a text that an error message quotes from a request.
 const MAX_EXCERPT_CHARACTERS: usize = 300;
 
 /// Expectations about a request. The request must match each field that the script sets. Fields that the script does
@@ -18,9 +18,9 @@ pub(crate) struct Expectation {
     lifecycle: Option<Lifecycle>,
     /// Exact number of messages that the request must contain.
     messages: Option<usize>,
-    /// Roles of all messages, in order.
+    /// Roles that the messages of the request must have, in order.
     roles: Option<Vec<Role>>,
-    /// The `seen_count` of each message (L3), in the order of the messages.
+    /// The `seen_count` that each message must have (L3), in the order of the messages.
     seen_counts: Option<Vec<u32>>,
     /// Names of all tools that the request must offer, in any order. The names are spelled as the tools' authors wrote
     /// them. If the list is empty, the request must offer no tools.

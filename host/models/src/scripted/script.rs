@@ -14,14 +14,14 @@ use std::time::Duration;
 /// Context window in tokens for scripts that do not set one.
 const DEFAULT_WINDOW: u32 = 128_000;
 
-/// Maximum value of `delay_ms`.
+/// Maximum value of `delay_ms` in a scripted reply: 10 minutes.
 const MAX_DELAY_MS: u64 = 600_000;
 
-/// A complete script.
+/// The parsed contents of a script file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// Context window in tokens.
+    /// Context window of the scripted model, in tokens.
     #[serde(default = "default_window")]
     pub(crate) window: u32,
     /// Replies to the requests that a session sends in its turns, in order. The list is never empty.

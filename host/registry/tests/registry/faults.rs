@@ -62,7 +62,7 @@ async fn damaged_partial_download_is_discarded() {
         .path();
     std::fs::write(&partial, vec![0; 100_000]).expect("the file is overwritten");
     assert_eq!(client.fetch(&reference).await.expect("the fetch succeeds").bytes, bytes);
-    // The file of an incomplete download is also discarded if it is larger than the component.
+    // An incomplete download is discarded if its file is larger than the component.
     std::fs::write(&partial, vec![0; SIZE + 1]).expect("the file is overwritten");
     std::fs::remove_dir_all(client.folder.path().join("store")).ok();
     assert_eq!(client.fetch(&reference).await.expect("the fetch succeeds").bytes, bytes);
