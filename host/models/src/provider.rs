@@ -64,7 +64,7 @@ pub struct MediaBytes {
     pub bytes: Arc<[u8]>,
 }
 
-/// A media source for requests without media. It returns an error for every media item.
+/// A media source for requests without media. This media source returns an error for every media item.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMedia;
 

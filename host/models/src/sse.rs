@@ -40,7 +40,8 @@ pub struct Decoder {
     /// Whether the event in this decoder was already returned. If so, its data and name are cleared before the next
     /// event is decoded.
     was_returned: bool,
-    /// Whether the last byte was a carriage return. A line feed directly after it is part of the same line ending.
+    /// Whether the last byte was a carriage return. A line feed directly after the carriage return is part of the same
+    /// line ending.
     after_return: bool,
     /// Number of bytes of a byte-order mark that were read at the start of the input.
     mark_bytes: usize,

@@ -23,7 +23,7 @@ const TOKEN_USER: &str = "<token>";
 /// The location of stored credentials. The host reads the credentials only when a registry requires a login.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// Path of Docker's `config.json`. If it is `None`, all requests are anonymous.
+    /// Path of Docker's `config.json`. If the path is `None`, all requests are anonymous.
     pub file: Option<PathBuf>,
 }
 

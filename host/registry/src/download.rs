@@ -24,14 +24,14 @@ const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// The folder for incomplete downloads, and the size limit for components.
 #[derive(Clone, Debug)]
 pub struct Downloads {
-    /// Folder for incomplete downloads. Only the user who runs the host should have access to it.
+    /// Folder for incomplete downloads. Only the user who runs the host should have access to this folder.
     pub directory: PathBuf,
     /// Maximum size of a component, in bytes.
     pub most: u64,
 }
 
-/// A callback that reports the progress of a download. It receives the number of downloaded bytes and, if known, the
-/// total number of bytes. The callback is called often, so it should return quickly.
+/// A callback that reports the progress of a download. The callback receives the number of downloaded bytes and, if
+/// known, the total number of bytes. The callback is called often, so it should return quickly.
 pub type Progress<'p> = dyn Fn(u64, Option<u64>) + Send + Sync + 'p;
 
 impl Registry {
@@ -188,8 +188,8 @@ enum PartialName {
     Unnamed,
 }
 
-/// An incomplete download. Its file is `DIRECTORY/HEX.partial`, which only one process at a time can use, or an
-/// unnamed file.
+/// An incomplete download. The file of the download is `DIRECTORY/HEX.partial`, which only one process at a time can
+/// use, or an unnamed file.
 struct PartialDownload {
     path: PathBuf,
     file: File,

@@ -12,7 +12,7 @@ pub enum RegistryError {
         "`{text}` is not a valid reference: {reason}; write HOST/PATH[:TAG], such as registry.example/team/calc:1.0.0"
     )]
     Reference {
-        /// The text as it was written.
+        /// The text that should be a reference.
         text: String,
         /// Reason why the text is not a valid reference.
         reason: &'static str,
@@ -51,7 +51,7 @@ pub enum RegistryError {
     NotFound {
         /// The requested reference or address, or another description of the missing content.
         place: String,
-        /// Text at the end of the message, for example a list of the tags that exist. It may be empty.
+        /// Text at the end of the message, for example a list of the tags that exist. The text may be empty.
         advice: String,
     },
     /// The server returned an error or an invalid response.

@@ -66,8 +66,8 @@ pub struct ComponentCache {
 }
 
 impl Registry {
-    /// Determines the plugin to which a source currently refers. This reads only small documents from the registry and
-    /// does not download the component.
+    /// Determines the plugin to which a source currently refers. This function reads only small documents from the
+    /// registry and does not download the component.
     pub async fn resolve(&self, source: &Source) -> Result<ResolvedPlugin, RegistryError> {
         let Source::Registry(reference) = source else {
             return Ok(ResolvedPlugin { source: source.clone(), manifest: None, size: 0, component: None });
@@ -157,7 +157,7 @@ impl ResolvedPlugin {
         })
     }
 
-    /// Returns the digest of the component, or `None` if the digest will only be known after the component is fetched.
+    /// Returns the digest of the component, or `None` if the digest is known only after the component was fetched.
     pub fn component(&self) -> Option<&Digest> {
         self.component.as_ref().map(|component| &component.digest)
     }

@@ -178,7 +178,7 @@ impl PluginFolder {
         }
     }
 
-    /// Checks whether a file without an entry in the lock file may be loaded. If it may not be loaded, the error
+    /// Checks whether a file without an entry in the lock file may be loaded. If the file may not be loaded, the error
     /// contains the reason.
     pub fn check_unlocked(&self, path: &Path, trust: &Trust) -> Result<(), String> {
         if !trust.requires_signature() {
@@ -193,7 +193,7 @@ impl PluginFolder {
     /// Locks the folder, so that two commands for the same folder run one after the other.
     fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
         // Some operating systems cannot open a folder like a file. On such a system, the folder is not locked, and if
-        // two commands run at the same time, the changes of one of them can be lost.
+        // two commands run at the same time, the changes of one command can be lost.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
         Ok(Some(folder))
@@ -424,7 +424,7 @@ mod tests {
     }
 
     // P10, P11: a component in the store is checked against the lock entry that was stored with it, even if the lock
-    // file has changed since then.
+    // file was changed later.
     #[test]
     fn stored_component_is_verified_by_its_origin_entry() {
         let directory = tempfile::tempdir().expect("the directory is created");

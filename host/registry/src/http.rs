@@ -35,7 +35,7 @@ pub enum PlainHttp {
     Allowed,
 }
 
-/// An HTTP client. Cloning it is cheap.
+/// An HTTP client. Cloning the client is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
@@ -54,7 +54,7 @@ pub(crate) struct Http {
 pub(crate) enum Route {
     /// The response comes from the requested origin, and no redirect led to another origin.
     SameOrigin,
-    /// A redirect led to another origin, even if a later redirect led back.
+    /// A redirect led to another origin, even if a later redirect led back to the requested origin.
     OtherOrigin,
 }
 
@@ -69,7 +69,8 @@ pub(crate) struct Request {
     /// Offset in bytes at which the response should start.
     pub(crate) offset: u64,
     pub(crate) credential: Option<OriginCredential>,
-    /// A secret in the request other than the credential, such as a refresh token. It is removed from error messages.
+    /// A secret in the request other than the credential, such as a refresh token. The secret is removed from
+    /// error messages.
     pub(crate) secret: Option<String>,
     /// Network scope of the server that provided `url`. `None` if the user provided `url`.
     pub(crate) named_by: Option<NetworkScope>,

@@ -74,8 +74,8 @@ impl OriginLogin {
     }
 
     /// Returns a copy of the login that may be sent to the token server `realm`, which the registry itself named.
-    /// Returns `None` if [`TokenServers::may_receive_login`] does not allow this. No other function returns a login for
-    /// another origin.
+    /// Returns `None` if [`TokenServers::may_receive_login`] does not allow this. This is the only function that
+    /// returns a login for an origin other than the registry's origin.
     pub(crate) fn for_token_server(&self, registry: &Url, realm: &Url, servers: &TokenServers) -> Option<Self> {
         let is_allowed = registry.origin() == self.origin && servers.may_receive_login(registry, realm);
         is_allowed.then(|| Self { origin: realm.origin(), login: self.login.clone() })

@@ -28,7 +28,7 @@ pub struct PluginFacts {
     pub exports: Vec<String>,
 }
 
-/// Creation time that is written into artifacts by default. It is constant, so that equal components have
+/// Creation time that is written into artifacts by default. This time is constant, so that equal components have
 /// equal manifests.
 pub const NO_TIMESTAMP: &str = "1970-01-01T00:00:00Z";
 

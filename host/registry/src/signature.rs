@@ -198,7 +198,7 @@ mod tests {
         let text = sign(&own_key, b"component", &expected_claims()).expect("signing succeeds");
         let verified = verify(&other_key.public, b"component", &text, &expected_claims());
         assert_eq!(verified, Err(SignatureProblem::OtherKey(signing_key_id(&text).expect("there is a key"))));
-        // The comment is covered by the signature, too.
+        // The signature covers the trusted comment in addition to the component.
         let forged = text.replace("version:1.0.0", "version:2.0.0");
         let claims = Claims { version: "2.0.0".to_owned(), ..expected_claims() };
         assert_eq!(verify(&own_key.public, b"component", &forged, &claims), Err(SignatureProblem::Invalid));

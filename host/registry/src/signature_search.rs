@@ -50,11 +50,12 @@ pub(crate) struct FoundSignatures {
     pub(crate) stop_reason: Option<String>,
 }
 
-/// A signature that the search can read. The name under which the signature's manifest is requested is its digest or
-/// the signature's own tag.
+/// A signature that the search can read. The manifest of the signature is requested by `name`, which is the manifest's
+/// digest or the signature's own tag.
 struct Candidate {
     name: String,
-    /// Id of the key that made the signature, according to the list, which can be false. `None` if it is unknown.
+    /// Id of the key that made the signature, as the registry's list states it. The stated id can be false. `None` if
+    /// the list states no id.
     key: Option<String>,
 }
 
@@ -166,7 +167,8 @@ impl Registry {
                 candidates.signatures.extend(unlisted.map(|name| Candidate { name, key: None }));
             }
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
+            // Some registries do not list tags. In a registry without lists of tags, only the signatures in the index
+            // are found.
             Err(error) => tracing::warn!(%error, "could not list the tags of signatures"),
         }
         Ok(candidates)

@@ -87,7 +87,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Reads the index of signatures under the fallback tag. Returns `None` if it does not exist.
+    /// Reads the index of signatures under the fallback tag. Returns `None` if the index does not exist.
     async fn read_signature_index(
         &self,
         (repository, access): (&Repository, Access),
@@ -112,7 +112,8 @@ impl Registry {
         let prefix = format!("{}.", fallback_tag(subject));
         let tags = match self.tags(repository).await {
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
+            // Some registries do not list tags. In a registry without lists of tags, only the signatures in the index
+            // are found.
             Err(error) => {
                 tracing::warn!(%error, "could not list the tags of signatures");
                 Vec::new()

@@ -218,8 +218,8 @@ async fn call_lines_are_executed() {
     "#);
 }
 
-/// A call line, which consists of a tool name and JSON arguments, is executed only in the current input. It is not
-/// executed in an earlier message or in a section that the host inserts before the input.
+/// A call line, which consists of a tool name and JSON arguments, is executed only in the current input. A call line in
+/// an earlier message, or in a section that the host inserts before the input, is not executed.
 #[tokio::test]
 async fn only_the_current_input_is_executed() {
     let call_line = r#"list_directory {"path": "a"}"#;

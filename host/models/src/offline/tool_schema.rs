@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// A string property is assumed to contain a path if its name is one of these names, or ends with `_` and one of them.
+/// A string property is assumed to contain a path if its name is one of these names, or ends with `_` followed by one
+/// of these names.
 const PATH_NAMES: &[&str] =
     &["path", "file", "filename", "directory", "dir", "folder", "from", "to", "source", "destination", "target"];
 
@@ -127,8 +128,8 @@ fn object_kind(object: &Value, schema: &Value, depth: usize) -> Kind {
     if required.is_empty() { Kind::Other } else { Kind::Object(required) }
 }
 
-/// Returns the kind of value that the schema `property` accepts. References (`$ref`) in it are resolved in `schema`,
-/// the whole schema of the tool.
+/// Returns the kind of value that the schema `property` accepts. References (`$ref`) in `property` are resolved in
+/// `schema`, the whole schema of the tool.
 fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
     if depth == 0 {
         return Kind::Other;

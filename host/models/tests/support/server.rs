@@ -23,7 +23,7 @@ pub(crate) enum Step {
     /// Closes the connection.
     Close,
     /// Closes the connection without reading the body of the request, which resets the connection. This step must be
-    /// the first one.
+    /// the first step of its script.
     Reset,
 }
 
@@ -204,7 +204,7 @@ fn read_head(stream: &mut TcpStream, connection: usize) -> Option<(Request, usiz
         let mut byte = [0];
         stream.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
-        // A TLS handshake does not begin with a letter. Respond to it as an HTTP server without TLS does.
+        // A TLS handshake does not begin with a letter. Respond to the handshake as an HTTP server without TLS does.
         if !head[0].is_ascii_alphabetic() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
             return None;

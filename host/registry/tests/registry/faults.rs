@@ -182,8 +182,8 @@ async fn registry_login_uses_the_docker_configuration() {
     }
 }
 
-/// The error for missing content lists the existing content, and the error for an unreachable server reports that it
-/// cannot be reached.
+/// The error for missing content lists the existing content, and the error for an unreachable server reports that the
+/// server cannot be reached.
 #[tokio::test]
 async fn errors_for_missing_content_list_the_existing_tags() {
     let (registry, reference, _) = with_plugin().await;

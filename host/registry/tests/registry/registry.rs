@@ -1,4 +1,5 @@
-//! A registry over HTTP on loopback with configurable faults. The end-to-end tests use this registry too.
+//! A registry over HTTP on loopback with configurable faults. The tests of this crate and the end-to-end tests of the
+//! host use this registry.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -11,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Faults that the test registry simulates, and requirements for requests to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// For each of the next responses with a blob, the number of bytes after which the registry interrupts it. Later
-    /// responses are complete.
+    /// For each of the next responses with a blob, the number of bytes after which the registry interrupts the
+    /// response. Later responses are complete.
     pub cut_after: Vec<usize>,
     /// Whether the registry ignores the `Range` header of requests for blobs and sends the whole blob.
     pub ignore_ranges: bool,
@@ -22,7 +23,7 @@ pub(crate) struct Faults {
     pub pad_manifests: usize,
     /// Origin to which the registry redirects requests for blobs. The path of the request stays the same.
     pub redirect_blobs: Option<String>,
-    /// User name and password that the registry requires. `None` if it requires no login.
+    /// User name and password that the registry requires. `None` if the registry requires no login.
     pub login: Option<(String, String)>,
     /// Whether clients must exchange the login for a token.
     pub tokens: bool,

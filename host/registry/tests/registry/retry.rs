@@ -7,7 +7,7 @@ use agent_registry::{Credentials, PlainHttp, Registry, RetryNotice};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Returns a client and the list in which it records all retry notices.
+/// Returns a client, and the list in which the client's listener records all retry notices.
 fn listening_client() -> (TestClient, Arc<Mutex<Vec<RetryNotice>>>) {
     let notices = Arc::<Mutex<Vec<RetryNotice>>>::default();
     let recorded = Arc::clone(&notices);
@@ -18,8 +18,8 @@ fn listening_client() -> (TestClient, Arc<Mutex<Vec<RetryNotice>>>) {
     (TestClient { registry: client, ..TestClient::new() }, notices)
 }
 
-/// If the server requests a delay, the client waits for at least this time. Otherwise, each delay is longer than the
-/// previous one.
+/// If the server requests a delay, the client waits for at least this time. If the server requests no delay, each delay
+/// is longer than the previous delay.
 #[tokio::test]
 async fn requests_to_busy_servers_are_retried() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());
