@@ -49,7 +49,7 @@ pub(crate) struct Http {
     pub(crate) listener: Listener,
 }
 
-/// Whether the server of another origin took part in a response because of a redirect.
+/// Whether a redirect led a request to another origin before the response was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The response comes from the requested origin, and no redirect led to another origin.
