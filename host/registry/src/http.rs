@@ -15,7 +15,7 @@ use std::time::Duration;
 use url::Url;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time without data while a response is received.
+/// Maximum time to wait for the start of a response or for the next part of its body.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time to receive the body of a small response.
 const SMALL_TIMEOUT: Duration = Duration::from_secs(60);
