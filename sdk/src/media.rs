@@ -73,7 +73,7 @@ impl NewMedium {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.inner.write(chunk))
     }
 
-    /// Stores the media item. To return it from a tool, use [`Done::stored`](crate::tool::Done::stored).
+    /// Stores the media item. To return the stored item from a tool, use [`Done::stored`](crate::tool::Done::stored).
     pub fn finish(self) -> Result<Media, Error> {
         self.inner.finish()
     }

@@ -8,7 +8,7 @@ pub use generated::{Decision, Item, Position, Request};
 
 /// A plugin that is a media policy. Export it with [`export_media_policy!`](crate::export_media_policy).
 pub trait MediaPolicy {
-    /// Returns one decision per item of the request, in the same order. The default time limit is 250 ms.
+    /// Returns one decision for each item of the request, in the order of the items. The default time limit is 250 ms.
     fn decide(request: Request) -> Result<Vec<Decision>, Failure>;
 }
 

@@ -1,6 +1,6 @@
 //! Asks questions to the agent's model through `agent-host:model`, within a budget of tokens. A plugin that uses this
-//! module needs the grant `model_tokens`. Other plugins do not import `agent-host:model`. The host denies all questions
-//! of validators and media policies.
+//! module needs the grant `model_tokens`. A plugin that does not use this module does not import `agent-host:model`.
+//! The host denies all questions of validators and media policies.
 //!
 //! ```
 //! use agent_host_sdk::model::Question;
@@ -60,8 +60,8 @@ pub enum ModelError {
     /// The agent's configuration does not grant the model.
     #[error("using the agent's model is not granted")]
     Denied,
-    /// In the plugin's budget for this turn, too few tokens remain for the question. Contains the number of
-    /// remaining tokens.
+    /// The question needs more tokens than remain in the plugin's budget for this turn. The error contains the number
+    /// of remaining tokens.
     #[error("the model was not asked: only {0} tokens are left of the plugin's budget in this turn")]
     BudgetExhausted(u64),
     /// The question is invalid.
@@ -70,7 +70,7 @@ pub enum ModelError {
     /// No model is available now. The question may succeed later.
     #[error("no model is available: {0}")]
     Unavailable(String),
-    /// The model failed to answer this question. Contains the reason.
+    /// The model failed to answer this question. The error contains the reason.
     #[error("the model failed: {0}")]
     Failed(String),
 }

@@ -5,8 +5,8 @@ use crate::context_builder::{ContextBuilder, Section};
 use crate::types::Failure;
 pub use generated::Request;
 
-/// A context builder that also adds sections before each step. Export it with
-/// [`export_step_context!`](crate::export_step_context), which exports its [`ContextBuilder`] too.
+/// A context builder that adds sections at the start of a turn and before each step. Export the plugin with
+/// [`export_step_context!`](crate::export_step_context), which exports [`ContextBuilder`] and this trait.
 pub trait StepContext: ContextBuilder {
     /// Returns sections for this step only. The host adds these sections after all other sections of the prompt and
     /// never stores them.

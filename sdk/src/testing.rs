@@ -31,7 +31,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a test host that contains no media and has granted nothing.
+    /// Creates a test host that has no media and grants the plugin nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -56,7 +56,7 @@ impl Host {
     }
 
     /// Allows the plugin to ask the model, and adds one answer. The model returns the answers in the order in which
-    /// they were added. After the last answer, further questions are denied.
+    /// they were added. If the plugin asks more questions than there are answers, the other questions are denied.
     pub fn answer(mut self, text: impl Into<String>) -> Self {
         self.state.answers.push(text.into());
         self

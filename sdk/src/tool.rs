@@ -49,9 +49,9 @@ impl Tools {
         self.tools.iter().map(Tool::definition).collect()
     }
 
-    /// Runs a tool as the host does. `arguments` is JSON text. The result is the error `not-found` if no tool has
-    /// this name, and the error `invalid-arguments`, with a JSON pointer, if the arguments do not match the tool's
-    /// argument type.
+    /// Runs a tool as the host does. `arguments` is JSON text. If no tool has this name, the result is the error
+    /// `not-found`. If the arguments do not match the tool's argument type, the result is the error `invalid-arguments`
+    /// with a JSON pointer.
     pub fn run(&self, name: &str, arguments: &str, call: &Call) -> Result<Outcome, ToolError> {
         match self.tools.iter().find(|tool| tool.definition.name == name) {
             Some(tool) => tool.run(arguments, call),

@@ -40,8 +40,8 @@ pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
     String::from_utf8(bytes).map_err(|error| no_text(path, error.utf8_error().valid_up_to() as u64))
 }
 
-/// Reads a complete file of at most `limit` bytes in a granted tree. The errors are those of [`read_text`], but a file
-/// that is not UTF-8 is not an error.
+/// Reads a complete file of at most `limit` bytes in a granted tree. This function returns the same errors as
+/// [`read_text`], except that it accepts files that are not UTF-8.
 pub fn read(path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
     let (file, length) = regular_file(path)?;
     let too_large =
@@ -89,7 +89,8 @@ pub fn error(path: &str, error: &io::Error) -> ToolError {
 fn regular_file(path: &str) -> Result<(File, u64), ToolError> {
     let located = locate(path)?;
     let failed = |failure: io::Error| error(path, &failure);
-    // Check the type before opening the file, because opening a pipe would block until another process opens it too.
+    // Check the type before opening the file, because opening a pipe would block until another process opens the other
+    // end of the pipe.
     let metadata = fs::metadata(&located).map_err(failed)?;
     if !metadata.is_file() {
         return Err(ToolError::failed(format!("`{path}` is not a regular file")));
@@ -105,14 +106,14 @@ fn quoted_list(trees: &[String]) -> String {
     }
 }
 
-/// Returns `true` if both paths are absolute or both are relative. This check is necessary because an absolute path
-/// also starts with the empty path, which stands for the current directory.
+/// Returns `true` if both paths are absolute or both are relative. This check is necessary because the empty path,
+/// which represents the current directory, is a prefix of every path, including absolute paths.
 fn are_both_absolute_or_relative(path: &Path, tree: &Path) -> bool {
     path.has_root() == tree.has_root()
 }
 
-/// Resolves `.` and `..` in the path. Returns `None` if a `..` has no directory before it in the path that it
-/// could remove.
+/// Resolves `.` and `..` in the path. Returns `None` if the path contains a `..` that has no directory before it
+/// to remove.
 fn normalised(path: &Path) -> Option<PathBuf> {
     let mut normalised = PathBuf::new();
     for component in path.components() {

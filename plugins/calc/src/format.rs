@@ -18,7 +18,7 @@ pub struct Forms {
     /// Whether `decimal` is exact.
     pub exactness: Exactness,
     /// The decimal with its repeating digits in parentheses, such as `0.1(6)`. None if no digits repeat, or if the
-    /// decimal would be too long.
+    /// decimal would have more than 60 digits after the point.
     pub repeating: Option<String>,
 }
 
@@ -79,7 +79,7 @@ fn without_trailing_zeros(decimal: String) -> String {
     decimal.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Finds the repeating digits by long division, until a remainder occurs for the second time.
+/// Finds the repeating digits by long division, which ends when a remainder occurs for the second time.
 fn repeating(value: &BigRational) -> Option<String> {
     let ten = BigInt::from(10);
     let whole = value.trunc().to_integer();

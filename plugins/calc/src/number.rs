@@ -10,7 +10,7 @@ pub const MAX_BITS: u64 = 16_610;
 /// Maximum argument of `factorial`. 1500! has 4,115 digits.
 pub const MAX_FACTORIAL: u32 = 1_500;
 
-/// Number of digits of an irrational root that are calculated in addition to the requested digits.
+/// An irrational root is calculated with this number of digits more than the call requests.
 const GUARD_DIGITS: u32 = 20;
 
 /// A rational number that is exact, or that approximates an irrational root.
@@ -119,7 +119,8 @@ impl Number {
         }
         let times = exponent_value.abs().to_u64().ok_or(NumberError::TooLarge)?;
         let bits = numerator.bits().max(denominator.bits()) - 1;
-        // A number with b + 1 bits is at least 2^b, so its power has at least b * times bits.
+        // A number with `bits + 1` bits is at least 2^bits. Its power with the exponent `times` is therefore at
+        // least 2^(bits*times).
         if bits.saturating_mul(times) > MAX_BITS {
             return Err(NumberError::TooLarge);
         }
@@ -151,8 +152,8 @@ impl Number {
         self.to_whole(|value| value.ceil())
     }
 
-    /// Rounds to `digits` digits after the decimal point. Halves are rounded away from zero. A negative number of
-    /// digits rounds to tens, hundreds and so on.
+    /// Rounds to `digits` digits after the decimal point. Halves are rounded away from zero. If `digits` is negative,
+    /// the number is rounded to tens, hundreds and so on.
     pub fn round(&self, digits: &Number) -> Result<Number> {
         let places = digits.integer("the number of digits")?;
         let places = places
@@ -167,7 +168,7 @@ impl Number {
     }
 
     /// Applies a function that returns an integer, such as `floor`. Fails if the number depends on a rounded root and
-    /// the rounding could change the integer.
+    /// the integer could be wrong because of the rounding.
     fn to_whole(&self, step: impl Fn(&BigRational) -> BigRational) -> Result<Number> {
         if self.exactness == Exactness::Rounded {
             let error =
@@ -181,8 +182,8 @@ impl Number {
         Self::from_operands(step(&self.value), &[])
     }
 
-    /// Returns the square root. If the root is irrational, it is rounded to a number of significant digits that is
-    /// larger than `digits`.
+    /// Returns the square root. If the root is irrational, the result is rounded, but to more than `digits`
+    /// significant digits.
     pub fn square_root(&self, digits: u32) -> Result<Number> {
         if self.value.is_negative() {
             return Err(NumberError::Domain("a negative number has no real square root".into()));

@@ -24,7 +24,7 @@ const MAX_DEPTH: u32 = 100;
 /// number in the expression.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
-/// List of the functions with their arguments, for error messages and for the tool's description.
+/// The functions and their arguments, as they are listed in error messages and in the tool's description.
 pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), \
                              gcd(a, b, …), lcm(a, b, …), factorial(n), sqrt(x)";
 
@@ -34,14 +34,13 @@ pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x)
 pub struct ExpressionError {
     /// Position of the problem in the expression, in characters. The first character has position 1.
     pub position: usize,
-    /// Description of the problem, and how to fix it.
+    /// Description of the problem, and advice on how to correct the expression.
     pub message: String,
     /// The text around the position, with `▸` before the character at the position.
     pub excerpt: String,
 }
 
-/// Calculates an expression. Irrational roots are rounded to a number of significant digits that is larger
-/// than `digits`.
+/// Calculates an expression. Irrational roots are rounded, but to more than `digits` significant digits.
 pub fn evaluate(expression: &str, digits: u32) -> Result<Number, ExpressionError> {
     let mut parser = Parser { text: expression, offset: 0, depth: 0, digits };
     if expression.len() > MAX_LENGTH {
@@ -72,7 +71,7 @@ impl Parser<'_> {
             let position = self.take(operator);
             let right = self.product()?;
             let result = if operator == '+' { left.add(&right) } else { left.subtract(&right) };
-            left = self.located(position, result)?;
+            left = self.with_position(position, result)?;
         }
         Ok(left)
     }
@@ -87,7 +86,7 @@ impl Parser<'_> {
                 '%' => left.remainder(&right),
                 _ => left.multiply(&right),
             };
-            left = self.located(position, result)?;
+            left = self.with_position(position, result)?;
         }
         Ok(left)
     }
@@ -118,14 +117,14 @@ impl Parser<'_> {
         let position = self.offset;
         self.offset += if doubled { 2 } else { 1 };
         let exponent = self.sign()?;
-        self.located(position, base.power(&exponent))
+        self.with_position(position, base.power(&exponent))
     }
 
     fn postfix(&mut self) -> Parsed {
         let mut value = self.atom()?;
         while self.peek() == Some('!') {
             let position = self.take('!');
-            value = self.located(position, value.factorial())?;
+            value = self.with_position(position, value.factorial())?;
         }
         // Skip white space, so that `power` also recognises `**` if it follows white space.
         self.peek();
@@ -217,7 +216,7 @@ impl Parser<'_> {
         }
         self.close(opened)?;
         let result = self.apply(&name, &arguments);
-        self.located(start, result)
+        self.with_position(start, result)
     }
 
     fn apply(&self, name: &str, arguments: &[Number]) -> Result<Number, NumberError> {
@@ -227,8 +226,8 @@ impl Parser<'_> {
         };
         match (name, arguments) {
             ("abs", [value]) => Ok(value.absolute()),
-            ("min", _) => Ok(extreme(arguments, |new, old| new.value < old.value)),
-            ("max", _) => Ok(extreme(arguments, |new, old| new.value > old.value)),
+            ("min", _) => Ok(best_argument(arguments, |new, old| new.value < old.value)),
+            ("max", _) => Ok(best_argument(arguments, |new, old| new.value > old.value)),
             ("floor", [value]) => value.floor(),
             ("ceil", [value]) => value.ceiling(),
             ("round", [value]) => value.round(&Number::exact(BigRational::zero())),
@@ -282,7 +281,7 @@ impl Parser<'_> {
         position
     }
 
-    fn located(&self, position: usize, result: Result<Number, NumberError>) -> Parsed {
+    fn with_position(&self, position: usize, result: Result<Number, NumberError>) -> Parsed {
         result.map_err(|error| self.error(position, error.to_string()))
     }
 
@@ -298,7 +297,7 @@ impl Parser<'_> {
     }
 }
 
-fn extreme(arguments: &[Number], better: fn(&Number, &Number) -> bool) -> Number {
+fn best_argument(arguments: &[Number], better: fn(&Number, &Number) -> bool) -> Number {
     let mut best = &arguments[0];
     for argument in &arguments[1..] {
         if better(argument, best) {

@@ -23,7 +23,7 @@ pub(crate) fn entry(path: &str) -> Result<Entry, ToolError> {
     Ok(Entry { path: located, metadata })
 }
 
-/// Looks up the regular file at `path`.
+/// Looks up the regular file at `path`, and rejects a directory.
 pub(crate) fn file(path: &str) -> Result<Entry, ToolError> {
     let entry = entry(path)?;
     match entry.metadata.is_dir() {

@@ -1,5 +1,5 @@
 //! Visits the entries of a directory tree up to a maximum depth, in the order of their names. Links are visited but not
-//! followed. If the target of a link is in the same tree, the target is visited under its own name.
+//! followed. If the target of a link is in the same tree, the walk visits the target at its own path.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;

@@ -3,7 +3,7 @@
 /// Minimum number of words in a passage. Shorter passages are usually names or scare quotes.
 const MIN_WORDS: usize = 4;
 
-/// Opening quotation marks with their closing quotation marks.
+/// Each opening quotation mark, with a mark that can close the quote.
 const MARKS: [(char, char); 5] = [('"', '"'), ('“', '”'), ('„', '“'), ('«', '»'), ('»', '«')];
 
 /// Returns the passages that a text quotes: text between quotation marks in one paragraph, and lines that start with

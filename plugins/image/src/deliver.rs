@@ -48,8 +48,8 @@ pub(crate) fn described(mime_type: &str, (width, height): (u32, u32), bytes: usi
     format!("{mime_type}, {width} × {height} pixels, {bytes} bytes")
 }
 
-/// Encodes the picture, and returns a result that consists of `text` and the picture. The name of the picture is the
-/// name of the original, followed by `suffix`.
+/// Encodes the picture, and returns a result that consists of `text` and the picture. The name of the new picture
+/// consists of the name of the original and `suffix`.
 pub(crate) fn deliver(
     picture: DynamicImage,
     format: Format,

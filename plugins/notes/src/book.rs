@@ -10,7 +10,7 @@ const MAX_TEXT: usize = 16 * 1024;
 const MAX_TAGS: usize = 16;
 /// Maximum size of a tag, in bytes.
 const MAX_TAG: usize = 64;
-/// The key of the counter, which contains the number of the last note.
+/// The key under which the counter is stored. The counter contains the number of the last note.
 const COUNTER: &str = "last";
 
 /// A note.
@@ -63,7 +63,7 @@ impl Book {
     pub(crate) fn all(&self) -> Result<Vec<Note>, ToolError> {
         let mut notes = Vec::new();
         for key in self.notes.keys()? {
-            // Another session may have removed the note in the meantime.
+            // Another session may have removed the note after the keys were read.
             let Some(json) = self.notes.get(&key)? else { continue };
             match serde_json::from_slice(&json) {
                 Ok(note) => notes.push(note),

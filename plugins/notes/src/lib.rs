@@ -1,5 +1,5 @@
 //! Tools that add, list, find and remove notes. The notes are kept from one session to the next in the host's store.
-//! Each agent has its own notes.
+//! Agents do not share notes.
 
 mod book;
 

@@ -4,7 +4,8 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Folder, name and maximum size in bytes of each file with notes, most important first.
+/// The files with notes, most important first. Each entry consists of the folder, the name, and the maximum number of
+/// bytes that are used.
 const SOURCES: [(&str, &str, usize); 5] = [
     ("", "agents.md", 24_000),
     ("", "notes.md", 6_000),
@@ -14,8 +15,8 @@ const SOURCES: [(&str, &str, usize); 5] = [
 ];
 /// Maximum number of entries of a directory that are searched for a file with notes.
 const MAX_ENTRIES: usize = 2_000;
-/// If only a part of a file fits, the part must have at least this number of bytes. A shorter part is left out, because
-/// it would be useless.
+/// Minimum number of bytes of a part of a file, if the complete file does not fit. A shorter part would be useless and
+/// is left out.
 const MIN_PIECE: usize = 80;
 
 /// Returns the notes of the project in at most `limit` bytes, or `None` if there are no notes.
@@ -47,7 +48,7 @@ pub(crate) fn gather(root: &Path, limit: usize) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Finds the file `name` in any capitalization. If there are several files, returns the first by name.
+/// Finds the file `name` in any capitalization. If several files match, returns the file whose name sorts first.
 fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::PathBuf)> {
     let directory = root.join(folder);
     let names = fs::read_dir(&directory).ok()?.take(MAX_ENTRIES).filter_map(Result::ok);

@@ -26,7 +26,7 @@ pub(crate) struct Tree {
 
 /// A file or directory.
 pub(crate) struct Entry {
-    /// The path relative to the root, with `/`.
+    /// The path relative to the root, with `/` as the separator.
     pub(crate) path: String,
     /// The number of directories between the root and this entry.
     level: usize,
@@ -63,7 +63,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Reads the entries of a directory. The entries are sorted in reverse order, so that `pop` returns them in order.
+    /// Reads the entries of a directory. The entries are sorted in reverse order, so that `pop` returns the first
+    /// name first.
     fn read_directory(&mut self, root: &Path, path: &str, level: usize) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(root.join(path))? {
@@ -101,7 +102,8 @@ impl Tree {
     fn draw_levels(&self, levels: usize) -> String {
         let mut drawing = String::new();
         let mut left_out = false;
-        // For each level, the numbers of drawn and of left-out entries in the current directory of this level.
+        // For each level, two counts for the current directory of this level: the number of entries that were drawn,
+        // and the number of entries that were left out.
         let mut counts = vec![(0_usize, 0_usize); levels + 1];
         let mut hidden_below = None;
         for entry in &self.entries {

@@ -21,8 +21,8 @@ impl Position {
     }
 }
 
-/// Returns the byte offset of a parser error. `line` counts from 1. `column` is the number of bytes of the line that
-/// were read.
+/// Returns the byte offset of a parser error at this line and column. The first line is line 1. `column` is the number
+/// of bytes of the line that the parser has read.
 pub fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     floor(text, (line_start + column.saturating_sub(1)).min(text.len()))

@@ -58,7 +58,8 @@ fn single_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) ->
         }
     }
     repaired.push('"');
-    // If a character other than these follows, the quote may be an apostrophe inside a word, as in 'it's'.
+    // The closing quote is followed by `,`, `:`, `}` or `]`. If another character follows, the quote may be an
+    // apostrophe inside a word, as in 'it's'.
     characters
         .clone()
         .find(|letter| !letter.is_whitespace())
@@ -70,7 +71,7 @@ fn drop_trailing_comma(repaired: &mut String) {
     let Some(before) = repaired.trim_end().strip_suffix(',') else {
         return;
     };
-    // In `[,]` and `{,}`, the comma is not removed, because a value is missing before it.
+    // In `[,]` and `{,}`, the comma is not removed, because a value is missing before the comma.
     if !before.trim_end().ends_with(['[', '{', ',', ':']) && !before.trim_end().is_empty() {
         let at = before.len();
         repaired.remove(at);

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// The distinct values of a column are counted only up to this number.
+/// Maximum number of distinct values of a column that are counted.
 const MAX_DISTINCT: usize = 10_000;
 
 /// Number of example values per column.

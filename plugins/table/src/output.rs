@@ -62,7 +62,7 @@ pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, 
 }
 
 /// Converts a cell to JSON. A number becomes a JSON number only if a parser that uses binary floating point would read
-/// the same number. Otherwise, it becomes a string.
+/// the same number. Any other number becomes a string.
 pub fn cell_json(cell: &Cell) -> Value {
     match cell {
         Cell::Empty => Value::Null,

@@ -14,7 +14,7 @@ pub const MAX_ROWS: usize = 200_000;
 /// Maximum number of columns in a table.
 pub const MAX_COLUMNS: usize = 1_000;
 
-/// Maximum number of bad rows that are described. Further bad rows are only counted.
+/// Maximum number of bad rows that a result describes. If a table has more bad rows, the others are only counted.
 const MAX_PROBLEMS: usize = 20;
 
 /// The format of a table.
@@ -59,7 +59,7 @@ impl Cell {
 /// A row with one cell per column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Line of the text, or number of the JSON object, from 1.
+    /// Number of the line in the text, or of the object in the JSON array. The first has number 1.
     pub line: u64,
     /// The cells in the order of the columns.
     pub cells: Vec<Cell>,
@@ -79,11 +79,11 @@ pub struct BadRow {
 pub struct Table {
     /// Names of the columns in order, without duplicates.
     pub columns: Vec<String>,
-    /// The valid rows.
+    /// The rows that could be read.
     pub rows: Vec<Row>,
-    /// The first bad rows.
+    /// The first rows that could not be read, at most [`MAX_PROBLEMS`].
     pub bad_rows: Vec<BadRow>,
-    /// Number of all bad rows.
+    /// Number of all rows that could not be read, including rows that `bad_rows` does not contain.
     pub bad_row_count: usize,
 }
 
@@ -95,7 +95,8 @@ pub enum TableError {
     Malformed {
         /// The requested or detected format.
         format: Format,
-        /// The problem and its position.
+        /// Description of the problem. If the problem has a position in the text, the description contains
+        /// the position.
         problem: String,
     },
     /// The table has more than [`MAX_ROWS`] rows or more than [`MAX_COLUMNS`] columns.
@@ -114,17 +115,17 @@ pub enum TableError {
         /// Names of the existing columns.
         columns: String,
     },
-    /// A cell that must be a number is not a number.
+    /// The function calculates with numbers, but a cell of the column is not a number.
     #[error("line {line}: `{value}` in column `{column}` is not a number; filter such rows out first")]
     NotANumber {
-        /// Line of the text, or number of the JSON object, from 1.
+        /// Number of the line in the text, or of the object in the JSON array. The first has number 1.
         line: u64,
         /// Name of the column.
         column: String,
         /// The beginning of the cell's text.
         value: String,
     },
-    /// The arguments contradict each other.
+    /// The arguments cannot be used together, or an argument is missing. Contains the message for the model.
     #[error("{0}")]
     Request(String),
 }
@@ -279,8 +280,8 @@ fn from_json(text: &str) -> Result<Table, TableError> {
     Ok(table)
 }
 
-/// Converts the source text of a JSON value to a cell. Numbers are parsed from their digits, because binary floating
-/// point would change them.
+/// Converts the source text of a JSON value to a cell. A number is parsed from its digits, because a conversion to
+/// binary floating point could change the number.
 fn json_cell(text: &str) -> Cell {
     match text.as_bytes().first() {
         Some(b'"') => Cell::Text(serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())),

@@ -1,7 +1,7 @@
-//! Decodes the character references of HTML: references by number, and those references by name that are common
-//! on pages.
+//! Decodes character references in HTML: all references by number, and references by name if the name is common on
+//! web pages.
 
-/// The supported names and their characters. Other references stay unchanged.
+/// The supported names and their characters. References with other names stay unchanged in the text.
 const NAMES: [(&str, &str); 40] = [
     ("amp", "&"),
     ("lt", "<"),

@@ -117,8 +117,8 @@ impl Done {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the parsed machine-readable result. If there is none, returns the parsed content if it is a single JSON
-    /// value, and otherwise `None`.
+    /// Returns the parsed machine-readable result. If the tool returned no machine-readable result, returns the parsed
+    /// content if the content is a single JSON value, and otherwise `None`.
     pub fn value(&self) -> Option<Value> {
         let text = self.structured.as_deref().or_else(|| self.only_json())?;
         serde_json::from_str(text).ok()
@@ -211,7 +211,7 @@ impl ToolError {
         Self::NotFound(message.into())
     }
 
-    /// Creates an error for a call that is not allowed, and that would fail again if it were repeated. The message
+    /// Creates an error for a call that is not allowed. Such a call would fail again if it were repeated. The message
     /// should name the missing permission.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::Denied(message.into())
