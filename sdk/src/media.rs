@@ -31,8 +31,8 @@ impl Medium {
         self.inner.describe()
     }
 
-    /// Reads at most `length` bytes from `offset`, but never more than [`CHUNK`]. The result is shorter at the end of
-    /// the media item, and empty if `offset` is exactly at the end.
+    /// Reads at most `length` bytes from `offset`, but never more than [`CHUNK`]. If the media item ends within this
+    /// range, the result is shorter. If `offset` is exactly the size of the media item, the result is empty.
     pub fn read(&self, offset: u64, length: u32) -> Result<Vec<u8>, Error> {
         self.inner.read(offset, length)
     }

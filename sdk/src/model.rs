@@ -16,7 +16,7 @@ use crate::tool::ToolError;
 use crate::types::Role;
 use serde_json::Value;
 
-/// A question to the model. The model gets nothing except this question: no tools, and no media or messages of
+/// A question to the model. The model gets only this question. The model gets no tools, and no media or messages of
 /// the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {

@@ -92,7 +92,8 @@ impl Host {
         result
     }
 
-    /// Returns the media items of the session: those that the test added, and those that the plugin wrote and finished.
+    /// Returns the media items of the session. These are the items that the test added, and the items that the plugin
+    /// wrote and finished.
     pub fn media(&self) -> Vec<Media> {
         self.state.media.values().map(|(media, _)| media.clone()).collect()
     }

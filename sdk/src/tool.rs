@@ -59,7 +59,7 @@ impl Tools {
         }
     }
 
-    /// Runs a tool in a native test, with the call context from [`testing::call`](crate::testing::call).
+    /// Runs a tool in a native test. The tool gets the [`Call`] that [`testing::call`](crate::testing::call) creates.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn call(&self, name: &str, arguments: Value) -> Result<Outcome, ToolError> {
         self.run(name, &arguments.to_string(), &crate::testing::call())

@@ -32,9 +32,9 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     Err(ToolError::denied(format!("`{path}` is outside of the granted trees: {}", quoted_list(&trees))))
 }
 
-/// Reads a complete UTF-8 text file of at most `limit` bytes in a granted tree. An error of the file system is
-/// converted by [`error`]. If the file is larger than `limit`, is not UTF-8, or is not a regular file, the result is
-/// the error *failed*. Pipes and devices are rejected because their content could be endless.
+/// Reads a complete UTF-8 text file of at most `limit` bytes in a granted tree. Errors of the file system are converted
+/// to tool errors by [`error`]. If the file is larger than `limit`, is not UTF-8, or is not a regular file, the result
+/// is the error *failed*. Pipes and devices are rejected because their content could be endless.
 pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
     let bytes = read(path, limit)?;
     String::from_utf8(bytes).map_err(|error| no_text(path, error.utf8_error().valid_up_to() as u64))

@@ -5,7 +5,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
-/// Maximum number of digits after the decimal point for which a number is also shown as a repeating decimal.
+/// Maximum number of digits after the decimal point of a repeating decimal. If a number needs more digits, its text
+/// contains no repeating decimal.
 const MAX_REPEATING: usize = 60;
 
 /// The text forms of a number: fraction, decimal and repeating decimal.
@@ -23,7 +24,8 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// Returns a line for the model that contains the decimal and the exact value.
+    /// Returns a line for the model that contains the decimal and, if they are known, the exact value and the
+    /// repeating decimal.
     pub fn summary(&self, digits: u32) -> String {
         let rounded = || format!("{} (rounded to {digits} digits)", self.decimal);
         match (&self.exact, self.exactness) {
@@ -39,7 +41,7 @@ impl Forms {
 }
 
 /// Formats a number. `digits` is the maximum number of digits after the decimal point. If the number is between -1 and
-/// 1, the zeros directly after the decimal point do not count.
+/// 1, the zeros directly after the decimal point are not counted.
 pub fn forms(number: &Number, digits: u32) -> Forms {
     let value = &number.value;
     let places = digits + leading_zeros(value);

@@ -31,7 +31,7 @@ pub enum Exactness {
     Rounded,
 }
 
-/// The reason why an operation has no result. The parser adds the position of the operation in the expression.
+/// The reason why an operation has no result. The parser adds the position of the operation to the error message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// The divisor is zero.
@@ -88,8 +88,8 @@ impl Number {
         Self::from_operands(&self.value / &other.value, &[self, other])
     }
 
-    /// Returns the remainder of the floored division of this number by `other`. The remainder has the sign of the
-    /// divisor, so `-7 % 3` is 2.
+    /// Returns the remainder of the floored division of this number by `other`. The remainder has the sign of `other`,
+    /// so `-7 % 3` is 2.
     pub fn remainder(&self, other: &Number) -> Result<Number> {
         let quotient = self.divide(other)?.floor()?;
         self.subtract(&other.multiply(&quotient)?)

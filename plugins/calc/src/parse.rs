@@ -20,8 +20,8 @@ pub const MAX_LENGTH: usize = 4_000;
 /// Maximum nesting depth of parentheses, signs and powers.
 const MAX_DEPTH: u32 = 100;
 
-/// Maximum exponent of a number in the expression, such as `1.5e300`. It is also the maximum number of digits of a
-/// number in the expression.
+/// Maximum exponent of a number in the expression, such as `1.5e300`. The number of digits of a number in the
+/// expression has the same maximum.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
 /// The functions and their arguments, as they are listed in error messages and in the tool's description.
@@ -36,7 +36,7 @@ pub struct ExpressionError {
     pub position: usize,
     /// Description of the problem, and advice on how to correct the expression.
     pub message: String,
-    /// The text around the position, with `▸` before the character at the position.
+    /// An excerpt of the expression around the position, with `▸` before the character at the position.
     pub excerpt: String,
 }
 
@@ -126,7 +126,7 @@ impl Parser<'_> {
             let position = self.take('!');
             value = self.with_position(position, value.factorial())?;
         }
-        // Skip white space, so that `power` also recognises `**` if it follows white space.
+        // Skip white space, so that `power` recognises `**` even if white space precedes the operator.
         self.peek();
         Ok(value)
     }

@@ -228,7 +228,7 @@ impl SearchRun {
     }
 }
 
-/// The content of a file, if the file can be searched.
+/// The text of a file, or the reason why the file is not searched.
 enum Content {
     Text(String),
     Binary,

@@ -19,8 +19,8 @@ pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
     Err(ToolError::failed(format!("`{title}` claims {claimed} megapixels; the limit is {limit}")))
 }
 
-/// Rejects a picture if the call does not have enough memory to decode the picture and to create the result, which
-/// needs `result_bytes` bytes. Without this check, the call would run out of memory without a clear error.
+/// Rejects a picture if the call does not have enough memory to decode the picture and to create the result. Creating
+/// the result needs `result_bytes` bytes. Without this check, the call would run out of memory without a clear error.
 pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], result_bytes: u64) -> Result<(), ToolError> {
     let needed = decoding_bytes(header, bytes).saturating_add(result_bytes);
     let free = usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());

@@ -142,7 +142,7 @@ fn within_bounds(width: Option<u32>, height: Option<u32>) -> Result<(u32, u32), 
     }
 }
 
-/// Returns the largest size with the same proportions that fits into the maximum size.
+/// Returns the largest size that has the proportions of the first size and fits into the second size.
 fn fitted((width, height): (u32, u32), (max_width, max_height): (u32, u32)) -> (u32, u32) {
     let factor = (f64::from(max_width) / f64::from(width)).min(f64::from(max_height) / f64::from(height));
     let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);

@@ -8,7 +8,7 @@ use image_plugin::ImagePlugin;
 use std::io::Cursor;
 use tempfile::TempDir;
 
-/// A granted directory with pictures, and the test host.
+/// A directory with pictures, and a test host that grants the directory to the plugin.
 struct Pictures {
     directory: TempDir,
     host: Host,

@@ -13,8 +13,8 @@ pub const MAX_IMAGES: usize = 1_500;
 /// sent as base64, so three bytes count as four.
 pub const MAX_PAYLOAD: u64 = 500_000_000;
 
-/// Accepted image types. Source: vision guide, "Image input requirements". OpenAI rejects animated GIFs, but the
-/// description of a media item does not contain whether a GIF is animated.
+/// MIME types of the images that OpenAI accepts. Source: vision guide, "Image input requirements". OpenAI rejects
+/// animated GIFs, but the description of a media item does not contain whether a GIF is animated.
 pub const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
 /// Maximum size of each file, and of all files of a request together, in bytes. Source: file guide, "Usage

@@ -26,7 +26,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Whether the text and the tags of the note contain all words. The words must be in lower case.
+    /// Whether each of the words occurs in the text or in the tags of the note. The words must be in lower case.
     pub(crate) fn contains_all(&self, words: &[String]) -> bool {
         let (text, tags) = (self.text.to_lowercase(), self.tags.join(" ").to_lowercase());
         words.iter().all(|word| text.contains(word) || tags.contains(word))

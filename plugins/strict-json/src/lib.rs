@@ -14,7 +14,7 @@ use duplicates::duplicate_keys;
 use locate::Position;
 use repair::repair;
 
-/// The text at the end of every rejection.
+/// The sentence that tells the model what to answer. Most rejections contain this sentence.
 const REQUIREMENT: &str = "Answer with one JSON value and nothing else: no prose before or after it, no code fence.";
 
 /// Maximum number of problems in one rejection.

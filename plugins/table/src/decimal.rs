@@ -1,4 +1,5 @@
-//! Exact decimal numbers, stored as an integer and the number of its digits after the decimal point.
+//! Exact decimal numbers. A number is stored as an integer without the decimal point, and the number of digits after
+//! the decimal point.
 
 use num_bigint::{BigInt, Sign};
 use std::cmp::Ordering;
@@ -11,8 +12,8 @@ const MAX_DIGITS: usize = 60;
 /// Maximum number of digits after the decimal point of a mean.
 pub const MEAN_DIGITS: u32 = 12;
 
-/// The number `unscaled / 10^scale`. Trailing zeros after the decimal point are removed, so that two equal numbers are
-/// always equal values of this type.
+/// The number `unscaled / 10^scale`. Trailing zeros after the decimal point are removed, so that numbers that are equal
+/// are always equal values of this type.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Decimal {
     unscaled: BigInt,

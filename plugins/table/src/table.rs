@@ -81,7 +81,7 @@ pub struct Table {
     pub columns: Vec<String>,
     /// The rows that could be read.
     pub rows: Vec<Row>,
-    /// The first rows that could not be read, at most [`MAX_PROBLEMS`].
+    /// The first rows that could not be read, at most 20.
     pub bad_rows: Vec<BadRow>,
     /// Number of all rows that could not be read, including rows that `bad_rows` does not contain.
     pub bad_row_count: usize,
@@ -110,9 +110,9 @@ pub enum TableError {
     /// The column does not exist.
     #[error("there is no column `{name}`; columns: {columns}")]
     NoSuchColumn {
-        /// The requested name.
+        /// The name that does not exist.
         name: String,
-        /// Names of the existing columns.
+        /// Names of all columns of the table, separated by commas.
         columns: String,
     },
     /// The function calculates with numbers, but a cell of the column is not a number.
@@ -227,8 +227,8 @@ fn check_header(columns: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts the values of a column of CSV or TSV to numbers if all values are numbers. A value such as `01234` is an
-/// identifier, and all values of its column stay text.
+/// Converts the values of a column of a CSV or TSV table to numbers, if all values of the column are numbers. A value
+/// such as `01234` is an identifier, and all values of its column stay text.
 fn read_numbers(rows: &mut [Row], column: usize) {
     let numbers: Option<Vec<Option<Decimal>>> = rows
         .iter()

@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, Read};
 
-/// Number of bytes that are read at once. Files are read in chunks, so that the required memory does not depend on the
-/// length of a file.
+/// Size of a chunk, in bytes. Files are read in chunks, so that the required memory does not depend on the length of
+/// a file.
 const CHUNK: usize = 64 * 1024;
 
 /// The counts of a text.

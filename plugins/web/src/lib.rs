@@ -87,7 +87,7 @@ fn fetch_page(fetch: &Fetch) -> Result<Fetched, ToolError> {
     Ok(Fetched { url: url.into(), status: response.status, content_type, title: page.title, text, next_offset, links })
 }
 
-/// Fetches the page, follows redirects and returns the response with its final address.
+/// Fetches the page and follows redirects. Returns the response, with the address that sent the response.
 fn follow(url: &str) -> Result<(Url, Response), ToolError> {
     let mut url = Url::parse(url).map_err(|_| HttpError::Url(url.to_owned()))?;
     for _ in 0..=MAX_REDIRECTS {

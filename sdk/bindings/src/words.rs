@@ -51,13 +51,13 @@ impl Failure {
         Self::InvalidInput(message.into())
     }
 
-    /// Creates a failure for the case that an external service that the plugin needs does not respond. The host may
+    /// Creates the failure of a plugin that needs an external service, if the service does not respond. The host may
     /// retry the call once.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable(message.into())
     }
 
-    /// Creates a failure for any other reason.
+    /// Creates a failure whose reason is neither invalid input nor an unavailable service.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }

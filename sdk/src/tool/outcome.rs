@@ -206,7 +206,7 @@ impl ToolError {
         Self::InvalidArguments(vec![Violation { pointer: pointer.into(), message: message.into() }])
     }
 
-    /// Creates an error for a missing object, such as a file that does not exist.
+    /// Creates an error for a call that refers to an object that does not exist, such as a missing file.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::NotFound(message.into())
     }
@@ -227,7 +227,7 @@ impl ToolError {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
     }
 
-    /// Creates an error for any other reason.
+    /// Creates an error for a reason for which this type has no other constructor.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
