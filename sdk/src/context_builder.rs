@@ -43,8 +43,8 @@ impl Default for Prompt {
 }
 
 impl Section {
-    /// Creates a section whose text is the same in every step. The host puts it into the part of the prompt that
-    /// providers can cache.
+    /// Creates a section whose text is the same in every step. The host puts the section into the part of the prompt
+    /// that providers can cache.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), stability: Stability::Fixed }
     }
@@ -61,8 +61,8 @@ impl<P: ContextBuilder> generated::Guest for crate::Exported<P> {
     }
 }
 
-// A context builder without `step-context` is exported through a separate world. The types of that world have the same
-// fields as the public types of the SDK, but they are different Rust types.
+// A context builder without `step-context` is exported through a separate world. The types of that world and the public
+// types of the SDK have the same fields, but are different Rust types.
 impl<P: ContextBuilder> without_step::Guest for crate::Exported<P> {
     fn init(request: without_step::Request) -> Result<without_step::Prompt, Failure> {
         P::init(request.into()).map(Into::into)

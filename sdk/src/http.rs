@@ -63,7 +63,7 @@ pub struct Response {
 }
 
 impl Request {
-    /// Creates a GET request without headers and body.
+    /// Creates a GET request without headers and without a body.
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: "GET".to_owned(), url: url.into(), headers: Vec::new(), body: Vec::new(), at_most: 1024 * 1024 }
     }

@@ -82,7 +82,8 @@ pub mod prelude {
 #[doc(hidden)]
 pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);
 
-/// Exports a plugin type through the bindings of one kind. Only the other export macros use this macro.
+/// Exports a plugin type through the bindings of one kind. Plugins do not use this macro: the macro for each plugin
+/// kind calls it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export {

@@ -64,7 +64,7 @@ pub enum ModelError {
     /// of remaining tokens.
     #[error("the model was not asked: only {0} tokens are left of the plugin's budget in this turn")]
     BudgetExhausted(u64),
-    /// The question is invalid.
+    /// The question is invalid, so the model was not asked. The error contains the reason.
     #[error("the model was not asked: {0}")]
     Invalid(String),
     /// No model is available now. The question may succeed later.

@@ -56,7 +56,8 @@ impl Host {
     }
 
     /// Allows the plugin to ask the model, and adds one answer. The model returns the answers in the order in which
-    /// they were added. If the plugin asks more questions than there are answers, the other questions are denied.
+    /// they were added. If the plugin asks more questions than there are answers, the questions without an answer
+    /// are denied.
     pub fn answer(mut self, text: impl Into<String>) -> Self {
         self.state.answers.push(text.into());
         self

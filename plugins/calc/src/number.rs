@@ -80,7 +80,7 @@ impl Number {
         Self::from_operands(&self.value * &other.value, &[self, other])
     }
 
-    /// Divides this number by `other`, as a fraction.
+    /// Divides this number by `other`. The quotient is a fraction and is not rounded.
     pub fn divide(&self, other: &Number) -> Result<Number> {
         if other.value.is_zero() {
             return Err(NumberError::DivisionByZero);

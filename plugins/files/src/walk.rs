@@ -36,7 +36,8 @@ pub(crate) struct Entry {
 pub(crate) struct Skipped {
     /// Names of directories that could not be read.
     pub(crate) unreadable: Vec<String>,
-    /// Names of directories with more than 20,000 entries, of which only the first 20,000 are visited.
+    /// Names of directories with more than 20,000 entries. The walk visits only the first 20,000 entries that it reads
+    /// from such a directory.
     pub(crate) truncated: Vec<String>,
 }
 

@@ -60,7 +60,7 @@ pub(crate) fn describe(Describe { from }: Describe) -> Result<Description, ToolE
     })
 }
 
-/// The header of a picture.
+/// The properties of a picture that its header contains.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) format: ImageFormat,

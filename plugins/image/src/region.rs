@@ -86,7 +86,7 @@ fn range(
             format!("is outside of the picture, which has {whole_side} on this side"),
         ));
     }
-    // After rounding and limiting, both values are between 0 and the length of the side.
+    // After rounding and limiting, `first` and `last` are between 0 and the length of the side.
     let (first, last) = (first.floor() as u32, last.ceil().min(f64::from(side)) as u32);
     Ok((first, (last - first).max(1)))
 }

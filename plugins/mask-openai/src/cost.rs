@@ -7,15 +7,15 @@ use agent_host_sdk::types::Dimensions;
 /// The rule by which a model family converts an image to tokens, at the API's default level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// An image costs a base number of tokens, plus a number of tokens for each tile. The tiles are squares of 512
-    /// pixels in the scaled image.
+    /// An image costs a base number of tokens, plus a number of tokens for each tile. The tiles are squares of the
+    /// scaled image, with sides of 512 pixels.
     Tiles {
         /// Number of tokens that each image costs in addition to its tiles.
         base: u64,
         /// Number of tokens that each tile costs.
         tile: u64,
     },
-    /// An image costs a number of tokens for each patch, which is a square of 32 pixels.
+    /// An image costs a number of tokens for each patch. A patch is a square with sides of 32 pixels.
     Patches {
         /// Maximum number of patches. A larger image is scaled down by the service or, if the service would reject the
         /// image, by this plugin.

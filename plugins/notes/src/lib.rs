@@ -6,7 +6,7 @@ mod book;
 use agent_host_sdk::prelude::*;
 use book::{Book, Note};
 
-/// The plugin, which has four tools for notes.
+/// The plugin, which has four tools: `notes.add`, `notes.list`, `notes.find` and `notes.remove`.
 pub struct Notes;
 
 impl ToolPlugin for Notes {

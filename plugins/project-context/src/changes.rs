@@ -43,14 +43,14 @@ impl Stamps {
         stamps
     }
 
-    /// Encodes the stamps as state.
+    /// Encodes the stamps as JSON, which `init` returns as the state of the turn.
     pub(crate) fn encode(&self) -> Vec<u8> {
         // The encoding cannot fail, because every string, every number and every boolean of this type can be written
         // as JSON.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Decodes the stamps from state.
+    /// Decodes the stamps from the state that [`encode`](Self::encode) returned.
     pub(crate) fn decode(state: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(state)
     }

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 const MAX_ENTRIES: usize = 5_000;
 /// Maximum number of entries of one directory that are read.
 const MAX_IN_DIRECTORY: usize = 1_000;
-/// Maximum depth of the tree.
+/// Maximum number of levels of the tree that are read.
 const MAX_DEPTH: usize = 6;
 /// Maximum number of entries of one directory that are drawn.
 const MAX_DRAWN: usize = 40;
@@ -24,7 +24,7 @@ pub(crate) struct Tree {
     pub(crate) cut: bool,
 }
 
-/// A file or directory.
+/// A file or directory of the project.
 pub(crate) struct Entry {
     /// The path relative to the root, with `/` as the separator.
     pub(crate) path: String,

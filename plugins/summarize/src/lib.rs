@@ -1,4 +1,5 @@
-//! A tool that summarizes a text with the agent's model. The model sees no other part of the conversation.
+//! A tool that summarizes a text with the agent's model. The model sees only this text, and no message of
+//! the conversation.
 
 use agent_host_sdk::model::{Ending, Question};
 use agent_host_sdk::prelude::*;

@@ -72,7 +72,7 @@ pub enum ColumnType {
     Mixed,
 }
 
-/// Describes a table.
+/// Returns a description of the table and of its columns.
 pub fn describe(table: &Table) -> Description {
     Description {
         rows: table.rows.len(),

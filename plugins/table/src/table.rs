@@ -29,7 +29,7 @@ pub enum Format {
     Json,
 }
 
-/// A value in a table.
+/// The value of one cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// No value: an empty field, a JSON null, or a missing key.
@@ -45,7 +45,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Returns the value as text.
+    /// Returns the value as text, which is empty for an empty cell.
     pub fn text(&self) -> String {
         match self {
             Cell::Empty => String::new(),
@@ -107,10 +107,10 @@ pub enum TableError {
         /// The maximum number of rows or columns.
         limit: usize,
     },
-    /// The column does not exist.
+    /// The table has no column with the requested name.
     #[error("there is no column `{name}`; columns: {columns}")]
     NoSuchColumn {
-        /// The name that does not exist.
+        /// The requested name, which no column has.
         name: String,
         /// Names of all columns of the table, separated by commas.
         columns: String,
@@ -120,7 +120,7 @@ pub enum TableError {
     NotANumber {
         /// Number of the line in the text, or of the object in the JSON array. The first has number 1.
         line: u64,
-        /// Name of the column.
+        /// Name of the column that contains the cell.
         column: String,
         /// The beginning of the cell's text.
         value: String,

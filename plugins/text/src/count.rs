@@ -42,14 +42,14 @@ impl Counts {
     }
 }
 
-/// Counts a text.
+/// Counts the lines, words, characters and bytes of a text.
 pub fn count(text: &str) -> Counts {
     let mut counter = Counter::default();
     counter.add(text);
     counter.counts
 }
 
-/// Reads a text in chunks and counts it.
+/// Reads a text in chunks, and counts its lines, words, characters and bytes.
 pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     let mut counter = Counter::default();
     let mut buffer = vec![0; CHUNK];

@@ -30,9 +30,9 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} has {lines} lines; at most {MAX_LINES} can be compared")]
 pub struct TooLong {
-    /// Name of the text.
+    /// Name of the text that is too long.
     pub name: String,
-    /// Number of lines of the text.
+    /// Number of lines of this text.
     pub lines: usize,
 }
 

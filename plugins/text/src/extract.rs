@@ -90,7 +90,7 @@ pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Res
     Ok(Extraction { left_out: match_count - matches.len(), matches, match_count })
 }
 
-/// A position in the text.
+/// A byte offset in the text, with the number of its line and the offset at which this line starts.
 struct Position {
     line: usize,
     line_start: usize,

@@ -1,5 +1,5 @@
-//! Tools that count texts, extract parts of them with a regular expression and compare them. The argument of each tool
-//! is either a text or the path of a file in a granted directory.
+//! Tools that count the words of texts, extract parts of texts with a regular expression, and compare texts. Each tool
+//! accepts either texts or the paths of files in a granted directory.
 
 pub mod count;
 pub mod diff;
