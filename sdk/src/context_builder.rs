@@ -7,9 +7,9 @@ pub use generated::{
     Budget, History, Input, Lifecycle, Memory, Prompt, Recollection, Request, Section, Stability, Tool as OfferedTool,
 };
 
-/// A plugin that is a context builder. Export it with
-/// [`export_context_builder!`](crate::export_context_builder), or together with a
-/// [`StepContext`](crate::step_context::StepContext) with [`export_step_context!`](crate::export_step_context).
+/// A plugin that is a context builder. Export the plugin with
+/// [`export_context_builder!`](crate::export_context_builder). If the plugin implements
+/// [`StepContext`](crate::step_context::StepContext) too, use [`export_step_context!`](crate::export_step_context).
 pub trait ContextBuilder {
     /// Creates the prompt of a turn. The host calls this function once per turn, before the first model call. If the
     /// turn is resumed after an interruption, the host does not call this function again. The default time limit is

@@ -56,7 +56,7 @@ pub struct Request {
 pub struct Response {
     /// The HTTP status code, such as 200.
     pub status: u16,
-    /// The header names in lower case, with their values.
+    /// The names and values of the headers. The names are in lower case.
     pub headers: Vec<(String, String)>,
     /// The bytes of the response body, unchanged.
     pub body: Vec<u8>,

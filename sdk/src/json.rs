@@ -50,7 +50,7 @@ pub fn pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// An object or array whose start, but not its end, has been parsed.
+/// An object or array that the parser has begun to read, but has not read completely.
 enum Level {
     Object { key: Option<String>, part: Part },
     Array(usize),

@@ -25,8 +25,8 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Returns the description of the media item: digest, MIME type, size, and the dimensions and the name if they
-    /// are known.
+    /// Returns the description of the media item: the digest, the MIME type, the size, and (if known) the dimensions
+    /// and the name.
     pub fn describe(&self) -> Media {
         self.inner.describe()
     }
@@ -37,7 +37,7 @@ impl Medium {
         self.inner.read(offset, length)
     }
 
-    /// Reads all bytes of the media item. Returns [`Error::TooLarge`] if it has more than `limit` bytes.
+    /// Reads all bytes of the media item. Returns [`Error::TooLarge`] if the media item has more than `limit` bytes.
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let size = self.describe().size;
         if size > limit {

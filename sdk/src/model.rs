@@ -43,12 +43,12 @@ pub struct Answer {
     pub model: String,
 }
 
-/// The reason why a model stopped writing its answer.
+/// The reason why a model stopped writing an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The answer is complete.
     Complete,
-    /// The answer reached its token limit, so the text is incomplete.
+    /// The answer reached the limit on the number of tokens, so the text is incomplete.
     Length,
     /// The provider's content filter stopped the answer.
     Filtered,
@@ -122,7 +122,7 @@ impl Question {
         Self { max_tokens: Some(tokens), ..self }
     }
 
-    /// Returns the messages with their roles, oldest first.
+    /// Returns the role and the text of each message, oldest message first.
     pub fn messages(&self) -> &[(Role, String)] {
         &self.messages
     }

@@ -19,8 +19,8 @@ impl<P: StepContext> generated::Guest for crate::Exported<P> {
     }
 }
 
-/// Exports a [`StepContext`](crate::step_context::StepContext) from the component, with its
-/// [`ContextBuilder`](crate::context_builder::ContextBuilder).
+/// Exports a [`StepContext`](crate::step_context::StepContext) and a
+/// [`ContextBuilder`](crate::context_builder::ContextBuilder) from the component.
 #[macro_export]
 macro_rules! export_step_context {
     ($plugin:ty) => {

@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the paths of the granted trees as they are written in the grant, for example `.`, `notes` and
+/// Returns the paths of the granted trees. The paths are written as in the grant, for example `.`, `notes` and
 /// `/home/me/docs`. In native tests, returns the trees of the current [`testing::Host`](crate::testing::Host).
 pub fn granted() -> Vec<String> {
     #[cfg(target_arch = "wasm32")]
@@ -16,8 +16,8 @@ pub fn granted() -> Vec<String> {
     crate::testing::with_state(|state| state.trees.clone())
 }
 
-/// If `path` is in a granted tree, returns the path to pass to `std::fs`. Otherwise returns the error *denied*, which
-/// names the granted trees. The host follows symbolic links only within the same tree.
+/// If `path` is in a granted tree, returns the path to pass to `std::fs`. If `path` is not in a granted tree, returns
+/// the error *denied*, which names the granted trees. The host follows symbolic links only within the same tree.
 pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     let trees = granted();
     let requested = normalised(Path::new(path));
@@ -85,7 +85,7 @@ pub fn error(path: &str, error: &io::Error) -> ToolError {
     }
 }
 
-/// Opens a regular file in a granted tree. Returns the file and its length in bytes.
+/// Opens a regular file in a granted tree. Returns the file, and the length of the file in bytes.
 fn regular_file(path: &str) -> Result<(File, u64), ToolError> {
     let located = locate(path)?;
     let failed = |failure: io::Error| error(path, &failure);

@@ -1,6 +1,6 @@
-//! Checks that the generated bindings in the SDK match the contract. If they do not match, the test generates new
-//! bindings. The bindings are generated in advance because the generator takes longer to compile than all other
-//! dependencies of a plugin.
+//! Checks that the generated bindings in the SDK match the contract. If the bindings do not match the contract, the
+//! test generates new bindings. The bindings are generated in advance because the generator takes longer to compile
+//! than all other dependencies of a plugin.
 
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::Resolve;

@@ -5,8 +5,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
-/// Maximum number of digits after the decimal point of a repeating decimal. If a number needs more digits, its text
-/// contains no repeating decimal.
+/// Maximum number of digits after the decimal point of a repeating decimal. If the repeating decimal of a number is
+/// longer, the repeating decimal is not shown.
 const MAX_REPEATING: usize = 60;
 
 /// The text forms of a number: fraction, decimal and repeating decimal.
@@ -24,8 +24,8 @@ pub struct Forms {
 }
 
 impl Forms {
-    /// Returns a line for the model that contains the decimal and, if they are known, the exact value and the
-    /// repeating decimal.
+    /// Returns a line for the model that contains the decimal, the exact value (if it is known) and the repeating
+    /// decimal (if there is one).
     pub fn summary(&self, digits: u32) -> String {
         let rounded = || format!("{} (rounded to {digits} digits)", self.decimal);
         match (&self.exact, self.exactness) {

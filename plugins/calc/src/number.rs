@@ -27,7 +27,7 @@ pub struct Number {
 pub enum Exactness {
     /// The number is exact.
     Exact,
-    /// The number depends on an irrational root, so it is rounded.
+    /// The number is rounded, because it depends on an irrational root.
     Rounded,
 }
 
@@ -40,7 +40,8 @@ pub enum NumberError {
     /// The result would be larger than [`MAX_BITS`].
     #[error("the result would have more than 5,000 digits; use smaller numbers")]
     TooLarge,
-    /// The operation is not defined for one of its arguments.
+    /// The operation is not defined for one of the arguments, such as the square root of a negative number. Contains
+    /// the message.
     #[error("{0}")]
     Domain(String),
 }
@@ -103,7 +104,7 @@ impl Number {
         }
         let (numerator, denominator) = (self.value.numer(), self.value.denom());
         if numerator.magnitude() <= BigInt::one().magnitude() && denominator.is_one() {
-            // The powers of 0, 1 and -1 are calculated separately, because they are small even if the exponent is
+            // The powers of 0, 1 and -1 are calculated separately, because the result is small even if the exponent is
             // very large.
             let odd = exponent_value.bit(0);
             let negative_one = numerator.sign() == Sign::Minus && odd;
@@ -119,8 +120,8 @@ impl Number {
         }
         let times = exponent_value.abs().to_u64().ok_or(NumberError::TooLarge)?;
         let bits = numerator.bits().max(denominator.bits()) - 1;
-        // A number with `bits + 1` bits is at least 2^bits. Its power with the exponent `times` is therefore at
-        // least 2^(bits*times).
+        // A number with `bits + 1` bits is at least 2^bits. The power of such a number with the exponent `times` is
+        // therefore at least 2^(bits*times).
         if bits.saturating_mul(times) > MAX_BITS {
             return Err(NumberError::TooLarge);
         }

@@ -1,4 +1,4 @@
-//! Parses an expression from left to right, and calculates its value while parsing. The grammar is:
+//! Parses an expression from left to right, and calculates the value of the expression during parsing. The grammar is:
 //!
 //! ```text
 //! sum     = product { ("+" | "-") product }
@@ -24,7 +24,7 @@ const MAX_DEPTH: u32 = 100;
 /// expression has the same maximum.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
-/// The functions and their arguments, as they are listed in error messages and in the tool's description.
+/// The list of all functions and their arguments, for error messages and for the description of the tool.
 pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), \
                              gcd(a, b, …), lcm(a, b, …), factorial(n), sqrt(x)";
 
@@ -274,7 +274,7 @@ impl Parser<'_> {
         self.text[self.offset..].starts_with(expected)
     }
 
-    /// Consumes the next character, which must be `symbol`, and returns its position.
+    /// Consumes the next character, which must be `symbol`, and returns the position of this character.
     fn take(&mut self, symbol: char) -> usize {
         let position = self.offset;
         self.offset += symbol.len_utf8();

@@ -21,7 +21,7 @@ const MAX_CONTEXT: u32 = 10;
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 /// Maximum total size of the files that are searched, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Length in bytes from which a result is full: a search ends when its result has at least this length.
+/// Length from which a result is full, in bytes. A search ends when the result has at least this length.
 const MAX_TEXT: usize = 64 * 1024;
 /// Maximum number of characters of a line in the result. Longer lines are truncated.
 const MAX_LINE: usize = 400;
@@ -127,8 +127,8 @@ struct SearchRun {
     searched: usize,
     bytes: u64,
     text: String,
-    /// The skipped files, by the reason for skipping them: the number of these files, and the name of the first of
-    /// these files.
+    /// The skipped files. For each reason for skipping a file, the value contains the number of files that were skipped
+    /// for this reason, and the name of the first of these files.
     skipped: BTreeMap<&'static str, (usize, String)>,
     /// The reason why the search ended before all files were searched, or `None` if all files were searched.
     ended: Option<String>,

@@ -41,8 +41,8 @@ pub(crate) struct Skipped {
     pub(crate) truncated: Vec<String>,
 }
 
-/// Visits the entries below `root`. A directory is visited before its entries. Error messages contain `shown`, which is
-/// the path of `root` as the arguments of the call contain it.
+/// Visits the entries below `root`. A directory is visited before its entries. `shown` is the path of `root` in the
+/// arguments of the call, and is used in error messages.
 pub(crate) fn walk(
     root: &Path,
     shown: &str,

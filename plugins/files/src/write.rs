@@ -137,7 +137,7 @@ fn create(target: &Path, text: &str) -> io::Result<()> {
     let file = File::create_new(target)?;
     write_and_sync(file, text).inspect_err(|_| {
         // Remove the incomplete file, because a reader could not recognise that it is incomplete. If this removal
-        // fails, its error is ignored, because the caller gets the first error.
+        // fails, the error of the removal is ignored, because the caller gets the error of the write.
         let _ = fs::remove_file(target);
     })
 }

@@ -1,4 +1,4 @@
-//! Finds the quoted passages of a text, and checks whether sources contain them.
+//! Finds the quoted passages of a text, and checks whether the sources contain each passage.
 
 /// Minimum number of words in a passage. Shorter passages are usually names or scare quotes.
 const MIN_WORDS: usize = 4;
@@ -63,7 +63,7 @@ fn passages_of(passage: &str) -> Vec<String> {
 pub struct Sources(Vec<String>);
 
 impl Sources {
-    /// Normalizes the texts, so that passages can be compared with them.
+    /// Normalizes the texts, so that passages can be compared with the texts.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         Self(texts.into_iter().map(normalized).collect())
     }

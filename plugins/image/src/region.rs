@@ -1,4 +1,4 @@
-//! Rectangles of the upright picture, and their positions in the stored picture.
+//! Converts rectangles of the upright picture to rectangles of the stored picture.
 
 use agent_host_sdk::prelude::*;
 use image::metadata::Orientation;

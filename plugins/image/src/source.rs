@@ -4,7 +4,7 @@ use agent_host_sdk::prelude::*;
 use agent_host_sdk::{media, trees};
 
 /// Maximum number of bytes of a picture that is decoded. The limit is low because, while a JPEG is decoded, the memory
-/// contains two copies of its bytes and the pixels.
+/// contains the pixels and two copies of the JPEG file.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The picture to process.

@@ -120,7 +120,7 @@ fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
 }
 
 /// Returns how many bytes of memory the new picture needs in addition to the decoded picture. Turning and encoding the
-/// new picture needs three times the size of the new picture, but the decoded picture has been freed by then.
+/// new picture needs three times the size of the new picture, but the decoded picture is freed before these steps.
 fn additional_bytes(header: &Header, new: u64) -> u64 {
     let decoded = header.pixels().saturating_mul(channels(header));
     new.max(new.saturating_mul(3).saturating_sub(decoded))

@@ -10,7 +10,7 @@ pub enum Rule {
     /// An image costs a base number of tokens, plus a number of tokens for each tile. The tiles are squares of the
     /// scaled image, with sides of 512 pixels.
     Tiles {
-        /// Number of tokens that each image costs in addition to its tiles.
+        /// Number of tokens that each image costs in addition to the cost of the tiles.
         base: u64,
         /// Number of tokens that each tile costs.
         tile: u64,
@@ -71,7 +71,7 @@ const RULES: [(&str, Rule); 24] = [
     ("gpt-5.6", NEWEST),
 ];
 
-/// Returns the rule of a model. Unknown models get the newest rule, which scales images down least, so that the
+/// Returns the rule of a model. Unknown models get the newest rule. This rule scales images down least, so the
 /// calculated cost is never too low.
 pub fn rule_of(model: &str) -> Rule {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -130,7 +130,7 @@ fn patch_count(size: Dimensions) -> u64 {
 }
 
 /// Reduces a size to at most `budget` patches, with the formula of the vision guide. The formula first reduces the size
-/// to the area of `budget` patches, and then reduces it further, until one side is a whole number of patches.
+/// to the area of `budget` patches, and then reduces the size further, until one side is a whole number of patches.
 fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
     if patch_count(size) <= u64::from(budget) {
         return size;

@@ -1,4 +1,4 @@
-//! All numbers that the policy uses, with their sources. README.md states which of these numbers are confirmed.
+//! All numbers that the policy uses, each with its source. README.md states which of these numbers are confirmed.
 //!
 //! *Vision guide*: OpenAI, "Images and vision", `developers.openai.com/api/docs/guides/images-vision`, the version
 //! that names GPT-5.6 (2026). *File guide*: OpenAI, "File inputs",
@@ -10,7 +10,7 @@ pub const MAX_IMAGES: usize = 1_500;
 
 /// Maximum payload of a request, in bytes. Source: vision guide, "Image input requirements", which allows 512 MB in one
 /// request (50 MB in 2025). The megabytes are treated as decimal, and 12 MB are reserved for text and tools. Media are
-/// sent as base64, so three bytes count as four.
+/// sent as base64, so three bytes of media use four bytes of the payload.
 pub const MAX_PAYLOAD: u64 = 500_000_000;
 
 /// MIME types of the images that OpenAI accepts. Source: vision guide, "Image input requirements". OpenAI rejects
@@ -46,7 +46,7 @@ pub const MAX_PATCHES: u32 = 30_000;
 pub const MAX_SIDE: u32 = 65_535;
 
 /// A media item stays in the prompt after the model has seen it if it costs at most this number of tokens. The number
-/// has no external source. It is about four times the cost of the text that replaces a media item.
+/// has no external source. This cost is about four times the cost of the text that replaces a media item.
 pub const SEEN_COST: u64 = 100;
 
 /// Divisor for the context window: images may use at most the tokens of the context window divided by this number. The

@@ -1,5 +1,5 @@
 //! Decides about the media of a request. The first step decides for each media item whether it may stay in the prompt.
-//! The second step keeps as many of these items as the limits allow. It begins with the newest item that the model has
+//! The second step keeps as many of these items as the limits allow, beginning with the newest item that the model has
 //! not seen.
 
 use crate::cost::{Rule, affordable, rule_of, tokens, within};
@@ -66,8 +66,9 @@ impl RequestBudget {
         let size = size_of(media);
         let target = affordable(rule, size, self.tokens)?;
         let exceeds_budget = !same_size(target, within(rule, size));
-        // Only the newest image is scaled down to fit into the budget. The tokens that remain for older images would
-        // allow only sizes at which these images are unreadable. An image of unknown size cannot be scaled down.
+        // Only the newest image is scaled down to fit into the budget of tokens. The tokens that remain for older
+        // images would allow only sizes at which these images are unreadable. An image of unknown size cannot be
+        // scaled down.
         let newest = self.images == MAX_IMAGES;
         let reducible = newest && media.dimensions.is_some();
         if self.images == 0 || (exceeds_budget && !reducible) || !self.reserve_payload(media) {
@@ -110,8 +111,8 @@ fn same_size(first: Dimensions, second: Dimensions) -> bool {
     (first.width, first.height) == (second.width, second.height)
 }
 
-/// Returns the decision to mask a media item. The text depends only on the item, so that it is the same in every prompt
-/// and the provider can cache the prompt.
+/// Returns the decision to mask a media item. The text depends only on the item. Every prompt therefore contains the
+/// same text, and the provider can cache the prompt.
 fn mask(media: &Media) -> Decision {
     let name: String =
         media.name.as_deref().unwrap_or("unnamed").chars().filter(|letter| !letter.is_control()).collect();

@@ -59,7 +59,7 @@ impl Book {
         Ok(note)
     }
 
-    /// Returns all notes, oldest first. If a note cannot be read, it is left out and a warning is logged.
+    /// Returns all notes, oldest first. A note that cannot be read is left out, and a warning is logged.
     pub(crate) fn all(&self) -> Result<Vec<Note>, ToolError> {
         let mut notes = Vec::new();
         for key in self.notes.keys()? {

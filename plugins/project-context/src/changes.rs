@@ -31,8 +31,8 @@ impl Stamps {
             let Some(Stamp { size, modified }) = entry.file else {
                 continue;
             };
-            // This is the estimated size of the entry as JSON: escapes may double the length of the path, and each
-            // number has at most 20 digits.
+            // Adds the estimated size of the entry as JSON: escapes may double the length of the path, and each number
+            // has at most 20 digits.
             bytes += entry.path.len() * 2 + 48;
             if bytes > MAX_BYTES {
                 stamps.complete = false;

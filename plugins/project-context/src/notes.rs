@@ -1,4 +1,4 @@
-//! Reads the project's notes, and truncates them to the available size.
+//! Reads the project's notes, and truncates the notes to the available size.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -63,8 +63,8 @@ fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::Pat
     Some((shown, directory.join(found)))
 }
 
-/// Returns the beginning of a text file, cut after a whole line if possible, and whether it is the complete file.
-/// Returns `None` if the file is not text.
+/// Returns the beginning of a text file, and whether this beginning is the complete file. If possible, the beginning
+/// ends after a whole line. Returns `None` if the file is not text.
 fn head(path: &Path, max: usize) -> Option<(String, bool)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(max as u64 + 1).read_to_end(&mut bytes).ok()?;

@@ -13,7 +13,8 @@ const MAX_IN_DIRECTORY: usize = 1_000;
 const MAX_DEPTH: usize = 6;
 /// Maximum number of entries of one directory that are drawn.
 const MAX_DRAWN: usize = 40;
-/// Names of directories that are left out, because they contain files that build tools and package managers create.
+/// Names of directories that are left out, because build tools and package managers create the files in
+/// these directories.
 const EXCLUDED: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
 
 /// The files and directories of the project.
@@ -39,7 +40,7 @@ pub(crate) struct Entry {
 pub(crate) struct Stamp {
     /// Size of the file, in bytes.
     pub(crate) size: u64,
-    /// Modification time in milliseconds since 1970. 0 if it is unknown.
+    /// Modification time in milliseconds since 1970. 0 if the time is unknown.
     pub(crate) modified: u64,
 }
 

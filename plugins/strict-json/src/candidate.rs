@@ -18,8 +18,8 @@ pub enum SearchResult<'a> {
     One(Candidate<'a>),
     /// The reply contains nothing that looks like JSON.
     None,
-    /// The reply contains several parts that are probably JSON. They start at these byte offsets. The validator uses
-    /// none of these parts, because choosing one could change the meaning of the reply.
+    /// The reply contains several parts that are probably JSON. The parts start at these byte offsets. The validator
+    /// uses none of these parts, because choosing one could change the meaning of the reply.
     Several(Vec<usize>),
 }
 

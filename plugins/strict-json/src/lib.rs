@@ -31,9 +31,9 @@ impl OutputValidator for StrictJson {
 
 agent_host_sdk::export_output_validator!(StrictJson);
 
-/// Whether the agent has an output schema. This plugin does not check the output schema, because the host checks it
-/// after the validators. If there is a schema, the plugin mentions the schema when it rejects prose, and does not
-/// return JSON that it accepts unchanged.
+/// Whether the agent has an output schema. This plugin does not check the output, because the host checks the output
+/// against the schema after the validators. If there is a schema, the plugin mentions the schema when it rejects prose,
+/// and accepts valid JSON without returning a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// The agent has a schema. The host parses the text and checks it against the schema.
@@ -70,11 +70,11 @@ pub fn judge(text: &str, schema: Schema) -> Verdict {
         return Verdict::Accept;
     }
     // Without a schema, the host treats an accepted text as a string. The JSON is therefore returned explicitly, even
-    // if it did not change.
+    // if the text did not change.
     Verdict::AcceptAs(Output::Json(json))
 }
 
-/// Tries to repair a text. Returns the repaired JSON and the JSON pointers of the duplicate keys in it, or None if the
+/// Tries to repair a text. Returns the repaired JSON, and the JSON pointers of all duplicate keys. Returns None if the
 /// text cannot be repaired.
 fn repaired_json(text: &str) -> Option<(String, Vec<String>)> {
     let json = repair(text)?;

@@ -1,4 +1,4 @@
-//! Repairs JSON without changing its meaning: removes commas before a closing bracket, escapes line breaks inside
+//! Repairs JSON without changing the meaning: removes commas before a closing bracket, escapes line breaks inside
 //! strings, and replaces single quotes if the text has no other possible meaning.
 
 use std::iter::Peekable;
@@ -23,7 +23,7 @@ pub fn repair(text: &str) -> Option<String> {
     Some(repaired)
 }
 
-/// Copies a string in double quotes, and escapes the control characters in it.
+/// Copies a string in double quotes, and escapes the control characters in the string.
 fn double_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     repaired.push('"');
     loop {

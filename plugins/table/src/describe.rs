@@ -1,4 +1,4 @@
-//! Describes the columns of a table: their types, and the ranges of their values.
+//! Describes the columns of a table: the type and the range of the values of each column.
 
 use crate::output::cell_json;
 use crate::select::natural_order;

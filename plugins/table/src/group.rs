@@ -49,7 +49,8 @@ impl Function {
 }
 
 /// Groups the rows and calculates the aggregates of each group. Returns notes, and a table with one row for each group.
-/// The groups are in the order of their first rows. If there are no key columns, all rows belong to one group.
+/// The order of the groups is the order of the first rows of the groups. If there are no key columns, all rows belong
+/// to one group.
 pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result<(Table, Vec<String>), TableError> {
     let key_columns: Vec<usize> = keys.iter().map(|name| table.column(name)).collect::<Result<_, _>>()?;
     let aggregations: Vec<Aggregation> =

@@ -228,7 +228,7 @@ fn check_header(columns: &[String]) -> Result<(), String> {
 }
 
 /// Converts the values of a column of a CSV or TSV table to numbers, if all values of the column are numbers. A value
-/// such as `01234` is an identifier, and all values of its column stay text.
+/// such as `01234` is an identifier: if a column contains such a value, all values of the column stay text.
 fn read_numbers(rows: &mut [Row], column: usize) {
     let numbers: Option<Vec<Option<Decimal>>> = rows
         .iter()

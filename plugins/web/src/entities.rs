@@ -1,7 +1,8 @@
 //! Decodes character references in HTML: all references by number, and references by name if the name is common on
 //! web pages.
 
-/// The supported names and their characters. References with other names stay unchanged in the text.
+/// The supported names, each with the character that the name represents. References with other names stay unchanged in
+/// the text.
 const NAMES: [(&str, &str); 40] = [
     ("amp", "&"),
     ("lt", "<"),

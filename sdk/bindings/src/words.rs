@@ -46,7 +46,8 @@ impl Media {
 }
 
 impl Failure {
-    /// Creates the failure of a plugin that cannot process its input. The message should explain what a valid input is.
+    /// Creates the failure of a plugin that cannot process the input of the call. The message should explain what a
+    /// valid input is.
     pub fn invalid_input(message: impl Into<String>) -> Self {
         Self::InvalidInput(message.into())
     }

@@ -1,4 +1,4 @@
-//! Results and errors of tools, and their constructors.
+//! Constructors and methods of the results and errors of tools.
 
 use super::{Content, Done, NewMedia, Outcome, ServiceRequest, ToolError, Unavailable, Violation};
 use serde::Serialize;
@@ -101,8 +101,8 @@ impl Done {
         self
     }
 
-    /// Adds a stored media item to the result, by its digest. The media item must already belong to this session, or
-    /// this call must have written it with [`crate::media::NewMedium`].
+    /// Adds the stored media item with this digest to the result. The media item must already belong to this session,
+    /// or this call must have written the media item with [`crate::media::NewMedium`].
     pub fn and_stored(mut self, digest: impl Into<String>) -> Self {
         self.content.push(Content::StoredMedia(digest.into()));
         self
@@ -232,7 +232,8 @@ impl ToolError {
         Self::Failed(message.into())
     }
 
-    /// Returns all messages of the error as one text. The messages of invalid arguments start with their JSON pointers.
+    /// Returns all messages of the error as one text. The message about an invalid argument starts with the JSON
+    /// pointer to the argument.
     pub fn message(&self) -> String {
         match self {
             Self::InvalidArguments(violations) => {
