@@ -40,8 +40,8 @@ pub enum NumberError {
     /// The result would be larger than [`MAX_BITS`].
     #[error("the result would have more than 5,000 digits; use smaller numbers")]
     TooLarge,
-    /// The operation is not defined for one of the arguments, such as the square root of a negative number. Contains
-    /// the message.
+    /// The operation is not defined for one of the arguments, such as the square root of a negative number. The variant
+    /// contains the error message.
     #[error("{0}")]
     Domain(String),
 }
@@ -120,8 +120,8 @@ impl Number {
         }
         let times = exponent_value.abs().to_u64().ok_or(NumberError::TooLarge)?;
         let bits = numerator.bits().max(denominator.bits()) - 1;
-        // A number with `bits + 1` bits is at least 2^bits. The power of such a number with the exponent `times` is
-        // therefore at least 2^(bits*times).
+        // A number with `bits + 1` bits is at least 2^bits, so raising the number to the power `times` gives at
+        // least 2^(bits*times).
         if bits.saturating_mul(times) > MAX_BITS {
             return Err(NumberError::TooLarge);
         }

@@ -36,8 +36,7 @@ pub(crate) struct Entry {
 pub(crate) struct Skipped {
     /// Names of directories that could not be read.
     pub(crate) unreadable: Vec<String>,
-    /// Names of directories with more than 20,000 entries. The walk visits only the first 20,000 entries that it reads
-    /// from such a directory.
+    /// Names of directories that have more than 20,000 entries and were therefore visited only in part.
     pub(crate) truncated: Vec<String>,
 }
 

@@ -125,7 +125,8 @@ pub enum TableError {
         /// The beginning of the cell's text.
         value: String,
     },
-    /// The arguments cannot be used together, or an argument is missing. Contains the message for the model.
+    /// The arguments cannot be used together, or an argument is missing. The variant contains the message for
+    /// the model.
     #[error("{0}")]
     Request(String),
 }

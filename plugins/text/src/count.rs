@@ -27,7 +27,8 @@ pub enum CountError {
     /// The text cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// The text is not valid UTF-8. Contains the position of the first invalid byte, which counts from 0.
+    /// The text is not valid UTF-8. The variant contains the position of the first invalid byte. The first byte of the
+    /// text has position 0.
     #[error("byte {0} (from 0) is not part of a character")]
     NotUtf8(u64),
 }
