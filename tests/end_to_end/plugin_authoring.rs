@@ -155,7 +155,7 @@ fn s4_names_missing_files_with_suggestions() {
             "`words/plugin.toml` is not a scenario: the name of a scenario file ends in .scenario.toml",
         ),
         (&["test", "ords/w"], "`agent-host test . ords/w` runs the scenarios of this folder"),
-        (&["plugin", "add", "nope"], "registry.example/team/calc:1.0.0; and there is no file or folder with this name"),
+        (&["plugin", "add", "nope"], "registry.example/team/calc:1.0.0; and no file or folder has this name"),
         (
             &["plugin", "add", "nope.wasm"],
             "there is no file or folder `nope.wasm`: build plugin projects with `agent-host plugin build`",

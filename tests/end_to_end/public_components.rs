@@ -83,6 +83,6 @@ async fn p5_refuses_components_of_other_hosts_with_their_imports() {
         let Some(test_host) = test_host_with(&[component]).await else { return };
         let (generation, problems) = test_host.load(&test_host.directory.path().join("plugins")).await;
         assert_eq!((generation.plugins().len(), problems.len()), (0, 1), "{problems:?}");
-        assert!(problems[0].contains(import) && problems[0].contains("another host"), "{problems:?}");
+        assert!(problems[0].contains(import) && problems[0].contains("a different host"), "{problems:?}");
     }
 }

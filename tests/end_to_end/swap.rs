@@ -235,7 +235,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     let canary = Canary { tool: "probe.panic".to_owned(), arguments: json!({"text": "no"}) };
     write_atomically(&file, &probe_version_with(3, Some(canary)));
     let (_, reason) = watched_agent.refusal().await;
-    assert!(reason.contains("canary `probe.panic`"), "{reason}");
+    assert!(reason.contains("canary call of `probe.panic`"), "{reason}");
     watched_agent.wait_for_version(&component).await;
     let canary = Canary { tool: "probe.echo".to_owned(), arguments: json!({"text": "yes"}) };
     let third = probe_version_with(3, Some(canary));

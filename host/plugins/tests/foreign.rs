@@ -78,7 +78,7 @@ async fn p3_components_with_imports_of_only_types_load() {
     for more in [r#"(export "go" (func))"#, r#"(export "handle" (type (sub resource)))"#] {
         let error = refusal(&sandbox, component(&types(more), rest)).await.to_string();
         assert!(error.contains("`acme:shapes/types@1.0.0`") && !error.contains("level"), "{error}");
-        assert!(error.contains("another host") && error.contains("wac plug"), "{error}");
+        assert!(error.contains("a different host") && error.contains("wac plug"), "{error}");
     }
 }
 

@@ -137,18 +137,15 @@ fn file_tools() -> [Tool; 3] {
             let ExtractFile { path, pattern, ignore_case, limit } = arguments;
             extract_matches(&read_text(&path, MAX_SIZE)?, &pattern, ignore_case, limit)
         });
-    let diff =
-        Tool::new("text.diff_files", DIFF_FILES).title("Compare two files").read_only().output::<Difference>().run(
-            |arguments: DiffFiles, _: &Call| {
-                let DiffFiles { old_path, new_path, context } = arguments;
-                let (old, new) = (read_text(&old_path, MAX_COMPARED)?, read_text(&new_path, MAX_COMPARED)?);
-                compare_texts(
-                    NamedText { name: &old_path, text: &old },
-                    NamedText { name: &new_path, text: &new },
-                    context,
-                )
-            },
-        );
+    let diff = Tool::new("text.diff_files", DIFF_FILES)
+        .title("Compare two files")
+        .read_only()
+        .output::<Difference>()
+        .run(|arguments: DiffFiles, _: &Call| {
+            let DiffFiles { old_path, new_path, context } = arguments;
+            let (old, new) = (read_text(&old_path, MAX_COMPARED)?, read_text(&new_path, MAX_COMPARED)?);
+            compare_texts(NamedText { name: &old_path, text: &old }, NamedText { name: &new_path, text: &new }, context)
+        });
     [count, extract, diff]
 }
 

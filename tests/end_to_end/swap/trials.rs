@@ -155,7 +155,7 @@ async fn p10_runs_a_canary_when_a_host_starts() {
     let (notices, served, _) = run_process(&test_host, &[text_reply("So.")]).await;
     assert_eq!(served, digest_of(&probe_version(1)));
     let [Notice::Refused { subject, reason }] = notices.as_slice() else { panic!("{notices:?}") };
-    assert!(subject.ends_with("probe.wasm") && reason.contains("canary `probe.panic`"), "{subject}: {reason}");
+    assert!(subject.ends_with("probe.wasm") && reason.contains("canary call of `probe.panic`"), "{subject}: {reason}");
     assert_eq!(audited_actions(&test_host, "swapped").await, []);
     assert_eq!(audited_actions(&test_host, "refused").await.len(), 1);
 }
