@@ -79,6 +79,9 @@ pub(crate) struct StoredManifest {
     pub(crate) media_type: String,
 }
 
+/// Error code of the OCI distribution specification for content that does not have the expected digest.
+const DIGEST_INVALID: &str = "DIGEST_INVALID";
+
 impl Registry {
     /// Creates a client that uses these credentials for registries that require a login.
     pub fn new(credentials: Credentials, plain: PlainHttp) -> Result<Self, RegistryError> {
@@ -219,8 +222,21 @@ impl Registry {
     ) -> Result<Digest, RegistryError> {
         let place = reference_text(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
-        let request = Request::new(Method::PUT, url).with_body(bytes.to_vec(), media_type);
-        let response = ensure_success(self.send(repository, Access::Push, request, &place).await?, &place).await?;
+        let mut attempts = Attempts::new(&self.http.listener, &place);
+        let response = loop {
+            let request = Request::new(Method::PUT, url.clone()).with_body(bytes.to_vec(), media_type);
+            let response = self.send(repository, Access::Push, request, &place).await?;
+            let may_be_race = response.status() == StatusCode::BAD_REQUEST;
+            match ensure_success(response, &place).await {
+                // The Docker registry answers like this while another client uploads a blob that the manifest refers
+                // to, because it then reads a reference to the blob that is not written yet.
+                Err(RegistryError::Server { message, .. })
+                    if may_be_race
+                        && message.contains(DIGEST_INVALID)
+                        && attempts.wait(message.clone(), None).await => {}
+                result => break result?,
+            }
+        };
         let digest = digest_of(bytes);
         let reported =
             header(response.headers(), "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
