@@ -21,7 +21,7 @@ pub mod tool {
 }
 
 /// Bindings that export the interfaces `context-builder` and `step-context`. The types in this module are the public
-/// types of the SDK, to which the SDK converts the types of [`context_builder`].
+/// types of the SDK. The SDK converts between these types and the types of [`context_builder`].
 pub mod step_context {
     include!("generated/step_context.rs");
 }

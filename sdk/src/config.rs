@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-/// The error if the settings could not be read. If a key has no value, this is not an error.
+/// The error that is returned if the settings could not be read. A key without a value does not cause an error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the configuration could not be read: {0}")]
 pub struct ConfigError(pub String);

@@ -7,9 +7,9 @@ pub use generated::{
     Budget, History, Input, Lifecycle, Memory, Prompt, Recollection, Request, Section, Stability, Tool as OfferedTool,
 };
 
-/// A plugin that is a context builder. Export it with
-/// [`export_context_builder!`](crate::export_context_builder), or together with a
-/// [`StepContext`](crate::step_context::StepContext) with [`export_step_context!`](crate::export_step_context).
+/// A plugin that is a context builder. Export the plugin with
+/// [`export_context_builder!`](crate::export_context_builder). If the plugin implements
+/// [`StepContext`](crate::step_context::StepContext) too, use [`export_step_context!`](crate::export_step_context).
 pub trait ContextBuilder {
     /// Creates the prompt of a turn. The host calls this function once per turn, before the first model call. If the
     /// turn is resumed after an interruption, the host does not call this function again. The default time limit is
@@ -43,8 +43,8 @@ impl Default for Prompt {
 }
 
 impl Section {
-    /// Creates a section whose text is the same in every step. The host puts it into the part of the prompt that
-    /// providers can cache.
+    /// Creates a section whose text is the same in every step. The host puts the section into the part of the prompt
+    /// that providers can cache.
     pub fn fixed(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into(), stability: Stability::Fixed }
     }
@@ -61,8 +61,8 @@ impl<P: ContextBuilder> generated::Guest for crate::Exported<P> {
     }
 }
 
-// A context builder without `step-context` is exported through a separate world. The types of that world have the same
-// fields as the public types of the SDK, but they are different Rust types.
+// A context builder without `step-context` is exported through a separate world. The types of that world and the public
+// types of the SDK have the same fields, but are different Rust types.
 impl<P: ContextBuilder> without_step::Guest for crate::Exported<P> {
     fn init(request: without_step::Request) -> Result<without_step::Prompt, Failure> {
         P::init(request.into()).map(Into::into)

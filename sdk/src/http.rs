@@ -1,5 +1,6 @@
-//! Sends HTTP requests through `wasi:http`. A plugin that uses this module needs the grant `http`. Other plugins do not
-//! import `wasi:http`. This module does not follow redirects. To follow a redirect, send another request.
+//! Sends HTTP requests through `wasi:http`. A plugin that uses this module needs the grant `http`. A plugin that does
+//! not use this module does not import `wasi:http`. This module does not follow redirects. To follow a redirect, send a
+//! request to the address in the header `location`.
 
 use crate::tool::ToolError;
 
@@ -16,7 +17,8 @@ pub enum HttpError {
     /// The server did not respond within the time limit, or the connection failed.
     #[error("there is no response: {0}")]
     Unavailable(String),
-    /// The body of the response is larger than the limit that [`Request::at_most`] sets. Contains this limit in bytes.
+    /// The body of the response is larger than the limit that [`Request::at_most`] sets. The error contains this limit
+    /// in bytes.
     #[error("the response has more than {0} bytes")]
     TooLarge(usize),
 }
@@ -54,14 +56,14 @@ pub struct Request {
 pub struct Response {
     /// The HTTP status code, such as 200.
     pub status: u16,
-    /// The header names in lower case, with their values.
+    /// The names and values of the headers. The names are in lower case.
     pub headers: Vec<(String, String)>,
     /// The bytes of the response body, unchanged.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// Creates a GET request without headers and body.
+    /// Creates a GET request without headers and without a body.
     pub fn get(url: impl Into<String>) -> Self {
         Self { method: "GET".to_owned(), url: url.into(), headers: Vec::new(), body: Vec::new(), at_most: 1024 * 1024 }
     }

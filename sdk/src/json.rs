@@ -1,5 +1,5 @@
-//! Converts positions in JSON texts to JSON pointers (RFC 6901). In errors for models, such a pointer names the
-//! invalid value.
+//! Converts positions in JSON texts to JSON pointers (RFC 6901). Errors that are sent to models name an invalid value
+//! by its JSON pointer.
 
 /// Returns the JSON pointer to the value or key that a parser has reached after the first `consumed` bytes of `text`.
 /// The pointer to the top-level value is empty. The text need not be valid JSON.
@@ -50,7 +50,7 @@ pub fn pointer_token(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// An object or array whose start, but not its end, has been parsed.
+/// An object or array that the parser has begun to read, but has not read completely.
 enum Level {
     Object { key: Option<String>, part: Part },
     Array(usize),

@@ -1,6 +1,6 @@
-//! Stores values between calls, by key, through `wasi:keyvalue`. Plugins do not share values, and a plugin has separate
-//! values for each agent that uses it. A plugin that uses this module needs the grant `key_value_mib`. Other plugins do
-//! not import `wasi:keyvalue`.
+//! Stores values under keys, through `wasi:keyvalue`. The values remain stored between calls. Plugins do not share
+//! values, and a plugin has separate values for each agent that uses it. A plugin that uses this module needs the grant
+//! `key_value_mib`. A plugin that does not use this module does not import `wasi:keyvalue`.
 
 use crate::tool::ToolError;
 
@@ -29,7 +29,8 @@ impl From<KeyValueError> for ToolError {
 pub enum Swap {
     /// The stored value was the expected value, so the operation replaced it.
     Done,
-    /// Another call had changed the stored value, so the operation did not replace it. Contains the current value.
+    /// Another call had changed the stored value, so the operation did not replace it. `Other` contains the current
+    /// value, or `None` if the key has no value now.
     Other(Option<Vec<u8>>),
 }
 

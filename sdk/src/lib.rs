@@ -1,7 +1,8 @@
-//! The Rust SDK for agent-host plugins. It contains a trait and an export macro for each kind of plugin, tool arguments
-//! whose schemas are generated from Rust types, functions that call the host, and a test host for native tests.
+//! The Rust SDK for agent-host plugins. The SDK contains a trait and an export macro for each kind of plugin,
+//! tool arguments whose schemas are generated from Rust types, functions that call the host, and a test host for
+//! native tests.
 //!
-//! The following example defines a tool with typed arguments and calls it as a native test would do:
+//! The following example defines a tool with typed arguments and calls the tool as a native test would do:
 //!
 //! ```
 //! use agent_host_sdk::prelude::*;
@@ -61,7 +62,7 @@ pub use schemars;
 pub use serde;
 pub use serde_json;
 
-/// The items that most plugins need. Import them with `use agent_host_sdk::prelude::*;`.
+/// The items that most plugins need. To import these items, write `use agent_host_sdk::prelude::*;`.
 pub mod prelude {
     pub use crate::context_builder::ContextBuilder;
     pub use crate::media_policy::MediaPolicy;
@@ -82,7 +83,8 @@ pub mod prelude {
 #[doc(hidden)]
 pub struct Exported<Plugin>(std::marker::PhantomData<Plugin>);
 
-/// Exports a plugin type through the bindings of one kind. Only the other export macros use this macro.
+/// Exports a plugin type through the bindings of one kind. Plugins do not use this macro: the macro for each plugin
+/// kind calls it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __export {

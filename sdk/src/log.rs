@@ -1,7 +1,7 @@
 //! Writes log lines. The host stores each line together with the plugin's name. A plugin that does not use this module
 //! does not import `wasi:logging`.
 
-/// The severity of a log line, from least to most severe.
+/// The severity of a log line. The variants are in order, from the least to the most severe.
 pub use crate::bindings::imports::wasi::logging::logging::Level;
 
 /// Logs a line at the level [`Level::Trace`], which is for details of the plugin's control flow.

@@ -25,19 +25,19 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// Returns the description of the media item: digest, MIME type, size, and the dimensions and the name if they
-    /// are known.
+    /// Returns the description of the media item: the digest, the MIME type, the size, and (if known) the dimensions
+    /// and the name.
     pub fn describe(&self) -> Media {
         self.inner.describe()
     }
 
-    /// Reads at most `length` bytes from `offset`, but never more than [`CHUNK`]. The result is shorter at the end of
-    /// the media item, and empty if `offset` is exactly at the end.
+    /// Reads at most `length` bytes from `offset`, but never more than [`CHUNK`]. If the media item ends within this
+    /// range, the result is shorter. If `offset` is exactly the size of the media item, the result is empty.
     pub fn read(&self, offset: u64, length: u32) -> Result<Vec<u8>, Error> {
         self.inner.read(offset, length)
     }
 
-    /// Reads all bytes of the media item. Returns [`Error::TooLarge`] if it has more than `limit` bytes.
+    /// Reads all bytes of the media item. Returns [`Error::TooLarge`] if the media item has more than `limit` bytes.
     pub fn read_all(&self, limit: u64) -> Result<Vec<u8>, Error> {
         let size = self.describe().size;
         if size > limit {
@@ -73,7 +73,7 @@ impl NewMedium {
         bytes.chunks(CHUNK).try_for_each(|chunk| self.inner.write(chunk))
     }
 
-    /// Stores the media item. To return it from a tool, use [`Done::stored`](crate::tool::Done::stored).
+    /// Stores the media item. To return the stored item from a tool, use [`Done::stored`](crate::tool::Done::stored).
     pub fn finish(self) -> Result<Media, Error> {
         self.inner.finish()
     }

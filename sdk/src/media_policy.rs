@@ -1,14 +1,14 @@
-//! Media policies, which decide how each media item of the conversation is sent to a provider. A policy gets only
-//! descriptions of the media items, not their bytes. The only host functions that a policy can call are those that
-//! write log lines.
+//! Media policies, which decide how each media item of the conversation is sent to a provider. A policy gets
+//! descriptions of the media items, but not the bytes of the media items. The only host functions that a policy can
+//! call are those that write log lines.
 
 use crate::bindings::media_policy::exports::agent_host::plugin::media_policy as generated;
 use crate::types::{Dimensions, Failure};
 pub use generated::{Decision, Item, Position, Request};
 
-/// A plugin that is a media policy. Export it with [`export_media_policy!`](crate::export_media_policy).
+/// A plugin that is a media policy. Export the plugin with [`export_media_policy!`](crate::export_media_policy).
 pub trait MediaPolicy {
-    /// Returns one decision per item of the request, in the same order. The default time limit is 250 ms.
+    /// Returns one decision for each item of the request, in the order of the items. The default time limit is 250 ms.
     fn decide(request: Request) -> Result<Vec<Decision>, Failure>;
 }
 

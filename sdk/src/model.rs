@@ -1,6 +1,6 @@
 //! Asks questions to the agent's model through `agent-host:model`, within a budget of tokens. A plugin that uses this
-//! module needs the grant `model_tokens`. Other plugins do not import `agent-host:model`. The host denies all questions
-//! of validators and media policies.
+//! module needs the grant `model_tokens`. A plugin that does not use this module does not import `agent-host:model`.
+//! The host denies all questions of validators and media policies.
 //!
 //! ```
 //! use agent_host_sdk::model::Question;
@@ -16,7 +16,7 @@ use crate::tool::ToolError;
 use crate::types::Role;
 use serde_json::Value;
 
-/// A question to the model. The model gets nothing except this question: no tools, and no media or messages of
+/// A question to the model. The model gets only this question. The model gets no tools, and no media or messages of
 /// the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
@@ -43,12 +43,12 @@ pub struct Answer {
     pub model: String,
 }
 
-/// The reason why a model stopped writing its answer.
+/// The reason why a model stopped writing an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// The answer is complete.
     Complete,
-    /// The answer reached its token limit, so the text is incomplete.
+    /// The answer reached the limit on the number of tokens, so the text is incomplete.
     Length,
     /// The provider's content filter stopped the answer.
     Filtered,
@@ -60,17 +60,17 @@ pub enum ModelError {
     /// The agent's configuration does not grant the model.
     #[error("using the agent's model is not granted")]
     Denied,
-    /// In the plugin's budget for this turn, too few tokens remain for the question. Contains the number of
-    /// remaining tokens.
+    /// The question needs more tokens than remain in the plugin's budget for this turn. The error contains the number
+    /// of remaining tokens.
     #[error("the model was not asked: only {0} tokens are left of the plugin's budget in this turn")]
     BudgetExhausted(u64),
-    /// The question is invalid.
+    /// The question is invalid, so the model was not asked. The error contains the reason.
     #[error("the model was not asked: {0}")]
     Invalid(String),
     /// No model is available now. The question may succeed later.
     #[error("no model is available: {0}")]
     Unavailable(String),
-    /// The model failed to answer this question. Contains the reason.
+    /// The model failed to answer this question. The error contains the reason.
     #[error("the model failed: {0}")]
     Failed(String),
 }
@@ -122,7 +122,7 @@ impl Question {
         Self { max_tokens: Some(tokens), ..self }
     }
 
-    /// Returns the messages with their roles, oldest first.
+    /// Returns the role and the text of each message, oldest message first.
     pub fn messages(&self) -> &[(Role, String)] {
         &self.messages
     }

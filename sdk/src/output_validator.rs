@@ -6,7 +6,8 @@ use crate::types::Failure;
 pub use generated::{Output, Problem, Request, Verdict};
 use serde_json::Value;
 
-/// A plugin that is an output validator. Export it with [`export_output_validator!`](crate::export_output_validator).
+/// A plugin that is an output validator. Export the plugin
+/// with [`export_output_validator!`](crate::export_output_validator).
 pub trait OutputValidator {
     /// Checks one output. The host calls this function for each reply of the model that contains no tool call. The
     /// default time limit is 250 ms.
@@ -26,12 +27,12 @@ impl Request {
 }
 
 impl Verdict {
-    /// Creates a verdict that accepts the output and replaces it with this text.
+    /// Creates a verdict that accepts the output, but replaces the output with this text.
     pub fn accept_text(text: impl Into<String>) -> Self {
         Self::AcceptAs(Output::Text(text.into()))
     }
 
-    /// Creates a verdict that accepts the output and replaces it with this JSON value.
+    /// Creates a verdict that accepts the output, but replaces the output with this JSON value.
     pub fn accept_json(value: &Value) -> Self {
         Self::AcceptAs(Output::Json(value.to_string()))
     }

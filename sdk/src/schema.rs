@@ -1,5 +1,5 @@
-//! Generates JSON Schemas (draft 2020-12) from Rust types. A schema includes the schemas of all nested types. It uses
-//! `$ref` only for recursive types, and such a reference points into the schema itself.
+//! Generates JSON Schemas (draft 2020-12) from Rust types. A schema includes the schemas of all nested types. A schema
+//! contains `$ref` only for recursive types, and such a reference points to a part of the same schema.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema};
@@ -30,8 +30,8 @@ fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
 fn normalise(schema: Schema) -> Value {
     let mut schema = Value::from(schema);
     if let Some(object) = schema.as_object_mut() {
-        // The title and description are the Rust name and doc comment of the type. They are not needed, because every
-        // tool has its own description.
+        // The title and description are the Rust name and doc comment of the type. The schema does not need the title
+        // and description, because every tool has a description.
         object.remove("title");
         object.remove("description");
         if object.get("type") == Some(&Value::from("object")) {

@@ -5,8 +5,8 @@ use crate::context_builder::{ContextBuilder, Section};
 use crate::types::Failure;
 pub use generated::Request;
 
-/// A context builder that also adds sections before each step. Export it with
-/// [`export_step_context!`](crate::export_step_context), which exports its [`ContextBuilder`] too.
+/// A context builder that adds sections at the start of a turn and before each step. Export the plugin with
+/// [`export_step_context!`](crate::export_step_context), which exports [`ContextBuilder`] and this trait.
 pub trait StepContext: ContextBuilder {
     /// Returns sections for this step only. The host adds these sections after all other sections of the prompt and
     /// never stores them.
@@ -19,8 +19,8 @@ impl<P: StepContext> generated::Guest for crate::Exported<P> {
     }
 }
 
-/// Exports a [`StepContext`](crate::step_context::StepContext) from the component, with its
-/// [`ContextBuilder`](crate::context_builder::ContextBuilder).
+/// Exports a [`StepContext`](crate::step_context::StepContext) and a
+/// [`ContextBuilder`](crate::context_builder::ContextBuilder) from the component.
 #[macro_export]
 macro_rules! export_step_context {
     ($plugin:ty) => {

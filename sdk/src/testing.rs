@@ -1,5 +1,5 @@
 //! A test host for native tests of plugins. The test host provides media, configuration, a log and other services in
-//! memory. This module does not exist in components.
+//! memory. The module `testing` does not exist in components.
 
 use crate::http::{Request, Response};
 use crate::log::Level;
@@ -31,7 +31,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a test host that contains no media and has granted nothing.
+    /// Creates a test host that has no media and grants the plugin nothing.
     pub fn new() -> Self {
         Self::default()
     }
@@ -55,8 +55,9 @@ impl Host {
         self
     }
 
-    /// Allows the plugin to ask the model, and adds one answer. The model returns the answers in the order in which
-    /// they were added. After the last answer, further questions are denied.
+    /// Allows the plugin to ask the model, and adds one answer. The model returns the answers in the order in which the
+    /// test added the answers. If the plugin asks more questions than there are answers, the questions without an
+    /// answer are denied.
     pub fn answer(mut self, text: impl Into<String>) -> Self {
         self.state.answers.push(text.into());
         self
@@ -78,7 +79,7 @@ impl Host {
         &self.state.requests
     }
 
-    /// Adds a media item to the session and returns its digest.
+    /// Adds a media item to the session and returns the digest of the media item.
     pub fn medium(&mut self, bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> String {
         self.state.store(bytes, mime_type, name.map(str::to_owned)).digest
     }
@@ -92,7 +93,8 @@ impl Host {
         result
     }
 
-    /// Returns the media items of the session: those that the test added, and those that the plugin wrote and finished.
+    /// Returns the media items of the session. These are the items that the test added, and the items that the plugin
+    /// wrote and finished.
     pub fn media(&self) -> Vec<Media> {
         self.state.media.values().map(|(media, _)| media.clone()).collect()
     }

@@ -1,5 +1,5 @@
 //! Tools with typed arguments, which return content or a typed error. The SDK generates the schema of the arguments
-//! from their Rust type, and the host sends the schema to the model.
+//! from the Rust type of the arguments, and the host sends the schema to the model.
 
 mod arguments;
 mod outcome;
@@ -16,17 +16,17 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// A plugin with tools. Export it with [`export_tools!`](crate::export_tools).
+/// A plugin with tools. Export the plugin with [`export_tools!`](crate::export_tools).
 pub trait ToolPlugin {
     /// Returns all tools of the plugin. The list must not depend on time, configuration or environment. The SDK calls
-    /// this function for every tool call, so it should only create the list.
+    /// this function for every tool call, so the function should only create the list.
     fn tools() -> Tools;
 }
 
 type SchemaFunction = Box<dyn Fn() -> Value>;
 type RunFunction = Box<dyn Fn(&str, &Call) -> Result<Outcome, ToolError>>;
 
-/// The tools of one plugin, in the order in which the model sees them.
+/// The tools of one plugin, in the order in which the model sees the tools.
 #[derive(Default)]
 pub struct Tools {
     tools: Vec<Tool>,
@@ -44,14 +44,14 @@ impl Tools {
         self
     }
 
-    /// Returns the definitions of the tools, with their schemas.
+    /// Returns the definitions of the tools, with the schemas of the arguments and results.
     pub fn definitions(&self) -> Vec<Definition> {
         self.tools.iter().map(Tool::definition).collect()
     }
 
-    /// Runs a tool as the host does. `arguments` is JSON text. The result is the error `not-found` if no tool has
-    /// this name, and the error `invalid-arguments`, with a JSON pointer, if the arguments do not match the tool's
-    /// argument type.
+    /// Runs a tool as the host does. `arguments` is JSON text. If no tool has this name, the result is the error
+    /// `not-found`. If the arguments do not match the tool's argument type, the result is the error `invalid-arguments`
+    /// with a JSON pointer.
     pub fn run(&self, name: &str, arguments: &str, call: &Call) -> Result<Outcome, ToolError> {
         match self.tools.iter().find(|tool| tool.definition.name == name) {
             Some(tool) => tool.run(arguments, call),
@@ -59,7 +59,7 @@ impl Tools {
         }
     }
 
-    /// Runs a tool in a native test, with the call context from [`testing::call`](crate::testing::call).
+    /// Runs a tool in a native test. The tool gets the [`Call`] that [`testing::call`](crate::testing::call) creates.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn call(&self, name: &str, arguments: Value) -> Result<Outcome, ToolError> {
         self.run(name, &arguments.to_string(), &crate::testing::call())
@@ -85,8 +85,8 @@ struct DefinitionParts {
 
 impl Tool {
     /// Creates a builder for a tool. `name` has 1 to 128 letters, digits, `_`, `-` and `.`, for example `table.filter`.
-    /// `description` is text for the model. It should describe the effect and the result of the tool, and when to use
-    /// the tool. The host sends at most 2 KiB of the description to the model.
+    /// `description` is text for the model. The description should explain the effect and the result of the tool, and
+    /// when to use the tool. The host sends at most 2 KiB of the description to the model.
     #[allow(clippy::new_ret_no_self, reason = "a tool can be created only together with its function")]
     pub fn new(name: impl Into<Cow<'static, str>>, description: impl Into<Cow<'static, str>>) -> ToolBuilder {
         ToolBuilder {

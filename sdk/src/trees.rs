@@ -7,7 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Component, Path, PathBuf};
 
-/// Returns the paths of the granted trees as they are written in the grant, for example `.`, `notes` and
+/// Returns the paths of the granted trees. The paths are written as in the grant, for example `.`, `notes` and
 /// `/home/me/docs`. In native tests, returns the trees of the current [`testing::Host`](crate::testing::Host).
 pub fn granted() -> Vec<String> {
     #[cfg(target_arch = "wasm32")]
@@ -16,8 +16,8 @@ pub fn granted() -> Vec<String> {
     crate::testing::with_state(|state| state.trees.clone())
 }
 
-/// If `path` is in a granted tree, returns the path to pass to `std::fs`. Otherwise returns the error *denied*, which
-/// names the granted trees. The host follows symbolic links only within the same tree.
+/// If `path` is in a granted tree, returns the path to pass to `std::fs`. If `path` is not in a granted tree, returns
+/// the error *denied*, which names the granted trees. The host follows symbolic links only within the same tree.
 pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     let trees = granted();
     let requested = normalised(Path::new(path));
@@ -32,16 +32,16 @@ pub fn locate(path: &str) -> Result<PathBuf, ToolError> {
     Err(ToolError::denied(format!("`{path}` is outside of the granted trees: {}", quoted_list(&trees))))
 }
 
-/// Reads a complete UTF-8 text file of at most `limit` bytes in a granted tree. An error of the file system is
-/// converted by [`error`]. If the file is larger than `limit`, is not UTF-8, or is not a regular file, the result is
-/// the error *failed*. Pipes and devices are rejected because their content could be endless.
+/// Reads a complete UTF-8 text file of at most `limit` bytes in a granted tree. Errors of the file system are converted
+/// to tool errors by [`error`]. If the file is larger than `limit`, is not UTF-8, or is not a regular file, the result
+/// is the error *failed*. Pipes and devices are rejected because their content could be endless.
 pub fn read_text(path: &str, limit: u64) -> Result<String, ToolError> {
     let bytes = read(path, limit)?;
     String::from_utf8(bytes).map_err(|error| no_text(path, error.utf8_error().valid_up_to() as u64))
 }
 
-/// Reads a complete file of at most `limit` bytes in a granted tree. The errors are those of [`read_text`], but a file
-/// that is not UTF-8 is not an error.
+/// Reads a complete file of at most `limit` bytes in a granted tree. This function returns the same errors as
+/// [`read_text`], except that it accepts files that are not UTF-8.
 pub fn read(path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
     let (file, length) = regular_file(path)?;
     let too_large =
@@ -85,11 +85,12 @@ pub fn error(path: &str, error: &io::Error) -> ToolError {
     }
 }
 
-/// Opens a regular file in a granted tree. Returns the file and its length in bytes.
+/// Opens a regular file in a granted tree. Returns the file, and the length of the file in bytes.
 fn regular_file(path: &str) -> Result<(File, u64), ToolError> {
     let located = locate(path)?;
     let failed = |failure: io::Error| error(path, &failure);
-    // Check the type before opening the file, because opening a pipe would block until another process opens it too.
+    // Check the type before opening the file, because opening a pipe would block until another process opens the other
+    // end of the pipe.
     let metadata = fs::metadata(&located).map_err(failed)?;
     if !metadata.is_file() {
         return Err(ToolError::failed(format!("`{path}` is not a regular file")));
@@ -105,14 +106,14 @@ fn quoted_list(trees: &[String]) -> String {
     }
 }
 
-/// Returns `true` if both paths are absolute or both are relative. This check is necessary because an absolute path
-/// also starts with the empty path, which stands for the current directory.
+/// Returns `true` if both paths are absolute or both are relative. This check is necessary because the empty path,
+/// which represents the current directory, is a prefix of every path, including absolute paths.
 fn are_both_absolute_or_relative(path: &Path, tree: &Path) -> bool {
     path.has_root() == tree.has_root()
 }
 
-/// Resolves `.` and `..` in the path. Returns `None` if a `..` has no directory before it in the path that it
-/// could remove.
+/// Resolves `.` and `..` in the path. Returns `None` if the path contains a `..` that has no directory before it
+/// to remove.
 fn normalised(path: &Path) -> Option<PathBuf> {
     let mut normalised = PathBuf::new();
     for component in path.components() {

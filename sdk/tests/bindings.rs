@@ -1,6 +1,6 @@
-//! Checks that the generated bindings in the SDK match the contract. If they do not match, the test generates new
-//! bindings. The bindings are generated in advance because the generator takes longer to compile than all other
-//! dependencies of a plugin.
+//! Checks that the generated bindings in the SDK match the contract. If the bindings do not match the contract, the
+//! test generates new bindings. The bindings are generated in advance because the generator takes longer to compile
+//! than all other dependencies of a plugin.
 
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::Resolve;
@@ -32,12 +32,12 @@ enum Purpose {
     Exports,
 }
 
-const IMPORTS: &str = "package agent-host:sdk; world imports { import agent-host:plugin/types@0.1.0; \
-                       import agent-host:plugin/media-store@0.1.0; import wasi:config/store@0.2.0-rc.1; import wasi:logging/logging; }";
-const VALUES: &str = "package agent-host:sdk; world values { import wasi:keyvalue/store@0.2.0-draft2; \
-                      import wasi:keyvalue/atomics@0.2.0-draft2; }";
-const STEP: &str = "package agent-host:sdk; world step { export agent-host:plugin/context-builder@0.1.0; \
-                    export agent-host:plugin/step-context@0.1.0; }";
+const IMPORTS_WORLD: &str = "package agent-host:sdk; world imports { import agent-host:plugin/types@0.1.0; \
+                             import agent-host:plugin/media-store@0.1.0; import wasi:config/store@0.2.0-rc.1; import wasi:logging/logging; }";
+const KEY_VALUE_WORLD: &str = "package agent-host:sdk; world values { import wasi:keyvalue/store@0.2.0-draft2; \
+                               import wasi:keyvalue/atomics@0.2.0-draft2; }";
+const STEP_CONTEXT_WORLD: &str = "package agent-host:sdk; world step { export agent-host:plugin/context-builder@0.1.0; \
+                                  export agent-host:plugin/step-context@0.1.0; }";
 const SHARED_TYPES: &str = "crate::bindings::imports::agent_host::plugin::types";
 
 fn all_bindings() -> [Bindings; 8] {
@@ -51,14 +51,14 @@ fn all_bindings() -> [Bindings; 8] {
     [
         Bindings {
             file: "bindings/src/generated/imports.rs",
-            wit: IMPORTS,
+            wit: IMPORTS_WORLD,
             packages: &["../wit", "wit/deps/config", "wit/deps/logging"],
             shared_types: None,
             purpose: Purpose::PublicTypes,
         },
         Bindings {
             file: "bindings/src/generated/key_value.rs",
-            wit: VALUES,
+            wit: KEY_VALUE_WORLD,
             packages: &["wit/deps/keyvalue"],
             shared_types: None,
             purpose: Purpose::Imports,
@@ -82,7 +82,7 @@ fn all_bindings() -> [Bindings; 8] {
             "src/generated/tool.rs",
             "package agent-host:sdk; world tool { export agent-host:plugin/tool@0.1.0; }",
         ),
-        export_bindings("src/generated/step_context.rs", STEP),
+        export_bindings("src/generated/step_context.rs", STEP_CONTEXT_WORLD),
         export_bindings(
             "src/generated/output_validator.rs",
             "package agent-host:sdk; world validator { export agent-host:plugin/output-validator@0.1.0; }",

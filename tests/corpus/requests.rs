@@ -194,7 +194,7 @@ fn row_44_counts_refused_requests_without_listing_them() {
                 &output_text[..output_text.len().min(4_000)]
             );
             if url.ends_with("9/") {
-                assert!(output_text.contains("more warnings about this call"), "{output_text}");
+                assert!(output_text.contains("further warnings about this call were not logged"), "{output_text}");
             }
         }
     });

@@ -418,7 +418,7 @@ fn m2_a_base_url_selects_its_only_model() {
     assert!(run(&["--base-url", &empty.url], &[]).stderr.contains("has no model"));
     let unused_address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let result = run(&["--base-url", &format!("http://{unused_address}/v1")], &[]);
-    assert!(result.code == Some(2) && result.stderr.contains("check that the server runs"), "{result:?}");
+    assert!(result.code == Some(2) && result.stderr.contains("check that the server is running"), "{result:?}");
 }
 
 /// M2, M3: The server receives the API key that the agent file configures for its provider. If a model cannot be

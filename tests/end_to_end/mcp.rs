@@ -401,7 +401,7 @@ async fn i5_a_second_ctrl_c_kills_the_servers() {
 /// continue. After each of the three signals, the host also ends the server and all processes that the server started,
 /// even if the server ignores requests to stop.
 #[tokio::test(flavor = "multi_thread")]
-async fn l29_a_closed_terminal_ends_the_turn_and_the_servers() {
+async fn l29_a_signal_ends_the_host_and_the_servers() {
     for signal in [Signal::HUP, Signal::TERM, Signal::INT] {
         let test_host = TestHost::new(&[]).await;
         let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];

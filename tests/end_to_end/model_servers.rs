@@ -32,7 +32,8 @@ impl Server {
         server
     }
 
-    /// Starts aimock with these fixtures.
+    /// Starts the third-party model server aimock, which answers requests from these fixtures. Returns `None` if aimock
+    /// is not installed.
     fn aimock(test_host: &TestHost, fixtures: &Value, flags: &[&str]) -> Option<Self> {
         let program = node_peer("llmock")?;
         let (port, file) = (free_port(), test_host.directory.path().join("fixtures.json"));
@@ -42,7 +43,8 @@ impl Server {
         Some(Self::start(command, port))
     }
 
-    /// Starts stubllm with these fixtures.
+    /// Starts the third-party model server stubllm, which answers requests from these fixtures. Returns `None` if
+    /// stubllm is not installed.
     fn stubllm(test_host: &TestHost, fixtures: &Value) -> Option<Self> {
         let program = python_peer("stubllm")?;
         let (port, file) = (free_port(), test_host.directory.path().join("fixtures.json"));
@@ -95,12 +97,12 @@ fn finished_output(result: TurnResult) -> Output {
     }
 }
 
-/// Returns the text that `probe.echo` received.
+/// Returns the text argument that the tool `probe.echo` received and returned.
 fn echoed_text(result: &str) -> Value {
     serde_json::from_str::<Value>(result).expect("the probe answers with JSON")["text"].clone()
 }
 
-/// Runs a turn. Returns its result and the events that a watcher received.
+/// Runs a turn, and returns the result of the turn and the events that a watcher of the session received.
 async fn streamed_events(session: &mut Session, prompt: &str) -> (TurnResult, Vec<EventKind>) {
     let mut watching = session.subscribe();
     let result = run_turn(session, prompt).await;
@@ -122,8 +124,8 @@ fn tools() -> Value {
     ]})
 }
 
-/// M1, L14, L21: A turn runs parallel calls, streams an answer with thinking, and reports the usage that the server
-/// counted.
+/// M1, L14, L21: A turn runs parallel calls, streams an answer with thinking, and reports the token usage that the
+/// server counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -152,8 +154,8 @@ async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     assert!(received.contains(&EventKind::ThinkingStart) && received.contains(&EventKind::ThinkingEnd));
 }
 
-/// M3: A request to a server that is always busy is repeated as often as allowed. Then the turn ends with the server's
-/// message.
+/// M3: The host repeats a request to a server that is always busy until no attempts are left, and the turn then fails
+/// with the server's message.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_a_turn_fails_if_aimock_is_always_busy() {
     let test_host = TestHost::new(&[]).await;
@@ -170,8 +172,8 @@ async fn m3_a_turn_fails_if_aimock_is_always_busy() {
     assert_eq!(waits.collect::<Vec<_>>(), [1000, 1000], "the waits follow the server's `Retry-After` header");
 }
 
-/// M3, row 31: If random faults occur, a turn ends with a complete answer or with an error, but never with a
-/// truncated answer.
+/// M3, row 31: If the model server causes random faults, a turn ends with a complete answer or with an error, but never
+/// with a truncated answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_answers_are_complete_despite_random_faults_of_aimock() {
     let test_host = TestHost::new(&[]).await;
@@ -217,8 +219,8 @@ async fn l29_cancels_a_slow_stream_of_aimock() {
     assert_eq!(types[types.len() - 2..], ["stream_clear", "loop_end"]);
 }
 
-/// M3, M1: A turn succeeds with a second server program, which refuses two requests, then returns a tool call, and then
-/// returns the answer.
+/// M3, M1: A turn succeeds with the server program stubllm, which refuses two requests, then returns a tool call, and
+/// then returns the answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_retries_stubllm_that_is_busy_twice() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -238,7 +240,8 @@ async fn m3_retries_stubllm_that_is_busy_twice() {
     assert_eq!(types.iter().filter(|kind| *kind == "retry").count(), 2);
 }
 
-/// M5: If a server refuses the key, its reason is reported, and the request is not repeated.
+/// M5: If a server refuses the API key, the error contains the server's reason, and the host does not repeat
+/// the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn m5_reports_that_stubllm_refuses_the_key() {
     let test_host = TestHost::new(&[]).await;

@@ -38,8 +38,8 @@ async fn open(test_host: &TestHost, config: AgentConfig, models: Models) -> Sess
     Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
 }
 
-/// Row 31, M3: Without retries, each fault ends the turn with a typed error and never with a truncated reply. With a
-/// retry, the turn finishes if the fault is temporary.
+/// Row 31, M3: Without retries, each fault ends the turn with a typed error and never with a truncated reply. If the
+/// host may retry and the fault is temporary, the turn finishes.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_31_every_fault_is_an_error_or_a_retry() {
     let html = "<!doctype html><html><body>Sign in to the proxy</body></html>".to_owned();
@@ -85,8 +85,8 @@ async fn row_31_every_fault_is_an_error_or_a_retry() {
     }
 }
 
-/// L3, L9, L14, L22: Across turns and faults, every request has complete pairs of calls and results, and begins like
-/// the previous request.
+/// L3, L9, L14, L22: In several turns and despite faults, every request contains the result of each of its tool calls,
+/// and begins with the messages of the previous request.
 #[tokio::test(flavor = "multi_thread")]
 async fn l22_every_request_begins_like_the_previous_one() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -118,8 +118,8 @@ async fn l22_every_request_begins_like_the_previous_one() {
     assert!(offered.into_iter().any(|name| name == "probe_echo"), "{}", requests[0]["tools"]);
 }
 
-/// P4, D1: An image is sent once. Later requests contain a text instead of the image and otherwise repeat the earlier
-/// messages unchanged.
+/// P4, D1: An image is sent in one request only. Later requests contain a text in place of the image, and repeat all
+/// other messages unchanged.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_sends_an_image_over_the_wire_once() {
     let test_host = TestHost::new(&["mask-openai", "probe"]).await;
@@ -151,7 +151,7 @@ async fn p4_sends_an_image_over_the_wire_once() {
         requests.iter().all(|request| request.contains(media.digest.as_str())),
         "the model can still ask a tool for the image"
     );
-    // The third request begins with exactly the same messages as the second request.
+    // The third request begins with exactly the messages of the second request.
     let messages = |request: &Value| request["messages"].as_array().unwrap().clone();
     let (second, third) = (messages(&server.requests()[1]), messages(&server.requests()[2]));
     assert_eq!(second[..], third[..second.len()]);

@@ -1,5 +1,5 @@
-//! Models that fail: retries, the fallback chain, the fixed text, cooldowns, and an undone turn. The replies are
-//! scripted. The loop, the store and the plugins are real.
+//! Models that fail: retries, the chain of fallback models, the fallback text, and the pause after a failure. One test
+//! undoes a turn. The replies are scripted. The loop, the store and the plugins are real.
 
 use crate::support::{TestHost, call_reply, event_types, events, results, run_turn, script, text_reply, view_summary};
 use agent_core::event::EventKind;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a scripted model with this name.
+/// Creates a model with this name that returns these replies, as a script.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -41,8 +41,8 @@ fn finished_output(result: TurnResult) -> agent_core::run::Output {
     }
 }
 
-/// M3, L3, L30: A failed attempt is reported and repeated. Although the messages were sent twice, they count as
-/// seen once.
+/// M3, L3, L30: The host reports a failed model call and repeats it. Although the messages were sent twice, they count
+/// as seen once.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_retries_a_busy_model() {
     let test_host = TestHost::new(&[]).await;
@@ -64,15 +64,15 @@ async fn m3_retries_a_busy_model() {
     assert!(reason.contains("429") && reason.contains("slow down"), "{reason}");
 }
 
-/// M3: If a model fails after a tool call, the next model of the chain receives the results of the first model's calls.
-/// No call runs twice.
+/// M3: If a model fails after a tool call, the next model of the chain receives the results of the first model's tool
+/// calls. No tool call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_the_next_model_continues_the_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let first =
         scripted(&test_host, "one", &[call_reply(&[("probe.echo", json!({"text": "kept"}))]), failing(503, None)]);
-    // Each script uses its reply number N for the model call number N of the session, and the first model made the
-    // first call. The first reply of the second model's script is therefore never used.
+    // For the model call number N of the session, a model uses reply number N of its script. Because the first model
+    // makes the first call, the first reply of the second model's script is never used.
     let answer = json!({"text": "From the second.", "expect": {"roles": ["user", "assistant", "tool"], "last_contains": "kept"}});
     let second = scripted(&test_host, "two", &[text_reply("unused"), answer]);
     let mut session = open(&test_host, chain(vec![first, second])).await;
@@ -96,8 +96,8 @@ async fn m3_the_next_model_continues_the_turn() {
     assert_eq!(tail, expected);
 }
 
-/// M3: A model that failed is not used for some time. The next turn uses the next model of the chain immediately, and
-/// an event reports the reason.
+/// M3: After a model has failed, the host does not use it for some time. The next turn begins with the next model of
+/// the chain, and an event reports the reason.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_pauses_a_model_that_failed() {
     let test_host = TestHost::new(&[]).await;
@@ -123,8 +123,8 @@ async fn m3_pauses_a_model_that_failed() {
     assert_eq!(reasons[1], "scripted/one.json scripted/two.json it failed less than 60 s ago");
 }
 
-/// M3: If every model fails, the turn ends with the fixed text. With an output schema, the fixed text must be valid
-/// JSON, which is checked when the agent is created.
+/// M3: If every model fails, the configured fallback text is the output of the turn. If the agent has an output schema,
+/// creating the agent fails unless the fallback text is JSON that matches the schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_the_fixed_text_is_used_if_every_model_fails() {
     let test_host = TestHost::new(&[]).await;
@@ -146,7 +146,7 @@ async fn m3_the_fixed_text_is_used_if_every_model_fails() {
     assert!(Agent::new(config, text(r#"{"answer": null}"#), test_host.generation().await).is_ok());
 }
 
-/// M5: Without a fallback, the typed error contains the provider's message.
+/// M5: If the agent has no fallback, the turn fails with a typed error that contains the model provider's message.
 #[tokio::test(flavor = "multi_thread")]
 async fn m5_without_a_fallback_the_providers_error_ends_the_turn() {
     let test_host = TestHost::new(&[]).await;
@@ -161,7 +161,7 @@ async fn m5_without_a_fallback_the_providers_error_ends_the_turn() {
     assert!(!event_types(&test_host, &session).await.contains(&"retry".to_owned()), "a wrong key is not retried");
 }
 
-/// L29: Cancelling a turn immediately ends its wait for another attempt.
+/// L29: Cancelling a turn that waits before it repeats a model call ends the turn immediately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_wait_before_a_retry() {
     let test_host = TestHost::new(&[]).await;
@@ -186,7 +186,7 @@ async fn l29_cancels_a_wait_before_a_retry() {
     watcher.await.unwrap();
 }
 
-/// D5: An undone turn is no longer sent to the model, but stays in the store.
+/// D5: The host does not send the messages of an undone turn to the model, but keeps them in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_undone_turn_is_removed_from_the_view() {
     let test_host = TestHost::new(&[]).await;

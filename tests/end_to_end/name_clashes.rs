@@ -1,5 +1,5 @@
-//! Row 55: If a plugin or an MCP server offers a tool under a name that another tool already has, the plugin or server
-//! is left out. The agent still works.
+//! Row 55: If a plugin or an MCP server offers a tool under a name that another tool already has, the host leaves out
+//! that plugin or server. The agent still works.
 
 use crate::support::{TestHost, call_reply, components, results, run_turn, script, text_reply};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
@@ -65,8 +65,8 @@ pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
   printf '{"jsonrpc":"2.0","id":%s,%s}\n' "$id" "$outcome"
 done"#;
 
-/// Row 55: If an MCP server and a plugin offer the same tool name, the server is left out with all its tools. The
-/// plugin and the other server keep their tools.
+/// Row 55: If an MCP server and a plugin offer the same tool name, the host leaves out the server with all its tools.
+/// The plugin keeps its tools, and so does a server without such a name.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
     let test_host = TestHost::new(&["text"]).await;

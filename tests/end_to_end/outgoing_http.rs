@@ -66,7 +66,7 @@ fn agent(grants: Grants) -> AgentConfig {
     config
 }
 
-/// Runs a turn that fetches the URL. Returns whether the result is an error, and its text.
+/// Runs a turn that fetches the URL. Returns whether the result of the fetch is an error, and the text of the result.
 async fn fetch(test_host: &TestHost, grants: Grants, url: &str) -> (bool, String) {
     let call = call_reply(&[("web.fetch", json!({"url": url}))]);
     let mut session = test_host.session(agent(grants), script(&[call, text_reply("Done.")])).await;
@@ -77,8 +77,7 @@ async fn fetch(test_host: &TestHost, grants: Grants, url: &str) -> (bool, String
     (is_error, text.replace("\\\"", "\""))
 }
 
-/// A resolver that returns the next of its answers for each query. When all answers were used, it repeats the
-/// last answer.
+/// A name resolver that returns its answers in order, one answer per query. Further queries get the last answer.
 #[derive(Debug)]
 struct ScriptedResolver {
     answers: Vec<Vec<SocketAddr>>,
@@ -109,7 +108,7 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
 }
 
 /// P6: Without a grant, no request is sent, and the denial names the plugin, the request and the configuration line to
-/// add. If that line is added, the request is sent.
+/// add. After the user added that configuration line, the request is sent.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_request_needs_a_grant() {
     let test_host = TestHost::new(&["web"]).await;
@@ -175,7 +174,8 @@ async fn row_15_connects_to_the_checked_address() {
     assert_eq!((resolver.lookups.load(Ordering::SeqCst), evil.heads().len()), (1, 0));
 }
 
-/// Row 15: The host follows no redirects. The plugin's own request for the target is checked like any other request.
+/// Row 15: The host does not follow redirects. If the plugin itself requests the target of a redirect, the host checks
+/// this request like any other request.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_15_does_not_follow_a_redirect_to_an_internal_address() {
     let test_host = TestHost::new(&["web"]).await;
@@ -191,7 +191,7 @@ async fn row_15_does_not_follow_a_redirect_to_an_internal_address() {
 }
 
 /// P7, row 16: The host adds a secret only to requests for the hosts of that secret. If a server returns the secret,
-/// the secret is masked, and it is never stored.
+/// the host masks it, and never stores it.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_16_the_host_adds_secrets_to_requests() {
     const SECRET: &str = "zX81-very-secret-value";
@@ -233,8 +233,8 @@ fn stored_bytes(directory: &std::path::Path) -> Vec<u8> {
     files.flat_map(|entry| std::fs::read(entry.path()).unwrap()).collect()
 }
 
-/// A server that keeps its connections open. It counts how many connections there were in total and how many are
-/// open now.
+/// A server that keeps its connections open. The server counts all connections that it has accepted and the connections
+/// that are open now.
 struct KeepAliveServer {
     address: SocketAddr,
     connection_count: Arc<AtomicUsize>,
@@ -282,7 +282,7 @@ impl KeepAliveServer {
         self.connection_count.load(Ordering::SeqCst)
     }
 
-    /// Waits until no connection is open.
+    /// Waits until the server has no open connection.
     async fn wait_until_idle(&self) {
         let no_open_connection = async {
             while self.open.load(Ordering::SeqCst) > 0 {
@@ -293,8 +293,8 @@ impl KeepAliveServer {
     }
 }
 
-/// P8: A connection is reused for the next request if the same plugin makes it for the same agent. It is reused neither
-/// for another agent nor after the grant was revoked.
+/// P8: A connection is reused for the next request if the same plugin makes it for the same agent. A connection is not
+/// reused for another agent or after the grant was revoked.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_reuses_connections_for_one_agents_plugin_only() {
     let test_host = TestHost::new(&["web"]).await;
@@ -323,8 +323,7 @@ async fn p8_reuses_connections_for_one_agents_plugin_only() {
     assert_eq!(server.connection_count(), 2);
 }
 
-/// P8: No request fails because a server closes a connection, whether the connection is idle or is being used again at
-/// that moment.
+/// P8: If a server closes a connection that is idle or that the host is about to reuse, no request fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_reconnects_after_the_server_closed_a_connection() {
     let test_host = TestHost::new(&["web"]).await;
@@ -346,7 +345,7 @@ fn server_url(server: &KeepAliveServer) -> String {
     format!("http://{}/", server.address)
 }
 
-/// P5: Requests contain the turn's trace context.
+/// P5: The HTTP requests of a plugin contain the trace context of the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_requests_contain_the_trace_context() {
     let test_host = TestHost::new(&["web"]).await;
@@ -359,8 +358,8 @@ async fn p5_requests_contain_the_trace_context() {
     assert_eq!(parts, [2, 32, 16, 2], "{head}");
 }
 
-/// Row 7: If the body or the headers of a response do not end, the host stops reading. The call ends with an error and
-/// does not hang.
+/// Row 7: If the body or the headers of a response are endless, the host stops reading the response. The plugin's call
+/// ends with an error and does not hang.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_7_cuts_endless_responses() {
     let test_host = TestHost::new(&["web"]).await;
@@ -377,8 +376,8 @@ async fn row_7_cuts_endless_responses() {
     assert!(is_error, "{text}");
 }
 
-/// Row 7: If a response is not HTTP, the call fails. The error shows no backtrace of the host, even if `RUST_BACKTRACE`
-/// is set.
+/// Row 7: If a server's response is not HTTP, the plugin's call fails. The error contains no backtrace of the host,
+/// even if `RUST_BACKTRACE` is set.
 #[test]
 fn row_7_an_invalid_response_reveals_no_host_code() {
     let broken = Server::new(|_| {

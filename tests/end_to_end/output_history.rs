@@ -1,4 +1,4 @@
-//! Outputs that contain the conversation (L13).
+//! Turn outputs that contain all messages of the session (L13).
 
 use crate::support::{TestHost, run_turn, text_reply};
 use agent_core::change::OutboxEffect;
@@ -9,7 +9,7 @@ use agent_runtime::{AgentConfig, Emission, Session, SummaryWriter, TurnResult};
 use agent_store::{Outbox, OutboxFilter};
 use serde_json::json;
 
-/// Creates a text of about 2,500 tokens that begins with a distinct word.
+/// Creates a text of about 2,500 tokens that begins with the given word.
 fn long_text(word: &str) -> String {
     format!("{word} {}", "and so on ".repeat(1_000))
 }
@@ -37,8 +37,9 @@ async fn last_event(test_host: &TestHost, session: &Session) -> CloudEvent {
     events.next_back().expect("an event")
 }
 
-/// L13, L27, D5: The output contains all messages of the session in order. This includes messages of earlier turns and
-/// evicted messages, but not messages of undone turns. The event at the end of the turn contains the same output.
+/// L13, L27, D5: The output contains all messages of the session in order. Messages of earlier turns and evicted
+/// messages are included, but messages of undone turns are not. The event that reports the end of the turn contains the
+/// same output.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_the_output_contains_the_whole_conversation() {
     let test_host = TestHost::new(&[]).await;

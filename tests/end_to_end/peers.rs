@@ -1,5 +1,6 @@
-//! Third-party programs that some tests use ("peers"). If a peer is not installed, the test reports that and is
-//! skipped. `tests/install-peers` installs all peers. With `AGENT_HOST_REQUIRE_PEERS=1`, a missing peer is a failure.
+//! Third-party programs that some tests use ("peers"). If a peer is not installed, a test that needs the peer prints a
+//! note and does nothing. `tests/install-peers` installs all peers. With `AGENT_HOST_REQUIRE_PEERS=1`, a test whose
+//! peer is missing fails.
 
 use crate::support::repository;
 use std::io::Write;
@@ -38,7 +39,8 @@ pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
     peer(&format!("node/node_modules/@modelcontextprotocol/{package}/dist"), "index.js")
 }
 
-/// Returns the path of a public component. If the component is missing, prints a note and returns `None`.
+/// Returns the path of a third-party component from a public package. If the component is missing, prints a note and
+/// returns `None`.
 pub(crate) fn public_component(name: &str) -> Option<PathBuf> {
     peer("components", &format!("{name}.wasm"))
 }
@@ -58,7 +60,8 @@ pub(crate) fn debian_program(program: &Path) -> Command {
     command
 }
 
-/// Returns the path of a file in a folder of peers. If the file is missing, prints a note and returns `None`.
+/// Returns the path of a file in this folder of `tests/.peers`. If the file is missing, prints a note and
+/// returns `None`.
 pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     let path = repository().join("tests/.peers").join(folder).join(file);
     if path.exists() {
@@ -66,7 +69,7 @@ pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{file} is required here and not installed: run tests/install-peers");
-    // The test runner captures the output of `eprintln!`, so this writes to stderr directly.
+    // The test runner captures the output of `eprintln!`, so this code writes to stderr directly.
     let _ = writeln!(std::io::stderr(), "SKIPPED: {file} is not installed (tests/install-peers installs it)");
     None
 }

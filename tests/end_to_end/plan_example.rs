@@ -1,5 +1,5 @@
-//! The example agents of the guide run unchanged with the real binary, and a plan continues after a kill at any point
-//! (L20, L24, L25, D3).
+//! The example agents of the guide run unchanged with the real binary, and a plan continues after its process was
+//! killed at any point (L20, L24, L25, D3).
 
 use crate::support::repository;
 use agent_core::event::EventKind;
@@ -39,7 +39,7 @@ fn l24_the_examples_run_unchanged() {
     }
 }
 
-/// L30: A plan is reported as an event with `--json`, and as text in the terminal.
+/// L30: The host reports a plan: with `--json`, as an event, and in the terminal, as text.
 #[test]
 fn l30_reports_plans() {
     let data = tempfile::tempdir().unwrap();
@@ -53,8 +53,8 @@ fn l30_reports_plans() {
     assert!(stderr.contains("the plan:") && stderr.contains("2. read_file Read that file."), "{stderr}");
 }
 
-/// D3, L24: If the process is killed at any named point, the plan continues afterwards. The plan is made only once, and
-/// each of its calls runs only once.
+/// D3, L24: If the process is killed at any named point, another process continues the plan. The plan is made only
+/// once, and each tool call of the plan runs only once.
 #[test]
 fn d3_a_killed_plan_continues() {
     let mut points: Vec<String> = Vec::new();

@@ -1,5 +1,5 @@
-//! Tests an agent with a planner and long-term memory. Memory is searched before the first step, the planner gets the
-//! tools once, and every interaction is stored as a memory (L24, D4, L4).
+//! Tests an agent with a planner and long-term memory. The host searches the memory before the first step, gives the
+//! planner the tools once, and stores every interaction as a memory (L24, D4, L4).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{TestHost, call_reply, events, records, script};
@@ -61,8 +61,8 @@ impl PlannerSetup {
 fn plan() -> Value {
     json!({
         "text": r#"{"steps": [{"tool": "probe.echo", "task": "echo the name"}]}"#,
-        // The prompt contains the recalled memory and the tool schemas. The schemas are written as text in the last
-        // message and are not also sent as tool definitions.
+        // The prompt contains the recalled memory and the tool schemas. The tool schemas are written as text in the
+        // last message, and the request contains no tool definitions.
         "expect": {"tools": [], "contains": ["retrieved-memory", "Narcissus"], "last_contains": "- `probe.echo`: Returns its text"},
     })
 }
@@ -73,7 +73,7 @@ fn echo() -> Value {
     call
 }
 
-/// L4, D4: After each tool call, the model is called again with the tool's result, and the interaction is stored as a
+/// L4, D4: After each tool call, the host calls the model with the tool's result, and the interaction is stored as a
 /// memory. At the interaction limit, the model must answer without tools, and its answer is stored as a memory of
 /// kind `Limit`.
 #[tokio::test(flavor = "multi_thread")]
@@ -88,7 +88,7 @@ async fn l4_remembers_each_interaction_up_to_the_limit() {
     let second = || expecting(echo("two"), json!({"offers": "probe.echo", "last_contains": "\"text\":\"one\""}));
     for (max_interactions, kind) in [(10, MemoryKind::Final), (2, MemoryKind::Limit)] {
         let setup = PlannerSetup::new().await;
-        // The request for the answer that the limit forces offers no tools.
+        // The request for the answer at the interaction limit offers no tools.
         let expect = match kind {
             MemoryKind::Limit => json!({"tools": [], "contains": "\"text\":\"two\""}),
             _ => json!({"offers": "probe.echo", "last_contains": "\"text\":\"two\""}),
@@ -123,7 +123,7 @@ async fn l24_a_plan_runs_a_tool_call_and_ends_with_an_answer() {
     let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
     let TurnResult::Finished(output) = result else { panic!("{result:?}") };
     assert_eq!(output.data, json!("She is called Narcissus."));
-    // The planner gets the tools once per turn.
+    // The host gives the planner the tools once per turn.
     let records = records(&setup.test_host, &session, 1).await;
     let prompts: Vec<&str> = records
         .iter()
@@ -138,7 +138,8 @@ async fn l24_a_plan_runs_a_tool_call_and_ends_with_an_answer() {
     assert!(answer.contains("Answered: She is called Narcissus."), "{answer}");
 }
 
-/// When the interaction limit is reached, the answer is forced, and it is stored as a memory of kind `Limit`.
+/// When the turn reaches the interaction limit, the model must answer without tools, and its answer is stored as a
+/// memory of kind `Limit`.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_the_limit_forces_an_answer() {
     let setup = PlannerSetup::new().await;
@@ -159,8 +160,8 @@ async fn l4_the_limit_forces_an_answer() {
 }
 
 /// L22: The turn's message consists of tool schemas, tool rules, planning context, retrieved memory and input. The
-/// instructions for the current planning call come last, so that everything before them is the same as in the previous
-/// call.
+/// instructions for the current planning call come last, so that everything before these instructions is equal to the
+/// previous call.
 #[tokio::test(flavor = "multi_thread")]
 async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
     const CALL: &str =
@@ -214,8 +215,8 @@ async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
         &requests[0],
         &["## tool-rules", "## planning-context", "## retrieved-memory", "## plan-part", "Make a plan"],
     );
-    // Except for the instructions of the first step, the second step's prompt begins with the whole prompt of the
-    // first step.
+    // The prompt of the second step begins with the whole prompt of the first step, except for the instructions at
+    // its end.
     let shared = requests[1].find("## plan-part").expect("the prompt has this section");
     let same_bytes = requests[1].bytes().zip(requests[2].bytes()).take_while(|(one, other)| one == other).count();
     let ended = requests[1][..shared].rfind("What is my echo called?").expect("the input");

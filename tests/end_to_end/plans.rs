@@ -1,5 +1,5 @@
-//! Plans: one model makes a plan and another model executes it. After any failure, a single model continues in the
-//! ordinary agent loop (L24).
+//! Plans: one model makes a plan and another model executes it. If any part of the plan fails, a single model continues
+//! in the ordinary agent loop (L24).
 
 use crate::support::{TestHost, call_reply, event_types, events, results, run_turn, script, text_reply, view_summary};
 use agent_core::approval::{ApprovalPolicy, GrantScope};
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a scripted model with this name. A script uses its entry number N for the model call number N of the
-/// session, whichever model is called. Every script therefore has an entry for each of these calls.
+/// Creates a model with this name that returns the replies of a script. For the model call number N of the session, a
+/// model uses entry number N of its script, even if other models made the earlier calls. A script therefore contains an
+/// unused entry for each earlier call of another model.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -33,7 +34,7 @@ fn plan_reply(steps: &[(&str, &str)]) -> Value {
     json!({"text": text, "expect": {"tools": [], "output_schema": true, "last_contains": ["Make a plan", "- `probe.echo`: Returns its text"]}})
 }
 
-/// Opens a session whose planner, executor and single model use these scripts.
+/// Opens a session with a plan: the planner, the executor and the single model use these three scripts.
 async fn open(test_host: &TestHost, config: AgentConfig, scripts: [&[Value]; 3]) -> Session {
     Session::open(&test_host.host(), planner(test_host, config, scripts).await, OpenSession::New).await.unwrap()
 }
@@ -70,7 +71,7 @@ async fn fallbacks(test_host: &TestHost, session: &Session) -> Vec<String> {
     reasons.collect()
 }
 
-/// The types of the events of a plan with two steps, the first of which makes two tool calls.
+/// The event types of a turn whose plan has two steps. The first step makes two tool calls.
 const TWO_STEPS: [&str; 20] = [
     "loop_start",
     "loop_iteration",
@@ -94,8 +95,8 @@ const TWO_STEPS: [&str; 20] = [
     "loop_end",
 ];
 
-/// L24, L25: The planner makes a plan. Each step gets the nearest tools and one model call. Then the synthesis is
-/// streamed.
+/// L24, L25: The planner makes a plan. The host executes each step with one model call that offers the tools nearest to
+/// the step. After the last step, the host streams the synthesis, which is the final answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_makes_and_executes_a_plan_and_streams_the_answer() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -145,7 +146,8 @@ async fn l24_makes_and_executes_a_plan_and_streams_the_answer() {
     assert_eq!(prompts, 4, "the prompt of each step is in its record");
 }
 
-/// L12, L24: The synthesis is checked against the output schema, and the model can correct it.
+/// L12, L24: The host checks the synthesis (the final answer of a plan) against the output schema, and the model can
+/// correct it.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_validates_the_synthesis() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -158,8 +160,8 @@ async fn l24_validates_the_synthesis() {
     assert!(fallbacks(&test_host, &session).await.is_empty());
 }
 
-/// For each kind of failure, returns the scripts of the planner, the executor and the single model, the reason of the
-/// fallback, and the number of tool calls that run.
+/// For each kind of failure, returns the scripts of the planner, the executor and the single model, the reason why the
+/// single model takes over, and the number of tool calls that run.
 fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     let steps = plan_reply(&[("probe.echo", "return kept"), ("probe.fail", "fail")]);
     let echo = call_reply(&[("probe.echo", json!({"text": "kept"}))]);
@@ -217,8 +219,8 @@ fn failures() -> [([Vec<Value>; 3], &'static str, usize); 6] {
     ]
 }
 
-/// L24: After every kind of failure, the single model continues with all tools and all results so far. No call runs
-/// twice.
+/// L24: After every kind of failure, the single model continues the turn with all tools and with the results of the
+/// calls that have run. No call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l24_every_failure_falls_back_to_the_single_model() {
     for (scripts, reason, calls) in failures() {
@@ -234,7 +236,7 @@ async fn l24_every_failure_falls_back_to_the_single_model() {
     }
 }
 
-/// L4, L24: The interaction limit applies to plans. With `at_limit = "error"`, a turn that reaches the limit during a
+/// L4, L24: The interaction limit applies to plans. With `at_limit = "error"`, a turn that reaches this limit during a
 /// plan fails.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_the_interaction_limit_applies_to_plans() {
@@ -265,9 +267,9 @@ async fn l4_the_interaction_limit_applies_to_plans() {
     }
 }
 
-/// L10, L24: A step whose tool is a service suspends the turn inside the plan. Another process, which has only the
-/// stored state, accepts the service's answer, and the plan continues with its next step. No new plan is made, and no
-/// call runs twice.
+/// L10, L24: A step that calls a service suspends the turn in the middle of the plan. Another process accepts the
+/// service's answer with the stored state alone, and continues the plan with its next step. The planner makes no second
+/// plan, and no call runs twice.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -316,7 +318,7 @@ async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
 }
 
 /// L17, L24: If the tool call of a step needs an approval, the plan waits. If the call is allowed, the plan continues.
-/// If the call is denied, the single model continues with the results so far.
+/// If the call is denied, the single model continues the turn with the results of the calls that have run.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
     for allowed in [true, false] {

@@ -28,7 +28,7 @@ impl TestCli {
         self.folder.path().join(name)
     }
 
-    /// Runs the binary. Returns its exit code, stdout and stderr.
+    /// Runs the binary, and returns its exit code, stdout and stderr.
     fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
@@ -63,8 +63,8 @@ fn s1_a_new_project_prints_the_next_steps() {
     assert!(code == Some(2) && stderr.contains("words && npm install\n"), "{stderr}");
 }
 
-/// S3: `plugin check` accepts a plugin without problems. It fails for a plugin that cannot be loaded or whose imports
-/// can never be used. `--json` reports the same findings.
+/// S3: `plugin check` accepts a plugin without problems. The check fails for a plugin that cannot be loaded, or that
+/// imports functions that a plugin can never use. With `--json`, the command reports the same findings.
 #[test]
 fn s3_check_reports_the_problems_of_plugins() {
     let cli = TestCli::new();
@@ -88,7 +88,7 @@ fn s3_check_reports_the_problems_of_plugins() {
     assert!(code == Some(2) && stderr.contains("plugin new NAME"), "{stderr}");
 }
 
-/// S3: The project's own plugins have no errors and no warnings.
+/// S3: `plugin check` finds no errors and no warnings in the plugins of this repository.
 #[test]
 fn s3_plugins_of_the_project_pass_the_check() {
     let cli = TestCli::new();
@@ -110,7 +110,7 @@ fn s3_plugins_of_the_project_pass_the_check() {
     }
 }
 
-/// S1: On request, agent-host updates the files that it generated in a project, except files that the author
+/// S1: On request, agent-host updates the files that it generated in a plugin project, except files that the author
 /// has changed.
 #[test]
 fn s1_updates_generated_project_files() {
@@ -142,7 +142,7 @@ fn s1_updates_generated_project_files() {
     }
 }
 
-/// S4, P11: The error about a missing file names the file and suggests a correction.
+/// S4, P11: If a file on the command line does not exist, the error names the file and suggests a correction.
 #[test]
 fn s4_names_missing_files_with_suggestions() {
     let cli = TestCli::new();
@@ -155,7 +155,7 @@ fn s4_names_missing_files_with_suggestions() {
             "`words/plugin.toml` is not a scenario: the name of a scenario file ends in .scenario.toml",
         ),
         (&["test", "ords/w"], "`agent-host test . ords/w` runs the scenarios of this folder"),
-        (&["plugin", "add", "nope"], "registry.example/team/calc:1.0.0; and there is no file or folder with this name"),
+        (&["plugin", "add", "nope"], "registry.example/team/calc:1.0.0; and no file or folder has this name"),
         (
             &["plugin", "add", "nope.wasm"],
             "there is no file or folder `nope.wasm`: build plugin projects with `agent-host plugin build`",
@@ -173,7 +173,7 @@ fn s4_names_missing_files_with_suggestions() {
     assert!(!cli.path("p").exists());
 }
 
-/// S5: Without a terminal, `dev` requires a prompt.
+/// S5: Without a terminal, the command `dev` requires a prompt as an option.
 #[test]
 fn s5_dev_without_a_terminal_needs_a_prompt() {
     let cli = TestCli::new();
@@ -184,7 +184,8 @@ fn s5_dev_without_a_terminal_needs_a_prompt() {
     assert!(code == Some(2) && stderr.contains("nowhere"), "{stderr}");
 }
 
-/// A toolchain: the environment variables that name its tools, and the commands that run the tests of a new project.
+/// A toolchain: the environment variables that contain the paths of its tools, and the commands that run the tests of a
+/// new project.
 pub(crate) type Peer = (Vec<(&'static str, PathBuf)>, Vec<Command>);
 
 pub(crate) fn peer(language: &str) -> Option<Peer> {
@@ -209,8 +210,9 @@ pub(crate) fn peer(language: &str) -> Option<Peer> {
     })
 }
 
-/// Creates a project of each kind, runs its own tests, builds it, runs its scenario, and copies the plugin to the test
-/// host's folder. Returns false if the toolchain is not installed.
+/// Creates a project for each plugin kind. For each project, runs the project's tests, builds the plugin, runs
+/// the project's scenario, and copies the plugin to the test host's folder. Returns false if the toolchain is
+/// not installed.
 fn build_new_projects(test_host: &TestHost, language: &str) -> bool {
     let Some((variables, tests)) = peer(language) else { return false };
     let cli = TestCli::new();
@@ -239,7 +241,7 @@ fn build_new_projects(test_host: &TestHost, language: &str) -> bool {
     true
 }
 
-/// Uses the plugins of all kinds, unchanged from `plugin new`, together in one turn.
+/// Runs one turn that uses the new plugins of all kinds, built from the unchanged files that `plugin new` created.
 async fn check_new_projects_in_a_turn(test_host: &TestHost) {
     let generation = test_host.generation().await;
     assert_eq!(generation.plugins().len(), 4);

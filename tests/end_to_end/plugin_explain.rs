@@ -22,7 +22,7 @@ fn write_plugin(folder: &Path, manifest: &Manifest) {
     std::fs::write(folder.join(format!("plugins/{}.wasm", manifest.name)), bytes).unwrap();
 }
 
-/// Runs the binary. Returns its stdout followed by its stderr.
+/// Runs the binary, and returns its stdout followed by its stderr.
 fn output(folder: &Path, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
     command.args(arguments).args(["--data", "data"]).current_dir(folder).env_remove("NO_COLOR");
@@ -55,8 +55,9 @@ const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\n
                       config = { region = \"north\" }\nevents = [\"com.example.paid\", \"com.example.other\"]\nhttp = [\"GET https://api.example.com/v1/\", \"https://elsewhere.example\"]\n\n\
                       [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
 
-/// P6, P7: `plugin explain` shows on one line each permission that the plugin requests and whether it is granted or
-/// denied, followed by the configuration line that would change this. Configured values are not shown.
+/// P6, P7: For each permission that the plugin requests, `plugin explain` shows one line that says whether the
+/// permission is granted or denied. Below a permission that is not fully granted, it shows the configuration line that
+/// would grant it. Configured values are not shown.
 #[test]
 fn p6_explain_shows_every_kind_of_request() {
     let folder = plugin_folder(GRANTS);
@@ -104,8 +105,8 @@ fn p6_explain_shows_every_kind_of_request() {
     assert!(!without_agent.contains("gets"), "{without_agent}");
 }
 
-/// P10: If a plugin's version was rolled back, it is no longer listed as the version in use, neither for a folder nor
-/// for an agent.
+/// P10: After a version of a plugin was rolled back, neither the list of a folder nor the list of an agent shows this
+/// version as the version in use.
 #[test]
 fn p10_lists_show_the_versions_that_would_be_used() {
     let folder = plugin_folder("plugin_directory = \"plugins\"\n");

@@ -1,5 +1,5 @@
-//! If an agent has many tools, the model is offered the tools that are nearest to the input: by words, or by meaning
-//! with an embedding model (L25).
+//! If an agent has many tools, the host offers the model only the tools that are nearest to the input. The host selects
+//! these tools by words, or by meaning if there is an embedding model (L25).
 
 use crate::chat_server::local_provider;
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
@@ -12,8 +12,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-/// An embedding server on loopback. It returns one vector for all texts about echoes and repeating, and another vector
-/// for all other texts.
+/// An embedding server on loopback. The server returns one vector for every text about echoes or repeating, and a
+/// different vector for every other text.
 pub(crate) struct EmbeddingServer {
     base_url: String,
     texts: Arc<Mutex<Vec<Vec<String>>>>,
@@ -41,7 +41,7 @@ impl EmbeddingServer {
         Arc::new(local_provider(&self.base_url).embedder("local/embedder").unwrap().with_retry(policy))
     }
 
-    /// Returns how many texts each request so far contained.
+    /// Returns the number of texts in each request that the server has received.
     pub(crate) fn requests(&self) -> Vec<usize> {
         self.texts.lock().unwrap().iter().map(Vec::len).collect()
     }
@@ -98,8 +98,9 @@ async fn run_to_answer(session: &mut Session, prompt: &str) {
     assert!(matches!(result, TurnResult::Finished(_)), "{result:?}");
 }
 
-/// L25: Tools are selected by words once per turn, so that the beginning of the prompt does not change within the turn.
-/// `read_result` is always included. For the next turn, tools are selected again.
+/// L25: Without an embedding model, the host selects tools by words once per turn, so that the beginning of the
+/// prompt does not change within the turn. The tool `read_result` is always selected. For the next turn, the host
+/// makes a new selection.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_words_once_per_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -121,7 +122,7 @@ async fn l25_selects_tools_by_words_once_per_turn() {
         _ => None,
     });
     assert_eq!(offered.collect::<Vec<_>>(), [Some(4); 3]);
-    // L26: The budget counts only the offered tools.
+    // L26: The context budget counts the tokens of the offered tools and of no other tools.
     let budget = session.state().turn.as_ref().unwrap().budget.tools;
     let all_tools = session.agent().registry().tokens();
     assert!(budget > 0 && budget < all_tools / 2, "{budget} of {all_tools}");
@@ -130,7 +131,7 @@ async fn l25_selects_tools_by_words_once_per_turn() {
     assert_eq!(context.record.body["offered"], json!(sleep_tools));
 }
 
-/// L25: If the model calls a tool that is not offered, the tool still runs, because the model may know it from
+/// L25: If the model calls a tool that is not offered, the tool still runs, because the model may know the tool from
 /// the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_a_tool_that_is_not_offered_still_runs() {
@@ -142,8 +143,8 @@ async fn l25_a_tool_that_is_not_offered_still_runs() {
     assert!(!results(&test_host, &session).await[0].1);
 }
 
-/// L25: Tools are selected by meaning even if no word matches. The tools are embedded once per generation, and the
-/// vectors are kept in the store.
+/// L25: An embedding model selects tools by meaning, even if no word of the input matches. The host embeds the tools
+/// once per generation, and keeps the vectors in the store.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_meaning() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -157,7 +158,7 @@ async fn l25_selects_tools_by_meaning() {
     let tools = session.agent().registry().offered().len();
     assert_eq!(server.requests(), [tools, 1, 1]);
     session.close().await.unwrap();
-    // A new agent, like one in another process, finds the vectors in the store and does not embed the tools again.
+    // A new agent, as in a new process, finds the vectors in the store and does not embed the tools a second time.
     let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
     run_to_answer(&mut session, "repeat after me").await;
     assert_eq!(server.requests(), [tools, 1, 1, 1]);

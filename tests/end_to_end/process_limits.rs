@@ -1,5 +1,5 @@
-//! The host on machines with strict process limits: it works with fewer resources, or it reports in one line which
-//! limit is too low and exits with code 2.
+//! The host on machines with strict process limits. Either the host works with fewer resources, or it reports in one
+//! line which limit is too low and exits with code 2.
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::json;
@@ -17,7 +17,8 @@ fn plugin_folder() -> TempDir {
     folder
 }
 
-/// Runs the binary under limits that a shell sets. Returns its exit code, and its stdout followed by its stderr.
+/// Runs the binary under limits that a shell sets. Returns the exit code of the binary, and its stdout followed by
+/// its stderr.
 fn run_with_limits(limits: &str, folder: &Path, arguments: &str) -> (Option<i32>, String) {
     let program = env!("CARGO_BIN_EXE_agent-host");
     let mut command = Command::new("sh");
@@ -41,7 +42,7 @@ fn a_small_stack_or_address_space_is_enough() {
     }
 }
 
-/// If a process limit is too low, the error names the limit instead of the operation that failed because of it.
+/// If an operation fails because a process limit is too low, the error names the limit and not the operation.
 #[test]
 fn names_a_limit_that_is_too_low() {
     for (limits, named) in [("ulimit -n 20", "`ulimit -n`"), ("ulimit -f 10", "`ulimit -f`")] {
@@ -52,8 +53,9 @@ fn names_a_limit_that_is_too_low() {
     }
 }
 
-/// If no threads can be started, the host prints one line that names the limit. The limit does not apply to root, so
-/// root runs the program as another user, who needs a copy that everyone may execute.
+/// If no threads can be started, the host prints one line that names the limit. The limit does not apply to root. If
+/// the test runs as root, it therefore runs the program as another user, who needs a copy of the program that everyone
+/// may execute.
 #[test]
 #[cfg(target_os = "linux")]
 fn names_a_limit_of_threads_that_is_too_low() {
@@ -62,8 +64,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
     let program = folder.path().join("agent-host");
     std::fs::copy(env!("CARGO_BIN_EXE_agent-host"), &program).unwrap();
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).unwrap();
-    // Each of the first three limits prevents the start of a different thread: the first thread, a worker of the
-    // runtime, or the thread that interrupts plugins.
+    // The first three limits prevent the start of different threads: the first thread, a worker of the runtime, and the
+    // thread that interrupts plugins.
     for (threads, expected) in [(1, Some(2)), (3, Some(2)), (8, Some(2)), (64, Some(0))] {
         // Other processes of the same user count towards the limit, so the test uses a user id that no other
         // process has.
@@ -74,7 +76,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
                 command.args(["--reuid", &user, "--regid", &user, "--clear-groups", "--inh-caps=-all", "bash"]);
                 command
             }
-            // The limit also counts other processes of the current user, so the outcome is certain only for low limits.
+            // Other processes of the current user count towards the limit, so the outcome is certain only for
+            // low limits.
             false if expected == Some(0) => continue,
             false => Command::new("bash"),
         };
@@ -88,8 +91,8 @@ fn names_a_limit_of_threads_that_is_too_low() {
     }
 }
 
-/// If the process reaches its limit of processor time, the host reports that, even if the system would otherwise kill
-/// the process without a warning signal.
+/// If the process reaches its limit of processor time, the host reports this limit, even if the system would kill the
+/// process without a warning signal.
 #[test]
 fn reports_exhausted_processor_time() {
     let folder = plugin_folder();

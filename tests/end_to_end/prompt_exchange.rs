@@ -1,4 +1,4 @@
-//! The input that builders, models and validators receive, and the output that they may return (L2, L12).
+//! The input that context builders, models and validators receive, and the output that they may return (L2, L12).
 
 use crate::support::{TestHost, call_reply, records, run_turn, script, text_reply, visible_messages};
 use agent_core::run::TurnError;
@@ -6,7 +6,7 @@ use agent_runtime::{AgentConfig, Delegate, SummaryWriter, TurnResult};
 use agent_store::{Memories, Memory, MemoryKind, SessionFilter, SessionIndex, SessionLog, StoredRecord};
 use serde_json::{Value, json};
 
-/// Returns the input that the fixture's builder received in a turn.
+/// Returns the input that the fixture `stateful-builder` received in a turn.
 fn builder_input(records: &[StoredRecord]) -> Value {
     let context = records.iter().find(|stored| stored.record.kind == "context").expect("the context is recorded");
     let sections = context.record.body["builder"]["answer"]["system"].as_array().expect("sections").clone();
@@ -18,8 +18,8 @@ fn config_with_builder(name: &str) -> AgentConfig {
     AgentConfig { context_builder: Some("stateful-builder".to_owned()), ..AgentConfig::new(name) }
 }
 
-/// L2, L22, L27, D4: A builder receives the lifecycle, the tools with their cost, the view, the number of evicted
-/// messages and their summary, the recalled memories of the user, and the context budget.
+/// L2, L22, L27, D4: A context builder receives the lifecycle, the tools with their cost, the view, the number of
+/// evicted messages and their summary, the recalled memories of the user, and the context budget.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_receives_its_documented_input() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -58,7 +58,8 @@ async fn l2_a_builder_receives_its_documented_input() {
     assert!(third["summary"].as_str().unwrap().contains("Asked: walrus and"), "{third}");
 }
 
-/// L2, L16: The builder of a child agent also receives the session that delegated to it.
+/// L2, L16: In addition to its usual input, the context builder of a child agent receives the session that delegated to
+/// the child agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_a_builder_receives_the_delegating_agent() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -75,8 +76,8 @@ async fn l2_a_builder_receives_the_delegating_agent() {
     assert_eq!(builder_input(&records)["delegated_by"], json!(session.subject()));
 }
 
-/// L2: Each time a prompt is built, for a model call or a step, the builder receives the reason. The reason is
-/// recorded (D1).
+/// L2: Each time the host builds a prompt, for a model call or a step, the context builder receives the lifecycle,
+/// which is the reason for the prompt. The host records the lifecycle (D1).
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_each_prompt_is_built_with_its_lifecycle() {
     let test_host = TestHost::new(&["stateful-builder", "probe"]).await;
@@ -104,8 +105,8 @@ async fn l2_each_prompt_is_built_with_its_lifecycle() {
     }
 }
 
-/// L2: A builder's state may have at most 64 KiB. A larger state ends the turn with an error that names the limit and
-/// the plugin.
+/// L2: The state of a context builder may have at most 64 KiB. A larger state ends the turn with an error that names
+/// the limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_limits_the_state_of_a_builder() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -117,8 +118,8 @@ async fn l2_limits_the_state_of_a_builder() {
     assert!(plugin.starts_with("stateful-builder@") && message.contains("64 KiB"), "{plugin}: {message}");
 }
 
-/// L13: If the agent has an output schema, JSON from a validator is returned as data. Otherwise, the JSON is returned
-/// as text. The message in the store is the same with and without an output schema.
+/// L13: If the agent has an output schema, JSON from a validator is returned as data. If the agent has no output
+/// schema, the same JSON is returned as text. The message in the store is the same with and without an output schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_without_a_schema_the_output_is_a_string() {
     let text = "{\"repaired\":true}";
@@ -135,7 +136,7 @@ async fn l13_without_a_schema_the_output_is_a_string() {
     }
 }
 
-/// L12: Validators run in the configured order. The second validator gets the output of the first validator.
+/// L12: Validators run in the configured order. The second validator receives the output of the first validator.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_second_validator_gets_the_output_of_the_first() {
     let validator_names = ["bad-validator", "strict-json"];

@@ -26,8 +26,8 @@ async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, S
     results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
 }
 
-/// P3: The functions of a guard from crates.io and of an implementation of `wasi:random` are tools. The components need
-/// no changes.
+/// P3: Two components from crates.io run without changes: a guard and an implementation of `wasi:random`. Their
+/// functions are tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_runs_components_from_crates_io() {
     let Some(test_host) = test_host_with(&["redact-foo-guard", "wasi-random"]).await else { return };
@@ -43,8 +43,8 @@ async fn p3_runs_components_from_crates_io() {
     assert_eq!(outcomes[1].1.trim_matches('"').len(), 4, "three bytes in base64: {}", outcomes[1].1);
 }
 
-/// P3: The functions of codecs from PyPI can be called as tools. They use variants that contain lists, and a resource
-/// without a constructor, which a static function creates from JSON.
+/// P3: The functions of codecs from PyPI can be called as tools. Their functions use variants that contain lists, and a
+/// resource without a constructor, which a static function creates from JSON.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_runs_components_from_pypi() {
     for (codec, config, tolerance) in [
@@ -73,8 +73,8 @@ async fn p3_runs_components_from_pypi() {
     }
 }
 
-/// P3, P5: A component that imports functions of another host is refused when it is loaded, and the error names
-/// these functions.
+/// P3, P5: If a component imports functions that only another host provides, the host refuses to load the component,
+/// and the error names these functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_refuses_components_of_other_hosts_with_their_imports() {
     for (component, import) in
@@ -83,6 +83,6 @@ async fn p5_refuses_components_of_other_hosts_with_their_imports() {
         let Some(test_host) = test_host_with(&[component]).await else { return };
         let (generation, problems) = test_host.load(&test_host.directory.path().join("plugins")).await;
         assert_eq!((generation.plugins().len(), problems.len()), (0, 1), "{problems:?}");
-        assert!(problems[0].contains(import) && problems[0].contains("another host"), "{problems:?}");
+        assert!(problems[0].contains(import) && problems[0].contains("a different host"), "{problems:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! Versions of the contract (P12). A released version never changes, and components that were built for it still run.
+//! Released versions of the contract (P12). A released version never changes, and components that were built for a
+//! released version still run.
 
 use crate::support::{
     TestHost, call_reply, records, repository, results, run_turn, script, text_reply, visible_messages,
@@ -18,7 +19,8 @@ fn wit_texts(folder: &Path) -> BTreeMap<String, String> {
     files.map(|path| (name(&path), std::fs::read_to_string(&path).unwrap())).collect()
 }
 
-/// P12: `wit/` is identical to the released version 0.1.0. A change needs a new version in a new folder.
+/// P12: `wit/` is identical to the released version 0.1.0. A change to the contract needs a new version in a
+/// new folder.
 #[test]
 fn p12_the_released_text_has_not_changed() {
     let (released, current) =
@@ -34,7 +36,7 @@ fn p12_the_released_text_has_not_changed() {
     assert_eq!(current.len(), released.len(), "{:?}", current.keys());
 }
 
-/// P12: The package of the host's model is identical to its released version 0.1.0.
+/// P12: The WIT package `agent-host:model` is identical to its released version 0.1.0.
 #[test]
 fn p12_the_released_model_package_has_not_changed() {
     let (released, current) =
@@ -43,7 +45,7 @@ fn p12_the_released_model_package_has_not_changed() {
     assert_eq!(released, current, "wit/model differs from the released version 0.1.0: see wit/CHANGELOG.md");
 }
 
-/// P12: The stored component that was built for 0.1.0 loads and runs as each of its plugin kinds.
+/// P12: The stored component that was built for 0.1.0 can be loaded, and each of its plugin kinds runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_a_component_of_0_1_0_still_runs() {
     let test_host = TestHost::new(&[]).await;

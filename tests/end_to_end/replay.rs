@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// The value of the environment variable `INTRUDER_TOKEN`.
 pub(crate) const TOKEN: &str = "a-secret-that-no-record-holds";
 
-/// A folder with plugins and a data folder with sessions.
+/// A temporary folder that contains a plugin folder and a data folder for sessions.
 pub(crate) struct TestCli(TempDir);
 
 impl TestCli {
@@ -42,7 +42,7 @@ impl TestCli {
         command.stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs one turn with these model replies and additional options.
+    /// Runs one turn with these model replies and these additional command-line options. Returns the exit code.
     pub(crate) fn turn(&self, replies: &[Value], options: &[&str]) -> Option<i32> {
         std::fs::write(self.path("replies.json"), json!({ "replies": replies }).to_string()).unwrap();
         let agent = [&["--plugins", "plugins", "--model", "scripted:replies.json"], options, &["Go on."]].concat();
@@ -65,7 +65,7 @@ impl TestCli {
         self.sessions().0
     }
 
-    /// Returns the latest session, and the revision and update time of every session.
+    /// Returns the subject of the latest session, and the revision and update time of every session.
     fn sessions(&self) -> (String, Vec<(u64, String)>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -78,7 +78,8 @@ impl TestCli {
         })
     }
 
-    /// Saves a component in the file of another name, so that it can be used as another version of the plugin `of`.
+    /// Saves a component as version 9.9.9 of the plugin `of`, and returns the value of `--with` that names the
+    /// saved file.
     fn save_as_version(&self, component: &str, of: &str) -> String {
         let text = format!("name = \"{of}\"\nversion = \"9.9.9\"\ndescription = \"Another one.\"\n");
         let manifest = Manifest::from_toml(&text, Path::new("plugin.toml")).unwrap();
@@ -97,9 +98,9 @@ pub(crate) fn text_reply(text: &str) -> Value {
     json!({ "text": text })
 }
 
-/// Builds the tool of the README with this method instead of `to_uppercase`, this tool description, and these
-/// additional manifest lines. Returns the component.
-pub(crate) fn shout(method: &str, description: &str, asks: &str) -> Vec<u8> {
+/// Builds the tool of the README. The tool calls `method` instead of `to_uppercase` and has the given description, and
+/// `manifest_lines` are added to its manifest. Returns the component.
+pub(crate) fn shout(method: &str, description: &str, manifest_lines: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
     let block = |fence: &str, content: &str| {
@@ -111,7 +112,7 @@ pub(crate) fn shout(method: &str, description: &str, asks: &str) -> Vec<u8> {
     let manifest = block("```toml\n", "crate-type").replace("../../sdk", sdk.to_str().unwrap()) + "\n[workspace]\n";
     std::fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
     std::fs::copy(repository().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    std::fs::write(folder.path().join("plugin.toml"), block("```toml\n", "Text in capitals") + asks).unwrap();
+    std::fs::write(folder.path().join("plugin.toml"), block("```toml\n", "Text in capitals") + manifest_lines).unwrap();
     let source = block("```rust\n", "text.shout")
         .replace("to_uppercase", method)
         .replace("Returns the text in capitals.", description);
@@ -123,9 +124,9 @@ pub(crate) fn shout(method: &str, description: &str, asks: &str) -> Vec<u8> {
     std::fs::read(folder.path().join("shout.wasm")).unwrap()
 }
 
-/// S6: A replay with the same plugin finds no difference. A replay with a version that returns other results reports
-/// the first difference and has exit code 1. A changed tool description counts as a changed prompt. Without `--with`,
-/// the calls of each version are replayed with that version.
+/// S6: A replay with the same plugin finds no difference. A replay with a version of the plugin that returns other
+/// results reports the first difference and has exit code 1. A changed tool description counts as a changed prompt.
+/// Without `--with`, each call is replayed with the plugin version that made it.
 #[test]
 fn reports_the_first_difference_of_another_version() {
     let cli = TestCli::with(&[]);
@@ -175,8 +176,7 @@ fn reports_the_first_difference_of_another_version() {
         "{output_text}"
     );
     assert_eq!(cli.sessions(), before, "nothing was written");
-    // If the exported document is replayed on a machine that has never had the plugin, the replay reports the
-    // same difference.
+    // A replay of the exported document on a machine that has never had the plugin reports the same difference.
     let session = cli.session();
     assert!(cli.run(&["session", "export", &session, "-o", "one.json"]).status.success());
     let elsewhere = TestCli::with(&[]);
@@ -190,7 +190,7 @@ fn reports_the_first_difference_of_another_version() {
         "{output_text}"
     );
     assert_eq!(elsewhere.replay_of("one.json", &["--with", &with(&new), "--turn", "2"]).0, Some(0));
-    // Without the version that made a call, the replay cannot compare that call.
+    // If the plugin version that made a call is missing, the replay cannot compare that call.
     let (code, output_text) = elsewhere.replay_of("one.json", &[]);
     assert!(code == Some(2) && output_text.contains("not replayed"), "{output_text}");
     let twice = elsewhere.replay_of("one.json", &["--with", &with(&new), "--with", &with(&new)]);
@@ -201,8 +201,8 @@ fn reports_the_first_difference_of_another_version() {
 const UNRECORDED: &str = "plugin_directory = \"plugins\"\nmodel = \"scripted:replies.json\"\n\
                           [limits]\nrecorded_kib = 0\n[plugins.text.grants]\nread = [\".\"]\n";
 
-/// S6: If a plugin attempts an effect that was not recorded, the replay denies and reports it. A folder that is granted
-/// for the replay can be read.
+/// S6: If a plugin attempts an effect that was not recorded, the replay denies and reports it. The plugin can read a
+/// folder that is granted for the replay.
 #[test]
 fn denies_and_reports_an_unrecorded_effect() {
     let cli = TestCli::with(&["text", "summarize"]);
@@ -218,7 +218,8 @@ fn denies_and_reports_an_unrecorded_effect() {
     let (code, output_text) = cli.replay(&["--grant", "text:write=."]);
     assert_eq!(code, Some(2));
     assert!(output_text.contains("a replay has no effects"), "{output_text}");
-    // The model's answer to the plugin is recorded, and the replay returns it for the same question.
+    // The recording contains the model's answer to the plugin, and the replay returns this answer for the
+    // same question.
     let script = json!({"replies": [call_reply("summarize.text", json!({"text": "Long."})), text_reply("1")], "answers": [text_reply("Short.")]});
     std::fs::write(cli.path("s.json"), script.to_string()).unwrap();
     let options =
@@ -229,7 +230,7 @@ fn denies_and_reports_an_unrecorded_effect() {
 }
 
 /// S6: The replay gives a plugin the recorded answers of the host: pages of servers that no longer exist, key-value
-/// data at the time of the call, time and random numbers. No effect happens again.
+/// data at the time of the call, time and random numbers. The replay repeats no effect.
 #[test]
 fn replays_recorded_host_answers() {
     let cli = TestCli::with(&["web", "notes", "probe", "intruder"]);
@@ -265,7 +266,7 @@ fn replays_recorded_host_answers() {
         assert!(code == Some(0) && output_text.contains("6 calls of its plugins"), "{output_text}");
         assert!(cli.run(&["session", "delete", forked, "--yes"]).status.success());
     }
-    // The replays have written nothing, so the third note gets number 3.
+    // The replays have stored no note, so the third note gets number 3.
     assert_eq!(cli.replay(&[]).0, Some(0));
     assert_eq!(cli.turn(&[note("three"), text_reply("Kept.")], &grants), Some(0));
     let output_text = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
@@ -280,8 +281,8 @@ fn replays_recorded_host_answers() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6, L10: The request to a service is compared in full. In a session of an older host, the request was not recorded,
-/// so only its type is compared.
+/// S6, L10: The replay compares the whole request to a service. An older host did not record such requests, so for
+/// sessions of an older host the replay compares only the type of the request.
 #[test]
 fn compares_requests_to_services() {
     let cli = TestCli::with(&["probe"]);
@@ -311,7 +312,7 @@ fn compares_requests_to_services() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: If a plugin attempts an effect that was not recorded, the replay denies it.
+/// S6: If a plugin attempts an effect that was not recorded, the replay denies the effect.
 #[test]
 fn denies_effects_without_a_record() {
     let cli = TestCli::with(&["web", "notes", "probe"]);
@@ -332,11 +333,11 @@ fn denies_effects_without_a_record() {
         output_text.contains("denied the request GET http://127.0.0.1:") && output_text.contains("denied reading"),
         "{output_text}"
     );
-    // Configured values are not recorded, so the replay reads them from the agent's file.
+    // A recording contains no configured values, so the replay reads these values from the agent's file.
     let probe = format!("probe={}", cli.path("plugins/probe.wasm").display());
     let (code, output_text) = cli.replay(&["--with", &probe]);
     assert!(code == Some(1) && output_text.contains("denied the configuration value \"probe\""), "{output_text}");
-    // A replay sends nothing, so it needs no secrets.
+    // A replay sends no requests, so it needs no secrets.
     let secret = "[plugins.web.secrets.token]\nenv = \"NOT_HERE_9\"\nhosts = [\"https://a.example\"]\n";
     let file = std::fs::read_to_string(cli.path("agent.toml")).unwrap() + secret;
     std::fs::write(cli.path("agent.toml"), file).unwrap();
@@ -383,8 +384,8 @@ fn serve_once(text: &'static str) -> (String, JoinHandle<()>) {
     (url, serving)
 }
 
-/// S6: Turns that wait, undone turns and forked turns can be replayed. If a session has no matching calls, the error
-/// explains that.
+/// S6: The replay accepts turns that still wait, undone turns and forked turns. If a session contains no calls of the
+/// plugin that `--with` names, the replay fails with an error that says so.
 #[test]
 fn replays_open_undone_and_forked_turns() {
     let cli = TestCli::with(&["text", "files"]);

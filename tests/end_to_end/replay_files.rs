@@ -1,5 +1,6 @@
-//! `agent-host replay` of calls that used files (S6). The calls find the files as they were during the recording, even
-//! if the files have changed since. The changes that the calls make are compared with the recorded changes.
+//! `agent-host replay` of calls that used files (S6). In the replay, the calls find the files as they were during the
+//! recording, even if the files have changed since then. The replay compares the changes that the calls make with the
+//! recorded changes.
 
 use crate::replay::{TOKEN, TestCli, call_reply, shout, text_reply};
 use serde_json::json;
@@ -7,7 +8,8 @@ use std::collections::BTreeMap;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 
-/// Creates a folder with documents for the tool `intruder.deeds`.
+/// Creates a folder that contains the plugin `intruder` and the folder `docs` with the files and links that its tool
+/// `intruder.deeds` uses.
 fn cli() -> TestCli {
     let cli = TestCli::with(&["intruder"]);
     for folder in ["docs", "docs/sub"] {
@@ -21,14 +23,16 @@ fn cli() -> TestCli {
     cli
 }
 
-/// Runs one call with these operations and returns its result.
+/// Runs a turn with one call of `intruder.deeds` that performs these operations. Returns the exported session, which
+/// contains the result of the call.
 fn result_of(cli: &TestCli, operations: &str) -> String {
     let replies = [call_reply("intruder.deeds", json!({ "deeds": operations })), text_reply("Done.")];
     assert_eq!(cli.turn(&replies, &["--grant", "intruder:write=docs"]), Some(0));
     String::from_utf8(cli.run(&["session", "export", &cli.session()]).stdout).unwrap()
 }
 
-/// Replays the call with a version of the plugin that performs other operations.
+/// Replays the latest session. The configuration value `intruder` makes the plugin perform these operations instead of
+/// the recorded operations.
 fn replay_with_operations(cli: &TestCli, operations: &str, arguments: &[&str]) -> (Option<i32>, String) {
     let config = format!("intruder:config=intruder={operations}");
     cli.replay(&[&["--grant", &config], arguments].concat())
@@ -90,7 +94,8 @@ fn replays_files_as_they_were() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6: Another version of a plugin reads the recorded files, and its first difference is reported.
+/// S6: In a replay with another version of a plugin, the plugin reads the recorded files, and the replay reports the
+/// first difference.
 #[test]
 fn another_version_reads_the_recorded_files() {
     let cli = TestCli::with(&[]);
@@ -109,8 +114,8 @@ fn another_version_reads_the_recorded_files() {
     assert!(output_text.contains("  -One\n  +ONE\n"), "{output_text}");
 }
 
-/// S6: A path that the call did not use is denied and reported, even if a recorded listing contains its name. A file
-/// that was missing when the call was recorded is also missing in the replay.
+/// S6: The replay denies and reports the use of a path that the recorded call did not use, even if a recorded listing
+/// contains the name of that path. A file that was missing when the call was recorded is also missing in the replay.
 #[test]
 fn denies_and_reports_files_that_were_not_recorded() {
     let cli = cli();
@@ -137,7 +142,7 @@ fn denies_and_reports_files_that_were_not_recorded() {
         output_text.contains("+read docs/sub/nothing: NotFound") && output_text.contains("+stat docs/none: NotFound"),
         "{output_text}"
     );
-    // A granted file is available in addition to the recorded files, and is read-only.
+    // The plugin can also read a file that is granted for the replay and was not recorded, but cannot change it.
     std::fs::write(cli.path("docs/a.md"), "now").unwrap();
     std::fs::write(cli.path("docs/sub/x"), "now").unwrap();
     let current_files = all_files(&cli.path("docs"));
@@ -196,7 +201,8 @@ fn compares_changes_without_applying_them() {
     assert_eq!(all_files(&cli.path("docs")), files_after);
 }
 
-/// S6: A file that exceeds the recording limit is not recorded, and the replay reports that. Other files are recorded.
+/// S6: A file that exceeds the recording limit is not recorded. If a call reads such a file in the replay, the replay
+/// denies and reports it. Smaller files are recorded.
 #[test]
 fn does_not_record_files_over_the_limit() {
     let cli = cli();
@@ -217,7 +223,8 @@ fn does_not_record_files_over_the_limit() {
     assert_eq!(cli.replay(&["--grant", "intruder:read=docs"]).0, Some(0));
 }
 
-/// S6: If the changes of a call exceeded the recording limit, the replay reports every change as a difference.
+/// S6: If the changes of a call exceeded the recording limit, the replay reports every change of that call as
+/// a difference.
 #[test]
 fn reports_changes_over_the_limit() {
     let cli = cli();
@@ -233,8 +240,8 @@ fn reports_changes_over_the_limit() {
     assert!(output_text.contains("changed, but the recorded call's changes are not recorded"), "{output_text}");
 }
 
-/// S6, row 16: A file that contains a secret of the plugin is not recorded. A replay can read such a file only if it is
-/// granted.
+/// S6, row 16: A file that contains a secret of the plugin is not recorded. In a replay, the plugin can read a file
+/// with a secret only if a grant allows it.
 #[test]
 fn does_not_record_a_file_with_a_secret() {
     let cli = cli();
@@ -258,7 +265,8 @@ fn does_not_record_a_file_with_a_secret() {
     assert_eq!(cli.replay(&["--grant", "intruder:read=docs"]).0, Some(0));
 }
 
-/// S6, L2: A context builder reads the project as it was, including sizes and times, after the project has changed.
+/// S6, L2: In a replay, a context builder reads the project's files with their recorded contents, sizes and times, even
+/// if the project has changed.
 #[test]
 fn replays_the_files_of_context_builders() {
     let cli = TestCli::with(&["project-context", "intruder"]);

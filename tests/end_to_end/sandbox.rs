@@ -1,4 +1,5 @@
-//! Plugins that misbehave. Each plugin is stopped at a named limit, and nothing else is affected.
+//! Plugins that misbehave. The host stops each such plugin at a limit that the error names, and no other agent or call
+//! is affected.
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_runtime::{AgentConfig, TurnResult};
@@ -48,12 +49,13 @@ async fn rows_1_and_2_stop_calls_at_their_deadline() {
     let (is_error, text) =
         call(&test_host, config_with_half_a_second(&test_host), "probe.sleep", json!({"ms": 3_600_000})).await;
     assert!(is_error && text.contains("wall time of 500ms"), "{text}");
-    // This limit is generous, because it does not measure speed: it is only exceeded if the sleep of an hour is
-    // not stopped.
+    // This time limit is generous, because the test does not measure speed: the limit is exceeded only if the host does
+    // not stop the sleep of an hour.
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 
-/// Rows 3, 4 and 6: Stack, memory and the size of results are limited, and the error names the limit and the plugin.
+/// Rows 3, 4 and 6: A call that exceeds the limit on its stack, its memory or the size of its result fails, and the
+/// error names the limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_3_4_and_6_limit_stack_memory_and_results() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -74,7 +76,7 @@ async fn rows_3_4_and_6_limit_stack_memory_and_results() {
     }
 }
 
-/// Row 8: If a call logs too much, the log is cut, the lost lines are counted, and the call succeeds.
+/// Row 8: If a call logs too much, the host cuts the log and counts the lost lines, and the call succeeds.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_8_cuts_a_flood_of_logs() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -88,8 +90,8 @@ async fn row_8_cuts_a_flood_of_logs() {
     };
     let few = lost_log(10, 10).await;
     assert_eq!((few.lines, few.bytes), (0, 0), "no line of an ordinary log is lost");
-    // Each of 5,000 lines is logged once and printed twice, which makes 15,000 lines. At most 1,000 lines and 256 KiB
-    // are kept.
+    // Each of 5,000 lines is logged once and printed twice, which makes 15,000 lines. The host keeps at most 1,000
+    // lines and 256 KiB of them.
     let many = lost_log(5_000, 1_000).await;
     assert!(many.lines >= 14_000 && many.bytes > 15_000 * 1_000 - 256 * 1024, "{many:?}");
 }
@@ -107,8 +109,8 @@ async fn row_9_a_trap_leaves_no_state_behind() {
     }
 }
 
-/// Row 11: Files that are not components are refused with an error that contains the reason, and the other files in the
-/// folder are loaded.
+/// Row 11: The host refuses files that are not components with an error that contains the reason, and loads the other
+/// files in the folder.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_refuses_files_that_are_not_components() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -148,7 +150,8 @@ async fn row_12_no_path_leaves_the_granted_tree() {
             let (_, text) = call(&test_host, with_tree_grant(&test_host, "files"), name, arguments).await;
             assert!(!text.contains("sings") && !text.contains("root:"), "{name} {path}: {text}");
         }
-        // A link within the tree may be moved, but the file outside of the tree to which it points may not be moved.
+        // A guest may move a link within its tree, but it may not move the file outside of the tree to which the
+        // link points.
         let stolen = test_host.tree().join("stolen");
         assert!(!stolen.symlink_metadata().is_ok_and(|about| about.is_file()), "{path} was moved into the tree");
         if stolen.is_symlink() {
@@ -174,11 +177,12 @@ async fn p8_cuts_and_escapes_error_texts() {
 }
 
 /// The number of calls in the test of row 10.
-const CALLS: u64 = 10_000;
+const ROW_10_CALLS: u64 = 10_000;
 /// The number of calls that run at the same time in the test of row 10.
 const CONCURRENT_CALLS: u64 = 16;
 
-/// Row 10: 10,000 calls that are cancelled at any moment leave nothing behind, and the next calls find all slots free.
+/// Row 10: 10,000 calls that are cancelled at any moment leave no resources in use, and the next calls find all
+/// slots free.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_10_cancelled_calls_leave_nothing_behind() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -186,7 +190,7 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
     let setup = agent.setups()["probe"].clone();
     let ports = agent_plugins::Ports::default();
     let (mut cancelled, sandbox) = (0, &test_host.sandbox);
-    for first in (0..CALLS).step_by(CONCURRENT_CALLS as usize) {
+    for first in (0..ROW_10_CALLS).step_by(CONCURRENT_CALLS as usize) {
         let calls = (first..first + CONCURRENT_CALLS).map(|n| {
             let (name, args) = match n % 3 {
                 0 => ("probe.spin", json!({})),
@@ -199,8 +203,9 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
         let ended = futures::future::join_all(calls).await;
         cancelled += ended.iter().filter(|ended| ended.is_err()).count() as u64;
     }
-    assert!(cancelled >= CALLS * 2 / 3, "two of three calls never end on their own: {cancelled}");
-    // There are as many calls as slots. If a slot were still occupied, a call would wait forever.
+    assert!(cancelled >= ROW_10_CALLS * 2 / 3, "two of three calls never end on their own: {cancelled}");
+    // The test makes as many calls as the sandbox has slots. If a cancelled call still occupied a slot, one of these
+    // calls would wait forever.
     let alive = (0..32).map(|_| sandbox.call_tool(&setup, request("probe.echo", json!({"text": "alive"})), &ports));
     let reports = tokio::time::timeout(Duration::from_secs(60), futures::future::join_all(alive)).await;
     for report in reports.expect("every call gets a slot") {
@@ -208,7 +213,7 @@ async fn row_10_cancelled_calls_leave_nothing_behind() {
     }
 }
 
-/// Creates a request for a call outside of any session.
+/// Creates a request for a tool call that belongs to no session.
 fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'static> {
     let scope = agent_core::plugin::Scope {
         agent: "test".to_owned(),
@@ -223,8 +228,8 @@ fn request(name: &'static str, args: Value) -> agent_plugins::ToolCallRequest<'s
     agent_plugins::ToolCallRequest { name, args: args.to_string(), context }
 }
 
-/// Row 26: If a call's arguments or an event contain text that is not valid Unicode, they are refused with an error
-/// that contains the reason. The next call runs.
+/// Row 26: If a call's arguments or an event contain text that is not valid Unicode, the host refuses the arguments or
+/// the event with an error that contains the reason. The next call runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_26_refuses_invalid_utf_8() {
     let test_host = TestHost::new(&["probe"]).await;

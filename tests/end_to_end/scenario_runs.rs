@@ -1,5 +1,5 @@
-//! `agent-host test` (S4): scenarios that pass, fail, or cannot run, including the scenarios of the project's own
-//! plugins.
+//! `agent-host test` (S4): scenarios that pass, fail, or cannot run, including the scenarios of this
+//! repository's plugins.
 
 mod apart;
 mod kept;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
 
-/// A folder with scenarios. All such folders share one data folder.
+/// A temporary folder with scenario files. The data folder is shared by all tests of this file.
 struct ScenarioFolder(TempDir);
 
 impl ScenarioFolder {
@@ -35,20 +35,20 @@ impl ScenarioFolder {
         self.test_with(components(), arguments)
     }
 
-    /// Runs `agent-host test` with the components in the folder `plugins`.
+    /// Runs `agent-host test` in the scenario folder, with the components in the folder `plugins`.
     fn test_with(&self, plugins: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.current_dir(self.path()).arg("test").args(arguments).arg("--plugins").arg(plugins);
         command.arg("--data").arg(data()).stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs `agent-host test`. Returns its exit code, and its output without durations.
-    fn shown(&self, arguments: &[&str]) -> (Option<i32>, String) {
-        self.shown_with(components(), arguments)
+    /// Runs `agent-host test`, and returns the exit code and the output without durations.
+    fn code_and_output(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        self.code_and_output_with(components(), arguments)
     }
 
-    /// Like [`Self::shown`], but with the components in the folder `plugins`.
-    fn shown_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
+    /// Like [`Self::code_and_output`], but with the components in the folder `plugins`.
+    fn code_and_output_with(&self, plugins: &Path, arguments: &[&str]) -> (Option<i32>, String) {
         let output = self.test_with(plugins, arguments);
         let printed = String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap();
         let time = regex::Regex::new(r" \([0-9.]+ m?s\)").unwrap();
@@ -56,7 +56,8 @@ impl ScenarioFolder {
     }
 }
 
-/// Returns the data folder of all scenarios. The folder is kept between runs, so that tests share its compiled code.
+/// Returns the data folder that all runs of `agent-host test` use. The folder is kept between runs, so that tests share
+/// its compiled code.
 fn data() -> PathBuf {
     let data = crate::support::scratch();
     // The host requires that only the owner can access a data folder.
@@ -65,17 +66,17 @@ fn data() -> PathBuf {
     data
 }
 
-/// Returns the line `plugins = [...]` that a scenario needs if it is not in a plugin's project.
+/// Returns the line `plugins = [...]`, which a scenario needs if it is not part of a plugin's project.
 fn plugins_line(plugin: &str) -> String {
     format!("plugins = [{:?}]\n", components().join(format!("{plugin}.wasm")).display().to_string())
 }
 
-/// S4: Every scenario of the project's own plugins passes.
+/// S4: Every scenario of the plugins in this repository passes.
 #[test]
 fn the_scenarios_of_the_projects_plugins_pass() {
     let folder = ScenarioFolder(tempfile::tempdir().unwrap());
     let plugins = repository().join("plugins");
-    let (code, printed) = folder.shown(&[plugins.to_str().unwrap()]);
+    let (code, printed) = folder.code_and_output(&[plugins.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{printed}");
     let projects = agent_devkit::build::projects_in(&plugins).unwrap();
     assert_eq!(projects.len(), 12);
@@ -85,7 +86,7 @@ fn the_scenarios_of_the_projects_plugins_pass() {
     }
 }
 
-/// S4: Both example scenarios of the guide pass.
+/// S4: The two example scenarios of the guide pass.
 #[test]
 fn the_example_scenarios_of_the_guide_pass() {
     let page = std::fs::read_to_string(repository().join("host/docs/guide/scenarios.md")).unwrap();
@@ -97,12 +98,12 @@ fn the_example_scenarios_of_the_guide_pass() {
     ]);
     let golden = repository().join("plugins/text/count.golden");
     std::fs::copy(golden, folder.0.path().join("first.golden")).unwrap();
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(0), "{printed}");
 }
 
-/// S4: A failed expectation is reported with its scenario, its line, the expected value and the actual value. All
-/// failures are shown together.
+/// S4: A failed expectation is reported with its scenario, its line, the expected value and the actual value. The
+/// report shows all failures of the run, not only the first failure.
 #[test]
 fn reports_a_failed_expectation_with_its_line() {
     let scenario = "plugins = [\"PLUGIN\"]
@@ -133,13 +134,13 @@ error = { contains = \"yes\" }
 ";
     let plugin = components().join("text.wasm").display().to_string();
     let folder = ScenarioFolder::with(&[("wrong", &scenario.replace("PLUGIN", &plugin))]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     insta::assert_snapshot!(printed);
 }
 
-/// S4: If a scenario cannot run because of a mistake, the location of the mistake is reported. The exit code is 2 if
-/// this is the only scenario, and 1 if other scenarios could run.
+/// S4: If a scenario contains a mistake and cannot run, the report contains the location of the mistake. The exit code
+/// is 2 if there is no other scenario, and 1 if other scenarios could run.
 #[test]
 fn reports_why_a_scenario_cannot_run() {
     let text = plugins_line("text");
@@ -159,7 +160,7 @@ fn reports_why_a_scenario_cannot_run() {
         ("climbing", &with("files = { \"../x\" = \"\" }\n[[turns]]\nsay = \"hi\"\n")),
         ("good", &with("[[turns]]\nsay = \"hi\"\nreplies = [{ text = \"ho\" }]\noutput = \"ho\"\n")),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     let expected = [
         "key.scenario.toml:3:1: turns[0].replys: unknown field `replys`, expected one of `say`, `replies`",
@@ -176,43 +177,43 @@ fn reports_why_a_scenario_cannot_run() {
     for line in expected {
         assert!(printed.contains(line), "`{line}` is missing in: {printed}");
     }
-    assert_eq!(folder.shown(&["network.scenario.toml"]).0, Some(2));
-    assert_eq!(folder.shown(&[".", "good"]).0, Some(0));
-    let (code, printed) = folder.shown(&[".", "zzz"]);
+    assert_eq!(folder.code_and_output(&["network.scenario.toml"]).0, Some(2));
+    assert_eq!(folder.code_and_output(&[".", "good"]).0, Some(0));
+    let (code, printed) = folder.code_and_output(&[".", "zzz"]);
     assert_eq!(code, Some(2));
     assert!(printed.contains("no scenario's name contains `zzz`; the scenarios are: agent-key, climbing"), "{printed}");
-    let (code, printed) = ScenarioFolder::with(&[]).shown(&[]);
+    let (code, printed) = ScenarioFolder::with(&[]).code_and_output(&[]);
     assert_eq!(code, Some(2));
     assert!(printed.contains("there is no scenario (*.scenario.toml) in `.`"), "{printed}");
 }
 
-/// S4: If a golden transcript does not match, the difference is shown as a diff. A transcript is written only on
-/// request, and is the same in every run.
+/// S4: If a run does not match its golden transcript, the report shows the difference as a diff. A transcript is
+/// written only on request, and every run produces the same transcript.
 #[test]
 fn compares_and_writes_golden_transcripts() {
     let scenario = plugins_line("text")
         + "golden = true\n[[turns]]\nsay = \"Count.\"\n\
            replies = [{ calls = [{ name = \"text.count\", arguments = { text = \"one two\" } }] }, { text = \"Two.\" }]\n";
     let folder = ScenarioFolder::with(&[("words", &scenario)]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1));
     assert!(
         printed.contains("words.scenario.toml:2: golden") && printed.contains("there is no such file"),
         "{printed}"
     );
-    assert_eq!(folder.shown(&["--update"]).0, Some(0));
+    assert_eq!(folder.code_and_output(&["--update"]).0, Some(0));
     let golden = std::fs::read_to_string(folder.0.path().join("words.golden")).unwrap();
     assert!(
         golden.starts_with("turn 1\nuser: Count.\ncall: text.count {\"text\":\"one two\"}\nresult of text.count: "),
         "{golden}"
     );
     assert!(golden.ends_with("\nmodel: Two.\nend: answered\n"), "{golden}");
-    assert_eq!(folder.shown(&[]).0, Some(0), "the transcript is the same in the next run");
+    assert_eq!(folder.code_and_output(&[]).0, Some(0), "the transcript is the same in the next run");
     folder.write("words.scenario.toml", &scenario.replace("Two.", "It has two."));
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("    -model: Two.\n    +model: It has two.\n"), "{printed}");
-    let (code, printed) = folder.shown(&["--update"]);
+    let (code, printed) = folder.code_and_output(&["--update"]);
     assert_eq!(code, Some(0));
     assert!(printed.contains("words.golden; review the changes:") && printed.contains("-model: Two."), "{printed}");
 }
@@ -224,27 +225,27 @@ fn scripts_model_faults() {
     let busy = "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [\n\
         { text = \"It was bro\", error = { message = \"cut\", times = 1 } },\n]\nends = \"error\"\n[[turns]]\nsay = \"Hi.\"\n\
         replies = [{ text = \"It is here.\", error = { status = 503, message = \"busy\", times = 2 } }]\noutput = \"It is here.\"\n";
-    // After a temporary fault, the complete reply is returned.
+    // After a temporary fault, the scripted model returns the complete reply.
     let busy = busy.replace("ends = \"error\"", "output = \"It was bro\"");
     let slow = "time_limit_ms = 200\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"late\", delay_ms = 60000 }]\n";
     let more =
         "[[turns]]\nsay = \"Hi.\"\nreplies = [{ calls = [{ name = \"text.count\", arguments = { text = \"a\" } }] }]\n";
     let with = |rest: &str| plugins_line("text") + rest;
     let folder = ScenarioFolder::with(&[("busy", &with(&busy)), ("slow", &with(slow)), ("more", &with(more))]);
-    let (code, printed) = folder.shown(&[".", "busy", "--update"]);
+    let (code, printed) = folder.code_and_output(&[".", "busy", "--update"]);
     assert_eq!(code, Some(0), "{printed}");
     let golden = std::fs::read_to_string(folder.0.path().join("busy.golden")).unwrap();
     assert!(golden.contains("try 2: ") && golden.contains("try 3: "), "{golden}");
-    let (code, printed) = folder.shown(&[".", "slow"]);
+    let (code, printed) = folder.code_and_output(&[".", "slow"]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("the scenario to finish in 200 ms"), "{printed}");
-    let (code, printed) = folder.shown(&[".", "more"]);
+    let (code, printed) = folder.code_and_output(&[".", "more"]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("the turn sends more requests to the model than it has replies (1)"), "{printed}");
 }
 
-/// S4, P5: Images are sent with the user's text. A file that is not an image is refused, and the error names its
-/// location in the scenario.
+/// S4, P5: A scenario can send images together with the user's text. A file that is not an image is refused, and the
+/// error names its location in the scenario.
 #[test]
 fn sends_images_with_the_input() {
     let template = repository().join("host/devkit/templates/manifest/media-policy-scenario.toml");
@@ -256,7 +257,7 @@ fn sends_images_with_the_input() {
         plugins_line("calc")
     );
     let folder = ScenarioFolder::with(&[("seen", &scenario)]);
-    let (code, printed) = folder.shown(&["--update"]);
+    let (code, printed) = folder.code_and_output(&["--update"]);
     assert_eq!(code, Some(0), "{printed}");
     let golden = std::fs::read_to_string(folder.0.path().join("seen.golden")).unwrap();
     assert!(golden.contains("What is on this?") && golden.contains("[chart.png]"), "{golden}");
@@ -269,13 +270,13 @@ fn sends_images_with_the_input() {
             "[files]\n\"a.txt\" = \"text\"\n[[turns]]\nsay = \"Look\"\nmedia = [\"{media}\"]\nreplies = [{{ text = \"a\" }}]\n"
         );
         let folder = ScenarioFolder::with(&[(name, &(plugins_line("calc") + &turn))]);
-        let (code, printed) = folder.shown(&[]);
+        let (code, printed) = folder.code_and_output(&[]);
         assert!(code == Some(2) && printed.contains(words), "{printed}");
     }
 }
 
-/// S4, P6: HTTP requests are answered from the scenario file. A request that the file does not contain is denied and
-/// reported. A request in the file that is never sent is reported too.
+/// S4, P6: The HTTP requests of plugins get the answers in the scenario file. A request that the file does not contain
+/// is denied and reported. The report also lists each request of the file that no plugin sent.
 #[test]
 fn answers_recorded_requests_and_denies_others() {
     let scenario = plugins_line("web")
@@ -283,7 +284,7 @@ fn answers_recorded_requests_and_denies_others() {
            [[http]]\nrequest = \"GET https://never.example.com/\"\n\
            [[calls]]\nname = \"web.fetch\"\narguments = { url = \"https://a.example.com/x\" }\nresult = { at = { \"/text\" = \"A\" } }\n\
            [[calls]]\nname = \"web.fetch\"\narguments = { url = \"https://b.example.com/y\" }\nfails = true\n";
-    let (code, printed) = ScenarioFolder::with(&[("page", &scenario)]).shown(&[]);
+    let (code, printed) = ScenarioFolder::with(&[("page", &scenario)]).code_and_output(&[]);
     assert_eq!(code, Some(1));
     let expected = [
         "`web` sent GET https://b.example.com/y, which was denied",
@@ -319,7 +320,7 @@ fn runs_complete_agents() {
         questions = [{ question = { contains = \"colour\" }, answer = \"blue\" }]\nends = \"completed\"\n";
     let folder =
         ScenarioFolder::with(&[("careful", &careful), ("lead", &lead), ("service", service), ("question", question)]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(0), "{printed}");
     // If the scenario has no answer, the agent waits, and the report shows the line to add to the scenario.
     let waiting = careful.replace("approvals = ", "approvals = [] # ");
@@ -327,13 +328,13 @@ fn runs_complete_agents() {
         ("careful", &waiting),
         ("question", &question.replace("colour\" }, answer", "size\" }, answer")),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1));
     assert!(printed.contains("approvals = [{ name = \"files.write\", verdict = \"allow\" }]"), "{printed}");
     assert!(printed.contains("expected  a text that contains \"size\"\n    found     \"Which colour?\""), "{printed}");
 }
 
-/// S4: Reports are written as JSON for programs and as JUnit XML for CI servers.
+/// S4: On request, the command writes a report as JSON for programs or as JUnit XML for CI servers.
 #[test]
 fn writes_reports_for_programs() {
     let good = plugins_line("text") + "[[calls]]\nname = \"text.count\"\narguments = { text = \"a\" }\n";
@@ -347,13 +348,14 @@ fn writes_reports_for_programs() {
     let xml = std::fs::read_to_string(folder.0.path().join("report.xml")).unwrap();
     assert!(xml.contains("<testsuite name=\"scenarios\" tests=\"2\" failures=\"1\" errors=\"0\""), "{xml}");
     assert!(xml.contains("&lt;&amp;&gt;") && !xml.contains("<&>"), "{xml}");
-    let (code, printed) = folder.shown(&["--junit", "no/such/folder.xml"]);
+    let (code, printed) = folder.code_and_output(&["--junit", "no/such/folder.xml"]);
     assert_eq!(code, Some(2));
     assert!(printed.contains("`no/such/folder.xml` cannot be written"), "{printed}");
     assert!(!printed.contains("✓ good"), "the error is reported before a scenario runs: {printed}");
 }
 
-/// S4: Without `--plugins`, the projects that scenarios need are built first, in their own folders.
+/// S4: Without `--plugins`, the command first builds the plugin projects that the scenarios need, each in the folder of
+/// the project.
 #[test]
 fn builds_projects_before_their_scenarios() {
     let folder = tempfile::tempdir().unwrap();

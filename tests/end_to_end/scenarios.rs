@@ -1,4 +1,4 @@
-//! A scripted model drives the loop. The tests check the messages, their seen counts and the events after every step.
+//! A scripted model drives the agent loop. The tests check the messages, their seen counts and the events.
 
 use crate::support::{
     TestHost, base_call_id, call_reply, event_types, events, records, results, run_turn, script,
@@ -19,7 +19,8 @@ fn expect_finished(result: TurnResult) -> agent_core::run::Output {
     }
 }
 
-/// L3, L9, L13, L30: Two calls of one reply run in parallel. Their results are in call order.
+/// L3, L9, L13, L30: Two calls of one reply run in parallel. Their results are in the order in which the model made
+/// the calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn l9_runs_two_calls_in_parallel() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -40,7 +41,8 @@ async fn l9_runs_two_calls_in_parallel() {
     assert_eq!(view_summary(&test_host, &session).await, ["user 2", "assistant 2", "tool 1", "tool 1", "assistant 1"]);
     let names: Vec<String> = results(&test_host, &session).await.into_iter().map(|(name, ..)| name).collect();
     assert_eq!(names, ["probe.sleep", "probe.echo"]);
-    // The outcome of the quick call is committed first, but the messages are in call order.
+    // The outcome of the quick call is committed first, but the messages are in the order in which the model made
+    // the calls.
     let order: Vec<String> = events(&test_host, &session)
         .await
         .into_iter()
@@ -69,7 +71,8 @@ async fn l9_runs_two_calls_in_parallel() {
     );
 }
 
-/// L8: If a call has an invalid argument, the model receives an error, and the call that it corrects runs.
+/// L8: If a call has an invalid argument, the model receives an error. The model then corrects the call, and the
+/// corrected call runs.
 #[tokio::test(flavor = "multi_thread")]
 async fn l8_the_model_corrects_a_bad_argument() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -108,7 +111,7 @@ async fn l8_the_model_corrects_a_bad_argument() {
     );
 }
 
-/// L7: A call to a tool that does not exist causes an error result and an event. The turn does not fail.
+/// L7: A call to a tool that does not exist causes an error result and an event. The turn itself does not fail.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_a_call_to_an_unknown_tool_has_an_error_result() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -125,7 +128,8 @@ async fn l7_a_call_to_an_unknown_tool_has_an_error_result() {
     assert!(*is_error && text.contains("there is no tool `weather.forecast`"), "{text}");
 }
 
-/// L7: The listing of a large directory contains its first entries by name, and the number of the other entries.
+/// L7: The listing of a large directory contains the entries that come first in alphabetical order, and the number of
+/// the remaining entries.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_a_large_directory_is_listed_in_order_of_names() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -159,7 +163,8 @@ async fn l9_refuses_too_many_calls_in_one_reply() {
     assert!(results.iter().all(|(_, is_error, text)| *is_error && !text.contains("\"text\"")), "no call ran");
 }
 
-/// L26: A long result is cut for the model and stored in full. `read_result` returns the remaining text.
+/// L26: A long result is cut for the model and stored in full. The tool `read_result` returns the text that was
+/// cut off.
 #[tokio::test(flavor = "multi_thread")]
 async fn l26_cuts_a_long_result_and_reads_the_rest() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -192,8 +197,8 @@ async fn l26_cuts_a_long_result_and_reads_the_rest() {
     );
 }
 
-/// L6: Of the calls in one reply, only those whose tools have the highest priority run. Every other call gets an
-/// error result.
+/// L6: If the tools of one reply's calls have different priorities, only the calls of the tools with the highest
+/// priority run. Each remaining call gets an error result.
 #[tokio::test(flavor = "multi_thread")]
 async fn l6_only_calls_with_the_highest_priority_run() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -207,7 +212,7 @@ async fn l6_only_calls_with_the_highest_priority_run() {
     assert!(event_types(&test_host, &session).await.contains(&"tool_deferred".to_owned()));
 }
 
-/// L12: If an output does not match the schema, the model corrects it, and the accepted data ends the turn.
+/// L12: If an output does not match the schema, the model corrects it, and the turn ends with the accepted data.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_the_model_corrects_a_rejected_output() {
     let test_host = TestHost::new(&["strict-json"]).await;
@@ -225,7 +230,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
             config,
             script_expecting_messages(
                 replies,
-                // The third request contains only the latest of the two failed attempts.
+                // The third request contains the second failed answer, but no longer the first failed answer.
                 [&["user 0"], &["user 1", "assistant 1", "user 0"], &["user 2", "assistant 1", "user 0"]],
             ),
         )
@@ -243,7 +248,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
     assert_eq!(rejections.len(), 2);
     assert!(rejections[0].0.starts_with("strict-json@"), "{rejections:?}");
     assert_eq!(rejections[1], ("output schema".to_owned(), 2));
-    // Only the latest failed attempt is still in the view, but all four messages are stored.
+    // The view contains only the latest failed answer, but all four messages are stored.
     assert_eq!(view_summary(&test_host, &session).await, ["user 3", "assistant 2", "user 1", "assistant 1"]);
     assert_eq!(session.state().next_message, 7);
     let kinds: Vec<String> =
@@ -253,7 +258,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
     assert_eq!(kinds, expected);
 }
 
-/// L12: When no corrections are left, the turn ends with the typed error, which contains the last reply.
+/// L12: When the model has no corrections left, the turn ends with a typed error that contains the last reply.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_ends_the_turn_when_no_corrections_are_left() {
     let test_host = TestHost::new(&[]).await;
@@ -271,8 +276,8 @@ async fn l12_ends_the_turn_when_no_corrections_are_left() {
     assert_eq!(event_types(&test_host, &session).await.last().unwrap(), "loop_end");
 }
 
-/// L4: At the interaction limit, the model is called a last time without tools and must answer, or the turn ends with a
-/// typed error, as configured.
+/// L4: When a turn reaches the interaction limit, the configuration decides whether the model is called a last time,
+/// without tools, or whether the turn ends with a typed error.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_ends_the_turn_at_the_interaction_limit() {
     for at_limit in [AtLimit::Finish, AtLimit::Error] {
@@ -311,7 +316,8 @@ async fn l4_ends_the_turn_at_the_interaction_limit() {
     }
 }
 
-/// L1: A second turn of a session sees the messages of the first turn, and the seen counts continue.
+/// L1: In the second turn of a session, the model receives the messages of the first turn, and the seen
+/// counts continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_a_second_turn_sees_the_messages_of_the_first() {
     let test_host = TestHost::new(&[]).await;
@@ -349,7 +355,7 @@ async fn l9_a_sequential_tool_runs_alone() {
     assert_eq!(order, expected);
 }
 
-/// L29, D3: A cancelled turn leaves complete pairs of calls and results, and the session can continue.
+/// L29, D3: After a turn was cancelled, every call of the turn has a result, and the session can continue.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_running_call() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -377,8 +383,8 @@ async fn l29_cancels_a_running_call() {
     assert_eq!(output.data, json!("Going on."));
 }
 
-/// D3, L1, L29: If the task that runs a turn is dropped during a call, the turn refuses another input, asks for a
-/// decision when it continues, and can still be cancelled.
+/// D3, L1, L29: If the task that runs a turn is dropped during a call, the session refuses a new input while this turn
+/// is open. When the turn continues, it waits for a decision about the call. The turn can still be cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn d3_a_turn_continues_after_its_task_was_dropped() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -402,8 +408,8 @@ async fn d3_a_turn_continues_after_its_task_was_dropped() {
     assert_eq!(expect_finished(run_turn(&mut session, "Go on.").await).data, json!("Going on."));
 }
 
-/// D4, L7, L22: The answer of a session is stored as a memory of its user. The memory is contained in the turn message
-/// of the user's next session and is found by `memory_search`, but is not available to another user.
+/// D4, L7, L22: The host stores the answer of a turn as a memory of the session's user. The memory is contained in the
+/// turn message of the user's next session and is found by `memory_search`, but is not available to another user.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_remembers_the_answer_of_a_session() {
     let test_host = TestHost::new(&[]).await;

@@ -1,5 +1,5 @@
-//! The steps of a service event handler: tool names in both directions, reserved fields, contracts, counts, and
-//! resuming. Delegation is tested in `agents`.
+//! How the host handles service events, step by step: tool names in both directions, reserved fields, contracts, counts
+//! of open calls, and resumed turns. The module `agents` tests delegation.
 
 use crate::support::{TestHost, base_call_id, call_reply, event_types, run_turn, script, text_reply, with_tree_grant};
 use agent_core::change::{CallState, OutboxEffect};
@@ -16,7 +16,7 @@ fn response(call: &str, data: Value) -> CloudEvent {
     CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
 }
 
-/// L1, L8, L10–L15, I6: The steps of the handler run one after another.
+/// L1, L8, L10–L15, I6: A turn with service calls passes all steps of the service event handler, one after another.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_the_service_event_handler_runs_step_by_step() {
     let test_host = TestHost::new(&[]).await;
@@ -45,8 +45,8 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     assert_eq!(offered.input_schema, expected, "L15: the reserved field is not offered");
 
     // The host validates the arguments against the service contract before it sends anything, and the model corrects
-    // them. After that, the calls wait for their services: the names of the tools are mapped back to the services'
-    // names, the requests are built, and the counts per tool are stored.
+    // them. The corrected calls wait for their services: the host maps the names of the tools back to the services'
+    // names, builds the requests, and stores the number of open calls of each tool.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "How is the sky?").await else { panic!() };
     assert_eq!(suspension.waits.len(), 2);
@@ -85,8 +85,8 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // A service response arrives. The session must exist. As long as another answer is missing, the arrived answer is
-    // only stored.
+    // A service response arrives for an existing session. Because the other answer is still missing, the host only
+    // stores this answer.
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     session.respond(response("call_1_2_2", json!({"sky": "grey"}))).await.unwrap();
     let result = session.run(None, CancellationToken::new()).await.unwrap();
@@ -94,7 +94,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     let open = test_host.store.calls(session.subject(), CallFilter::Unfinished).await.unwrap();
     assert_eq!((open.len(), open[0].state), (1, CallState::Outstanding));
 
-    // After the last answer, the turn resumes. Its output is validated, corrected once, and then accepted.
+    // After the last answer, the turn resumes. The output of the turn is validated, corrected once, and then accepted.
     let last = session.respond(response("call_1_2_1", json!({"sky": "blue"}))).await.unwrap();
     assert!(matches!(last, ResponseOutcome::Taken { waits, .. } if waits.is_empty()));
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
@@ -106,7 +106,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
     assert!(output.messages.is_some_and(|messages| messages.len() >= 8), "the output contains the history");
 }
 
-/// L17, L10, L11: When an approval request is answered, the answer is stored at once. As long as another answer is
+/// L17, L10, L11: The host stores the answer to an approval request immediately. As long as the answer of a service is
 /// missing, the turn does not continue. A later call that the approval covers needs no new approval.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_an_approval_is_stored_before_the_turn_continues() {
@@ -140,8 +140,8 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
         requests.find(|event| event.event_type == "agent-host.approval.requested").expect("an approval is requested");
     assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
 
-    // The event approves the call. It is stored immediately, but the turn still waits for the service's answer. Each
-    // event that the watcher receives contains the session's subject.
+    // This event approves the call. The host stores the approval immediately, but the turn still waits for the
+    // service's answer. Each event that the watcher receives contains the session's subject.
     let open = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&test_host.host(), agent.clone(), open).await.unwrap();
     let mut stream = session.subscribe();
@@ -167,7 +167,8 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
     }
     assert!(streamed >= 3, "the approval, the payment and its result: {streamed}");
 
-    // All answers have arrived, so the turn resumes. The stored approval covers the next payment.
+    // All answers have arrived, so the turn resumes. The stored approval covers the next payment, so the host does not
+    // ask for another approval.
     session.respond(response("call_1_1_1", json!({"sky": "blue"}))).await.unwrap();
     let TurnResult::Finished(output) = session.run(None, CancellationToken::new()).await.unwrap() else { panic!() };
     assert_eq!(output.data, json!("Paid, and it is fine."));

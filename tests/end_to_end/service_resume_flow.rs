@@ -1,5 +1,5 @@
 //! A service response resumes a suspended turn, step by step, from the stored state alone. The module `drawn` tests the
-//! complete sequence, from the first input to the exhausted quota.
+//! complete sequence, from the first input until the interaction limit is reached.
 
 mod drawn;
 
@@ -21,7 +21,7 @@ fn response(call: &str, data: Value) -> CloudEvent {
     CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
 }
 
-/// L1, L2, L3, L5, L10: The steps of a resumed turn run one after another.
+/// L1, L2, L3, L5, L10: A turn that waits for services and is resumed passes all of its steps, one after another.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_response_resumes_a_turn_step_by_step() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -44,8 +44,8 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
 
     // The turn starts with the context builder's `init` and its input message. After the first model call, every sent
-    // message has been seen once. An unknown tool and a schema violation get error results immediately, the local tool
-    // runs, the service requests are queued, and the agent suspends.
+    // message has been seen once. The call of an unknown tool and the call that violates its schema get error results
+    // immediately. The local tool runs, the service requests are queued, and the turn is suspended.
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Plan my day.").await else { panic!() };
     let waits: Vec<_> = suspension.waits.iter().map(|wait| (base_call_id(&wait.call.0), wait.name.clone())).collect();
     assert_eq!(
@@ -64,12 +64,13 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
 
-    // When the turn resumes, the state is loaded with its seen counts, and the response is matched by `parentid`.
+    // When the session is opened again, its state is loaded with the seen counts, and the response is matched to its
+    // call by `parentid`.
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::Existing(subject)).await.unwrap();
     assert_eq!(*session.state(), state, "the reopened session has the stored state");
     let outcome = session.respond(response("call_1_1_5", json!({"price": 7}))).await.unwrap();
     assert!(matches!(outcome, ResponseOutcome::Taken { waits, .. } if waits.len() == 1));
-    // One of the two answers is still missing, so the agent stays suspended.
+    // One of the two answers is still missing, so the turn stays suspended.
     let result = session.run(None, CancellationToken::new()).await.unwrap();
     assert!(matches!(result, TurnResult::Suspended(left) if left.waits.len() == 1));
     assert_eq!(

@@ -43,7 +43,7 @@ fn config(test_host: &TestHost) -> AgentConfig {
     config
 }
 
-/// A reply that calls both services and, between them, a tool that runs immediately.
+/// Returns a reply with three calls: a service, a tool that runs immediately, and another service.
 fn two_services_and_a_tool() -> Value {
     call_reply(&[
         ("payments", json!({"amount": 3, "parentSubject$$": "somebody else"})),
@@ -148,7 +148,7 @@ async fn l10_two_services_and_a_local_tool_answer_in_every_order() {
     }
 }
 
-/// I6, D2, L15: The stored requests have every required attribute.
+/// I6, D2, L15: The requests in the outbox have every attribute that a CloudEvent for a service must have.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_requests_have_every_required_field() {
     let test_host = TestHost::new(&[]).await;
@@ -232,7 +232,8 @@ async fn results_so_far(test_host: &TestHost, session: &Session) -> Vec<Option<S
 }
 
 /// I6: If an answer violates the schema in `emits`, the call gets an error result that names the JSON pointer and the
-/// violated rule. The contract at the time of the request applies, even if the configuration has changed since (L1).
+/// violated rule. The answer is checked against the contract at the time of the request, even if the configuration has
+/// changed since then (L1).
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_an_answer_that_violates_its_schema_is_an_error_result() {
     let test_host = TestHost::new(&[]).await;
@@ -287,7 +288,7 @@ async fn l10_a_call_expires_after_its_deadline_also_after_a_restart() {
     assert!(text.contains("unavailable"), "{text}");
 }
 
-/// L11: A stored state with wrong counts ends the turn with a typed error and without a model call.
+/// L11: If the stored numbers of open calls are wrong, the turn ends with a typed error, and the model is not called.
 #[tokio::test(flavor = "multi_thread")]
 async fn l11_a_state_with_wrong_counts_ends_the_turn() {
     let test_host = TestHost::new(&[]).await;
@@ -328,7 +329,8 @@ async fn l1_refuses_an_answer_without_a_stored_state() {
     assert!(no_context && error.to_string().contains("no_context"), "{error}");
 }
 
-/// L1: If a session has no stored state, every attempt to resume it is refused. Only an input can start its first turn.
+/// L1: If a session has no stored state, the host refuses every attempt to resume it. Only an input can start the first
+/// turn of the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn l1_refuses_every_resume_without_a_stored_state() {
     let test_host = TestHost::new(&[]).await;
@@ -352,7 +354,7 @@ async fn l1_refuses_every_resume_without_a_stored_state() {
     assert!(matches!(session.run(None, CancellationToken::new()).await, Ok(TurnResult::Finished(_))));
 }
 
-/// I6: Failed and cancelled turns are also announced as events.
+/// I6: The host announces the end of failed and cancelled turns as events, as for turns that succeed.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_announces_failed_and_cancelled_turns() {
     let test_host = TestHost::new(&[]).await;
@@ -379,7 +381,7 @@ async fn i6_announces_failed_and_cancelled_turns() {
 }
 
 /// D2, D6, row 27: Each event is written once, as a complete file. If the outbox folder does not exist, the events stay
-/// pending. They are written when the session is opened the next time.
+/// pending. The host writes pending events when the session is opened the next time.
 #[tokio::test(flavor = "multi_thread")]
 async fn d6_writes_outbox_events_as_files() {
     let test_host = TestHost::new(&[]).await;
@@ -414,7 +416,7 @@ async fn d6_writes_outbox_events_as_files() {
     assert_eq!((end.event_type.as_str(), &end.data.unwrap()["data"]), ("agent-host.turn.finished", &json!("Done.")));
 }
 
-/// P2: A plugin's tool may return a pending outcome that a service completes.
+/// P2: A plugin's tool may return a pending outcome. The turn then waits until the service sends its answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -456,8 +458,8 @@ async fn i6_event_ids_are_unique_across_sessions() {
     assert_eq!((ids.len(), different.len()), (4, 4), "{ids:?}");
 }
 
-/// I6: Whether the end of a turn is announced as an event depends on the configuration at the start of the turn, even
-/// if the turn is cancelled by a process with another configuration.
+/// I6: The configuration at the start of a turn decides whether the host announces the end of the turn as an event,
+/// even if a process with another configuration cancels the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn i6_a_cancelled_turn_announces_its_end_as_configured_at_its_start() {
     for announced in [Emission::Silent, Emission::Emitted] {

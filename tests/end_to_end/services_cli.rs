@@ -1,6 +1,6 @@
 //! Services with the real binary: agent.toml, the outbox folder, and `session respond`. In some tests, several
-//! processes run `session respond` at the same time, or the command is killed at several points (L10, I6, D2, D3; rows
-//! 27, 29 and 32).
+//! processes run `session respond` at the same time, or the test kills the command at several points (L10, I6, D2, D3;
+//! rows 27, 29 and 32).
 
 use agent_core::cloud_event::CloudEvent;
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ impl ServiceFolder {
         folder
     }
 
-    /// Like [`Self::new`], but the agent also has the plugin `calc`.
+    /// Like [`Self::new`], but the agent has the plugin `calc` in addition to its services.
     fn with_a_plugin() -> Self {
         let folder = Self::new();
         std::fs::create_dir(folder.path("plugins")).unwrap();
@@ -110,7 +110,7 @@ fn read(path: &Path) -> CloudEvent {
     CloudEvent::parse(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// L10, I6, I1: A service answer continues the turn. The test uses the commands that a user types.
+/// L10, I6, I1: The answer of a service continues the turn. The test runs the same commands as a user.
 #[test]
 fn l10_a_service_answer_continues_the_turn() {
     let folder = ServiceFolder::new();
@@ -183,8 +183,8 @@ fn l1_runs_a_queued_prompt_after_the_turn_ended() {
     assert_eq!((code, stdout.as_str()), (Some(0), "It is blue.\n"), "{stderr}");
     assert!(stderr.contains("Shipped.") && stderr.contains("the queued prompt: Which colour?"), "{stderr}");
 
-    // In this part, `session respond` is called without an agent, so it cannot run the queued prompt. The next command
-    // runs the queued prompt and then the prompt that it was given.
+    // Here, the test calls `session respond` without an agent, so this command cannot run the queued prompt. The next
+    // command runs the queued prompt, and then the prompt on its command line.
     assert_eq!(ask(&["--continue", "Ship another."]).0, Some(3));
     assert_eq!(ask(&["--continue", "And that one?"]).0, Some(3));
     let event =
@@ -200,7 +200,8 @@ fn l1_runs_a_queued_prompt_after_the_turn_ended() {
     assert!(positions.iter().all(Option::is_some) && positions.is_sorted(), "{shown}");
 }
 
-/// L1, L29: Cancelling a turn discards its queued prompts, and reports that.
+/// L1, L29: Cancelling a turn discards the prompts that were queued after it, and the command reports that it
+/// discarded them.
 #[test]
 fn l1_cancelling_a_turn_discards_queued_prompts() {
     let folder = ServiceFolder::new();
@@ -212,8 +213,8 @@ fn l1_cancelling_a_turn_discards_queued_prompts() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 32, L10: If many processes answer at the same time, and several of them answer the same call with different
-/// data, exactly one answer is stored for each call.
+/// Row 32, L10: Many processes send answers at the same time, and several of them answer the same call with different
+/// data. Exactly one answer is stored for each call.
 #[test]
 fn row_32_concurrent_answers_take_effect_once() {
     let folder = ServiceFolder::new();
@@ -242,8 +243,8 @@ fn row_32_concurrent_answers_take_effect_once() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 27: The process is killed while a request is sent or while an answer is stored. Afterwards, no request and no
-/// answer is lost or repeated.
+/// Row 27: The process is killed while a request is sent or while an answer is stored. After the process was started
+/// again, no request and no answer is lost, and none takes effect twice.
 #[test]
 fn d3_a_request_and_its_answer_survive_a_kill() {
     for point in [
@@ -274,7 +275,7 @@ fn d3_a_request_and_its_answer_survive_a_kill() {
         ];
         for event in &events {
             let respond = ["session", "respond", &session, "--event", event];
-            // A sender that does not know whether its answer arrived sends it again.
+            // A sender that does not know whether its answer arrived sends the same answer again.
             if kill(&respond).is_none() {
                 assert!(point.contains("respond"), "{point}");
             }
@@ -291,7 +292,7 @@ fn d3_a_request_and_its_answer_survive_a_kill() {
     }
 }
 
-/// I6: The example service of the guide works as written.
+/// I6: The commands and files of the guide's example service work unchanged.
 #[test]
 fn i6_the_service_of_the_guide_works_as_written() {
     let page = std::fs::read_to_string(crate::support::repository().join("host/docs/guide/services.md")).unwrap();
@@ -326,7 +327,7 @@ fn i6_the_service_of_the_guide_works_as_written() {
     assert_eq!(last, "Paid.\n");
 }
 
-/// I2: An outbox folder that does not exist is refused before any turn starts.
+/// I2: If the configured outbox folder does not exist, the host refuses the configuration before any turn starts.
 #[test]
 fn i2_refuses_a_missing_outbox_folder_with_its_line() {
     let folder = ServiceFolder::new();
@@ -335,8 +336,8 @@ fn i2_refuses_a_missing_outbox_folder_with_its_line() {
     assert!(code == Some(2) && stderr.contains("agent.toml:15: outbox.directory"), "{stderr}");
 }
 
-/// D2, D6: Events of an agent without an outbox folder wait in the database, and `outbox` writes them once to a given
-/// folder.
+/// D2, D6: Events of an agent without an outbox folder wait in the database, and the command `outbox` writes each event
+/// once to a given folder.
 #[test]
 fn d6_the_outbox_command_writes_pending_events() {
     let folder = ServiceFolder::new();
@@ -354,9 +355,9 @@ fn d6_the_outbox_command_writes_pending_events() {
     assert!(code == Some(0) && stderr.contains("nothing was pending"), "{stderr}");
 }
 
-/// L1, L10: To accept an answer, the host needs only the stored state of the session. If the plugin folder contains a
-/// file that is not a plugin, the answer is accepted and the turn continues. If the turn cannot continue, the answer is
-/// not lost.
+/// L1, L10: To accept an answer, the host needs only the stored state of the session. Even if the plugin folder
+/// contains a file that is not a plugin, the host accepts the answer and continues the turn. If the turn cannot
+/// continue, the answer is stored and not lost.
 #[test]
 fn l10_stores_an_answer_even_if_the_agent_is_broken() {
     let folder = ServiceFolder::with_a_plugin();
@@ -401,7 +402,8 @@ fn p10_an_answer_to_a_turn_without_plugins_reports_its_end() {
     assert_eq!((&result["status"], &result["code"]), (&json!("failed"), &json!("plugin_changed")), "{stdout}");
 }
 
-/// I6: A turn that an event starts continues the trace of the sender. The trace of an answer is stored in its record.
+/// I6: A turn that is started by an event continues the trace of the event's sender. The host stores the trace of a
+/// service's answer in the record of the answer.
 #[test]
 fn i6_continues_the_trace_of_the_sender() {
     let folder = ServiceFolder::new();

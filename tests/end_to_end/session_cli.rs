@@ -1,5 +1,5 @@
-//! Session commands with the real binary. The output of the commands is complete, the commands that they suggest work
-//! when pasted, and a waiting turn can be ended (L1, L17, L18, D5).
+//! Session commands with the real binary. The tests check that the output of the commands is complete, that the
+//! commands they suggest work when a user pastes them, and that a user can end a waiting turn (L1, L17, L18, D5).
 
 use crate::support::{call_reply, components, script, text_reply};
 use serde_json::{Value, json};
@@ -24,7 +24,7 @@ impl TestCli {
         self.folder.path().join(name)
     }
 
-    /// Runs the binary. Returns its exit code, stdout and stderr.
+    /// Runs the binary, and returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, arguments: &[&str]) -> (Option<i32>, String, String) {
         self.run_in(&self.path("my data"), arguments)
     }
@@ -41,8 +41,8 @@ impl TestCli {
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-/// D5: The names in an imported document are later used on command lines and shown in terminals. If a name contains
-/// special characters, the document is refused, and nothing is imported.
+/// D5: Users type the names in an imported document on command lines, and terminals show these names. If a name
+/// contains special characters, the document is refused, and nothing is imported.
 #[test]
 fn d5_refuses_imported_names_with_special_characters() {
     let cli = TestCli::new("", &[call_reply(&[("read_result", json!({"call_id": "x"}))]), text_reply("Done.")]);
@@ -80,8 +80,8 @@ fn d5_refuses_imported_names_with_special_characters() {
     assert_eq!(listed.lines().count(), 2);
 }
 
-/// L17: A user who decides about a call with commands instead of at the terminal sees every argument of the call, even
-/// those that follow a very long argument.
+/// L17: If a user decides about a call with commands and not at the terminal, the commands show every argument of the
+/// call, even arguments that follow a very long argument.
 #[test]
 fn l17_shows_every_argument_of_a_call() {
     let padded = json!({"path": format!("note{}", " ".repeat(500)), "text": "rm -rf", "amount": 1_000_000});
@@ -100,7 +100,7 @@ fn l17_shows_every_argument_of_a_call() {
     assert!(code == Some(2) && stderr.contains("has no call `call_9`"), "{stderr}");
 }
 
-/// L1, L29: A waiting turn can be ended from the command line, and then the session can continue.
+/// L1, L29: A user can end a waiting turn from the command line, and then the session can continue.
 #[test]
 fn l1_cancels_a_waiting_turn() {
     let service = "[services.pay]\nemits = { \"*\" = {} }\n";
@@ -117,7 +117,7 @@ fn l1_cancels_a_waiting_turn() {
     assert_eq!((code, printed.as_str()), (Some(0), "Then not.\n"), "{stderr}");
 }
 
-/// L16, L29: Cancelling a turn also cancels its child turns and their children.
+/// L16, L29: Cancelling a turn cancels the turns of all child agents below it, on every level.
 #[test]
 fn l16_cancelling_a_turn_cancels_its_children() {
     let child = "[agents.below]\nagent = \"below.toml\"\ndescription = \"Works.\"\n";
@@ -136,7 +136,8 @@ fn l16_cancelling_a_turn_cancels_its_children() {
     assert_eq!(check_state, ["cancelled", "cancelled"], "{listed}");
 }
 
-/// L18: A question that is not answered before its deadline ends its turn, and the next command reports that.
+/// L18: If a question is not answered before its deadline, the turn that asked the question ends, and the next command
+/// reports the end of the turn.
 #[test]
 fn l18_reports_an_expired_question() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -152,8 +153,8 @@ fn l18_reports_an_expired_question() {
     assert_eq!(ends, [json!("asked"), json!("completed")], "{printed}");
 }
 
-/// D5, L18: A turn whose question has been answered is listed as ready, not as interrupted. One line names the command
-/// that continues the turn.
+/// D5, L18: A turn whose question has been answered is listed as ready, not as interrupted. One line of the listing
+/// names the command that continues the turn.
 #[test]
 fn d5_an_answered_turn_is_ready() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -182,8 +183,8 @@ fn d5_an_answered_turn_is_ready() {
     check_state("idle");
 }
 
-/// D5: If an undo is refused, the message names a command that ends the turn and a command that continues it. Both
-/// commands work.
+/// D5: If `session undo` is refused because a turn is open, the message names one command that ends the turn and one
+/// that continues the turn. The test runs both commands.
 #[test]
 fn d5_a_refused_undo_names_working_commands() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -229,7 +230,7 @@ fn d5_resume_finishes_an_open_turn() {
     assert!(code == Some(2) && stderr.contains("no session `nobody/`"), "{stderr}");
 }
 
-/// I1: The last line of `--json` is the result of the turn, for every outcome of the turn.
+/// I1: Whatever the outcome of a turn is, the last line that `--json` prints is the result of the turn.
 #[test]
 fn i1_the_last_json_line_is_the_result() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
@@ -257,8 +258,8 @@ fn i1_the_last_json_line_is_the_result() {
     assert!(failed["code"].is_string() && failed["message"].is_string(), "{failed}");
 }
 
-/// P6: The terminal shows a denial once, with the configuration line to add. With `--json`, the denial is printed as an
-/// event, and the result of the turn contains it too.
+/// P6: The terminal shows a denial once, with the configuration line to add. With `--json`, the host prints the denial
+/// as an event and includes it in the result of the turn.
 #[test]
 fn p6_shows_a_denial_once() {
     let call = || call_reply(&[("text.count_file", json!({"path": "note.txt"}))]);
@@ -314,7 +315,7 @@ fn l18_an_expired_question_is_not_an_answer() {
     assert!(stderr.contains("nobody answered in time") && stderr.contains("Which one?"), "{stderr}");
 }
 
-/// I1: An empty reply of the model is reported.
+/// I1: If the model's reply is empty, the host reports that the model gave no answer.
 #[test]
 fn i1_reports_an_empty_answer() {
     let cli = TestCli::new("", &[text_reply("")]);
@@ -323,7 +324,7 @@ fn i1_reports_an_empty_answer() {
     assert!(stderr.contains("the model gave no answer"), "{stderr}");
 }
 
-/// L24: A configuration with a planner and `finish = "tool"` is refused with its line.
+/// L24: A configuration with a planner and `finish = "tool"` is refused, and the error names the line.
 #[test]
 fn l24_refuses_a_planner_with_finish_by_tool() {
     let cli = TestCli::new(
@@ -337,7 +338,8 @@ fn l24_refuses_a_planner_with_finish_by_tool() {
     );
 }
 
-/// If the log cannot be written, for example because the disk is full, only the log is lost. The turn still completes.
+/// If the log cannot be written, for example because the disk is full, the turn completes, and nothing except the log
+/// is lost.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_log_that_cannot_be_written_does_not_fail_the_turn() {

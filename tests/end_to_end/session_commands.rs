@@ -1,5 +1,5 @@
 //! `session fork|undo|export|import|delete` and `memory search|list|forget` of the real binary (D4, D5). The tests
-//! check their output, their errors, and turns that continue the resulting sessions.
+//! check the output and the errors of these commands, and run further turns in the sessions that they create.
 
 use agent_store::{Options, SessionFilter, SessionIndex, SessionSummary, SqliteStore};
 use serde_json::{Value, json};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 /// another.
 const AGENT: &str = "name = \"agent\"\nmodel = \"scripted:script.json\"\nplugin_directory = \"plugins\"\n";
 
-/// Runs the binary in a folder with an agent whose model has four replies.
+/// A user who runs the binary in a folder with an agent. The agent's model has four scripted replies.
 struct CliUser {
     folder: TempDir,
 }
@@ -36,7 +36,7 @@ impl CliUser {
         command.env("USER", "ada").stdin(Stdio::null()).output().unwrap()
     }
 
-    /// Runs a command that must succeed. Returns its stdout.
+    /// Runs a command that must succeed, and returns its stdout.
     fn succeed(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (printed, stderr) = stdout_and_stderr(&output);
@@ -44,7 +44,7 @@ impl CliUser {
         printed.trim_end().to_owned()
     }
 
-    /// Runs a command that must be refused. Returns its stderr.
+    /// Runs a command that must be refused, and returns its stderr.
     fn fail(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         let (printed, stderr) = stdout_and_stderr(&output);
@@ -118,13 +118,14 @@ async fn d5_forks_and_undoes_a_session() {
 }
 
 /// Returns the arguments of an export command that may overwrite an existing file. The last argument is `--force`.
-/// Without it, the command may not overwrite a file.
+/// Without `--force`, the command may not overwrite a file.
 #[cfg(unix)]
 fn export_arguments<'l>(session: &'l str, name: &'l str) -> [&'l str; 6] {
     ["session", "export", session, "-o", name, "--force"]
 }
 
-/// Invariant 1: An export replaces only regular files, and only on request.
+/// Invariant 1: An export replaces an existing file only if the file is a regular file and the user adds the
+/// option `--force`.
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_export_replaces_only_regular_files() {
@@ -164,7 +165,7 @@ async fn d5_an_export_replaces_only_regular_files() {
     assert!(partial_files.is_empty(), "{partial_files:?}");
 }
 
-/// Endless or invalid input of an import is refused after the first chunk.
+/// An import that reads an endless or invalid document stops after the first chunk and is refused.
 #[cfg(unix)]
 #[test]
 fn d5_stops_reading_input_that_is_not_a_document() {
@@ -212,8 +213,8 @@ async fn d5_exports_imports_and_deletes_a_session() {
     assert_eq!(other.ask(Some("agent/copy"), "Who next?"), "The seal.", "an imported session can continue");
 
     let text = std::fs::read_to_string(file).unwrap();
-    // Only the part of the document after the start of `messages` is changed, because the view in the stored state
-    // contains roles too.
+    // Only the part of the document after the start of `messages` is changed, because the stored state before it
+    // contains the same role names.
     let (state, messages) = text.split_at(text.find("\"messages\":").expect("an export has messages"));
     let damaged = messages.replacen("\"role\":\"assistant\"", "\"role\":\"nobody\"", 1);
     std::fs::write(file, format!("{state}{damaged}")).unwrap();

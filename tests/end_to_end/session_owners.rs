@@ -81,7 +81,7 @@ fn row_56_refuses_a_data_folder_that_others_can_access() {
         assert!(!elsewhere.exists());
         std::fs::remove_file(&link).unwrap();
     }
-    // Parent folders that the host creates are also accessible only to the owner.
+    // If the host creates parent folders of the data folder, only the owner can access them.
     let deep = cli.path("a/b/c");
     let (code, _, stderr) = cli.run_in(&deep, &["session", "list"]);
     assert_eq!(code, Some(0), "{stderr}");

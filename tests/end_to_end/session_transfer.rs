@@ -1,5 +1,5 @@
-//! Copies of sessions (D5). After a fork, an export or an import, the copy is complete and can continue. The original
-//! does not change.
+//! Copies of sessions (D5). After a fork, or after an export and an import, the copy of a session is complete and can
+//! continue. The original session does not change.
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, visible_messages, with_tree_grant};
 use agent_core::event::EventKind;
@@ -56,7 +56,8 @@ async fn document(store: &dyn Store, session: &str) -> Vec<u8> {
     document
 }
 
-/// Returns the document with `subject` replaced by `to` and without the values that differ in each copy.
+/// Returns the exported document with `subject` replaced by `to`, and without the values that differ in each copy of
+/// a session.
 fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
     let text = std::str::from_utf8(document).unwrap().replace(subject, to);
     let mut json: Value = serde_json::from_str(&text).unwrap();
@@ -70,7 +71,8 @@ fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
     }
     // An imported session belongs to the user who imports it.
     json["session"]["user"].take();
-    // `id_ending` is different in each copy of a session, so that new calls in the copies have different ids.
+    // The value `id_ending` is different in each copy of a session, so that new calls in different copies have
+    // different ids.
     assert!(json["snapshot"]["id_ending"].take().is_string());
     json
 }
@@ -93,8 +95,8 @@ fn expecting_reply(contains: &[&str], lacks: &[&str]) -> Value {
     reply
 }
 
-/// D5: If an exported session is imported into another store, the copy differs only in its times, and can
-/// continue there.
+/// D5: If an exported session is imported into another store, the copy differs from the original only in its times, and
+/// can continue in the other store.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_imported_session_is_complete_and_continues() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);
@@ -140,7 +142,7 @@ async fn d5_a_session_is_imported_under_another_subject() {
     assert!(events.iter().all(|timed| timed.event.session == "copy"));
 }
 
-/// D3, D5: A session with an open turn is exported together with this turn, and the turn continues after the import.
+/// D3, D5: The export of a session with an open turn contains this turn, and the turn continues after the import.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_an_open_turn_is_exported_with_its_calls() {
     let (test_host, other) = (TestHost::new(&["probe"]).await, TestHost::new(&["probe"]).await);
@@ -150,7 +152,8 @@ async fn d5_an_open_turn_is_exported_with_its_calls() {
     {
         let running = session.run(Some(TurnInput::Text("Count.".to_owned())), CancellationToken::new());
         tokio::pin!(running);
-        // The call's intent is committed. Then the task that runs the turn is dropped, as if its process had died.
+        // After the host has committed the intent to make the call, the test drops the task that runs the turn, as if
+        // the process had died.
         loop {
             tokio::select! {
                 event = events.recv() => if matches!(event.unwrap().kind, EventKind::ToolCall { .. }) { break },
@@ -206,10 +209,10 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
         json!("call_9_9_9"),
         "damaged at messages[2]: the call `call_9_9_9` has no result",
     );
-    with("/messages", json!([]), "damaged at messages: the document has 0, but the state counts 9");
+    with("/messages", json!([]), "damaged at messages: the document has 0 messages, but the state counts 9");
     with("/calls/1/id", valid_document["calls"][0]["id"].clone(), "damaged at calls[1]: the call `call_1_1_1");
     with("/events/5/event/sequence", json!(9), "damaged at events[5]: event 6 is missing");
-    with("/events/0/event/session", json!("x"), "damaged at events[0]: it belongs to another session");
+    with("/events/0/event/session", json!("x"), "damaged at events[0]: the event does not belong");
     with("/hidden/0/id", json!(99), "damaged at hidden[0]: this message does not exist");
     with("/records/0/body", json!({}), "");
     with("/texts/0/text", json!("another"), "damaged at texts[0]: its bytes do not match the digest sha256:");
@@ -217,9 +220,9 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
     with("/media/0/base64", json!("?"), "damaged at media[0]: ");
     with("/media", json!([]), "the media sha256:");
     with("/snapshot/view/0/since", json!(99), "damaged at snapshot: the stored state cannot be used");
-    with("/snapshot/session", json!("x"), "damaged at snapshot: it belongs to another session");
+    with("/snapshot/session", json!("x"), "damaged at snapshot: its session or agent differs");
     with("/snapshot/sequence", json!(3), "damaged at events: the document has ");
-    with("/session/agent", json!("x"), "damaged at snapshot: it belongs to another session or another agent");
+    with("/session/agent", json!("x"), "damaged at snapshot: its session or agent differs");
     with("/session/user", json!("x".repeat(129)), "damaged at session.user: the user's name has 129 characters");
     with("/session/user", json!("a\nb"), "damaged at session.user: the user's name contains '\\n'");
     with("/session/title", json!("x".repeat(81)), "damaged at session.title: it has more than 80 characters");
@@ -228,7 +231,7 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
         assert!(error.contains(expected), "{error:?} does not contain {expected:?}");
         assert_eq!(other.store.sessions(SessionFilter::default(), 9).await.unwrap(), [], "{expected}");
     }
-    // Leftovers of an import whose process died do not block a new import.
+    // If the process of an import dies, the data that it leaves behind does not block a new import.
     let meta = SessionMeta { agent: "test".to_owned(), ..SessionMeta::default() };
     for died_after in 0..2 {
         let partial = other.store.open(&subject, OpenMode::CreateNew, meta.clone()).await.unwrap();
@@ -265,7 +268,7 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     session.close().await.unwrap();
     let before = document(&*test_host.store, &subject).await;
 
-    // Message 3 is the first of two results, so the fork is made after the second result.
+    // Message 3 is the first of two results of one reply, so the fork ends after the second result.
     let forked = fork(&*test_host.store, &subject, ForkAt::Message(3)).await.unwrap();
     assert_eq!((forked.at, forked.messages), (4, 4));
     let summary = SessionFilter { subject: Some(forked.session.clone()), ..SessionFilter::default() };
@@ -296,12 +299,14 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
     assert_eq!(without_times(&document_after, "", ""), without_times(&before, "", ""));
 }
 
-/// D5, L9: A fork never separates a call from its result, and the error names the nearest possible positions.
+/// D5, L9: A fork never separates a call from its result. If a session cannot be forked after the given message, the
+/// error names the nearest messages after which it can be forked.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_refused_fork_names_the_nearest_positions() {
     let test_host = TestHost::new(&["probe"]).await;
     let session = sample_session(&test_host).await;
-    // The session is open here, so it is forked through the library.
+    // The session is open, so the test forks it with `Session::fork`. A fork through the store is refused while the
+    // session is open.
     let forked = session.fork(ForkAt::Message(1)).await.unwrap();
     assert_eq!((forked.at, forked.messages), (1, 1));
     let hidden = session.fork(ForkAt::Message(6)).await.unwrap_err().to_string();

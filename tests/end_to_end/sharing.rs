@@ -1,5 +1,4 @@
-//! Plugins are pushed, added, updated, verified and removed with the real binary and a registry on loopback (P11, row
-//! 23).
+//! The real binary pushes, adds, updates, verifies and removes plugins, with a registry on loopback (P11, row 23).
 
 mod by_policy;
 mod clock;
@@ -24,7 +23,7 @@ fn component(name: &str, version: &str, asks: Asks) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("bad-validator.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// A registry, and the folder of a user, which contains the plugin folder `plugins` and a data folder.
+/// A registry, and the folder of a user. The user's folder contains the plugin folder `plugins` and a data folder.
 struct TestCli {
     folder: TempDir,
     registry: TestRegistry,
@@ -35,7 +34,7 @@ impl TestCli {
         Self::with_registry(&TestRegistry::start())
     }
 
-    /// Creates the folder of another user, who uses the same registry.
+    /// Creates the folder of a further user, who uses the registry of an existing user.
     fn with_registry(registry: &TestRegistry) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("plugins")).unwrap();
@@ -65,7 +64,7 @@ impl TestCli {
         command
     }
 
-    /// Runs the binary. Returns its exit code, and its stdout followed by its stderr.
+    /// Runs the binary, and returns its exit code, and its stdout followed by its stderr.
     fn run_with_merged_output(&self, arguments: &[&str]) -> (i32, String) {
         let output = self.run(arguments);
         let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -78,7 +77,7 @@ impl TestCli {
         text
     }
 
-    /// Checks that the command ends with this code and prints these texts.
+    /// Checks that the command ends with this exit code and prints all of these texts.
     fn fails(&self, code: i32, arguments: &[&str], expected: &[&str]) -> String {
         let (found, text) = self.run_with_merged_output(arguments);
         assert_eq!(found, code, "{arguments:?}: {text}");
@@ -114,8 +113,8 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: One user pushes a plugin and another user adds it. Both users have the same bytes, and the lock file of the
-/// second user contains the plugin. Then the plugin is removed.
+/// P11: One user pushes a plugin and another user adds it. The two users have the same bytes, and the lock file of the
+/// second user contains the plugin. At the end of the test, the second user removes the plugin.
 #[test]
 fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
@@ -147,8 +146,8 @@ fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     assert!(!user.path("plugins/tides.wasm").exists() && !user.lock().contains("tides"));
 }
 
-/// Row 23: A changed file does not load if it has an entry in the lock file. A file without an entry loads. `plugin
-/// verify` reports both files.
+/// Row 23: The host does not load a plugin file that differs from its entry in the lock file. A file without an entry
+/// in the lock file is loaded. `plugin verify` reports a changed file and a file without an entry.
 #[test]
 fn row_23_refuses_a_changed_file_at_load() {
     let cli = TestCli::new();
@@ -163,8 +162,8 @@ fn row_23_refuses_a_changed_file_at_load() {
     cli.fails(2, &["plugin", "list", "plugins"], &output_text);
     cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
     cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not in"]);
-    // The changed file is also refused under another file name. If the file that the lock file names contains another
-    // plugin, it is refused.
+    // The changed file is also refused if it has another file name. A file that the lock file names is refused if it
+    // contains another plugin.
     std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
     std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
@@ -183,8 +182,9 @@ fn row_23_refuses_a_changed_file_at_load() {
     assert!(cli.succeed(&["plugin", "list", "plugins"]).contains("1.0.1"));
 }
 
-/// P11: Another user who has only the lock file gets the same bytes, even if the tag refers to another version by then.
-/// If the plugin store contains the component, this also works offline.
+/// P11: A second user who has only the lock file of the first user gets the same plugin bytes, even if the tag
+/// refers to another version by then. If the plugin store contains the component, the user gets these bytes even
+/// without a network.
 #[test]
 fn p11_the_lock_file_restores_the_same_bytes() {
     let (author, user) = {
@@ -214,8 +214,8 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
-/// P11: A newer version is reported with its changes, and `--check` changes nothing. A tag that was moved back to an
-/// older version is not followed.
+/// P11: The update of a plugin reports the changes of the newer version. With `--check`, the command changes no files.
+/// If a tag was moved back to an older version, the update installs that version only with `--allow-downgrade`.
 #[test]
 fn p11_reports_the_changes_of_an_update() {
     let cli = TestCli::new();
@@ -239,7 +239,7 @@ fn p11_reports_the_changes_of_an_update() {
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), newer);
     assert!(cli.lock().contains("version = \"1.1.0\""));
 
-    // Row 23: The tag was moved back to an older version.
+    // Row 23: Here, the tag was moved back to an older version of the plugin.
     let old = cli.push("tides", "1.0.0", &[]);
     cli.fails(1, &in_plugins(&["plugin", "update"]), &["older than 1.1.0", "--allow-downgrade"]);
     cli.fails(2, &in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]), &["older than 1.1.0"]);
@@ -247,7 +247,7 @@ fn p11_reports_the_changes_of_an_update() {
     cli.succeed(&in_plugins(&["plugin", "update", "--allow-downgrade"]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), old);
 
-    // The tag now refers to another plugin.
+    // Here, the tag refers to another plugin than before.
     let bytes = component("moon", "9.0.0", Asks::default());
     std::fs::write(cli.path("pushed.wasm"), bytes).unwrap();
     cli.succeed(&["plugin", "push", &cli.reference("team/tides:latest"), "pushed.wasm"]);
@@ -276,15 +276,16 @@ fn row_11_does_not_install_files_that_are_not_plugins() {
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), mine);
     cli.succeed(&in_plugins(&["plugin", "add", &add, "--replace"]));
     assert_eq!(std::fs::read(cli.path(&wasm("tides"))).unwrap(), bytes);
-    // A plugin can also be added from a file. Afterwards, the source file may be deleted.
+    // A user can add a plugin from a file, and may delete the source file after the plugin was added.
     std::fs::write(cli.path("moon.wasm"), component("moon", "1.0.0", Asks::default())).unwrap();
     cli.succeed(&in_plugins(&["plugin", "add", "moon.wasm"]));
     std::fs::remove_file(cli.path("moon.wasm")).unwrap();
     assert!(cli.succeed(&in_plugins(&["plugin", "verify"])).contains("from a file on this machine"));
 }
 
-/// Row 18: Another plugin with the same name is installed only with `--replace`, so it does not get the grants of that
-/// name by mistake. Adding a folder adds all plugins in it.
+/// Row 18: If a different plugin with the same name is already installed, `plugin add` needs the option `--replace`, so
+/// that a plugin does not get another plugin's grants by mistake. If the argument of `plugin add` is a folder, the
+/// command adds all plugins in the folder.
 #[test]
 fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
     let cli = TestCli::new();
@@ -310,7 +311,7 @@ fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
 }
 
 /// P11, row 16: The host gets the credentials for a registry from the helper program that the Docker configuration
-/// names, and does not show them anywhere.
+/// names, and prints them nowhere.
 #[cfg(unix)]
 #[test]
 fn p11_uses_docker_credential_helpers() {

@@ -16,7 +16,7 @@ fn cli() -> TestCli {
     cli
 }
 
-/// Returns how many messages, memories and sessions the search and list commands find.
+/// Returns the number of messages, memories and sessions that the search and list commands find.
 fn found_counts(cli: &TestCli) -> [usize; 3] {
     let lines = |arguments: &[&str]| {
         let (code, printed, stderr) = cli.run(arguments);
@@ -77,7 +77,8 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// Even if an index is corrupt, the log can still be read. The error names the command that repairs the index.
+/// If an index is corrupt, the error names the command that repairs the index. The command `store rebuild` creates the
+/// index again from the log, which can still be read.
 #[test]
 fn d6_rebuilds_a_corrupt_index() {
     let cli = cli();
@@ -94,7 +95,8 @@ fn d6_rebuilds_a_corrupt_index() {
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 
-/// A damaged log is not mistaken for a damaged index, and a missing database is not created.
+/// If the log is damaged, `store check` and `store rebuild` report this and change nothing. If the database is missing,
+/// `store rebuild` does not create it.
 #[test]
 fn limit_28_leaves_a_damaged_log_unchanged() {
     let cli = cli();
@@ -115,7 +117,8 @@ fn limit_28_leaves_a_damaged_log_unchanged() {
     assert!(stderr.contains("there is no database") && !database.exists(), "{stderr}");
 }
 
-/// Row 28: If nothing can be written, stored data can still be read, and commands that write are refused.
+/// Row 28: If the files of the store are read-only, commands that only read stored data work, and commands that write
+/// are refused.
 #[cfg(unix)]
 #[test]
 fn row_28_a_read_only_store_can_be_read() {

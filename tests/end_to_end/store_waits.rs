@@ -1,5 +1,5 @@
-//! While another process locks the store, or while its disk is full, a turn of the real binary waits. Then the turn
-//! continues, and no result is lost (row 46).
+//! While another process locks the store, or while the disk of the store is full, a turn of the real binary waits. When
+//! the store can be written again, the turn continues, and no result is lost (row 46).
 
 use crate::host_files::IntruderFolder;
 use serde_json::Value;
@@ -8,11 +8,12 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The operations that the call performs. When the file `tree/begun` exists, the call is running. The call ends while
-/// the store cannot be written.
+/// The operations that the plugin call performs. The call first creates the file `tree/begun`, so that the test knows
+/// that the call is running. The call ends while the store cannot be written.
 const OPERATIONS: &str = "write tree/begun x; sleep 1000; write tree/after x";
 
-/// The time for which the store is blocked. It is longer than the time after which the host reports that it waits.
+/// The time for which the store is blocked. This time is longer than the time after which the host reports that it
+/// waits for the store.
 const BLOCKED_TIME: Duration = Duration::from_secs(10);
 
 fn intruder_folder() -> IntruderFolder {
@@ -29,7 +30,7 @@ fn wait_for(path: &Path, running: &mut Child) {
     }
 }
 
-/// Checks that the turn has finished, and that the call has one result.
+/// Checks in the output that the turn has finished, and that its call has exactly one result.
 fn check_finished(stdout: &str, stderr: &str) {
     let events = stdout.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let results = events.filter(|event| event["type"].as_str().is_some_and(|kind| kind.starts_with("tool_result")));
@@ -38,7 +39,7 @@ fn check_finished(stdout: &str, stderr: &str) {
     assert!(stderr.contains("can be written again, after"), "{stderr}");
 }
 
-/// Row 46: A turn waits while another process locks the store, and then continues.
+/// Row 46: A turn waits while another process locks the store, and continues when the store is unlocked.
 #[test]
 fn row_46_a_turn_waits_for_a_locked_store() {
     let folder = intruder_folder();
@@ -65,9 +66,9 @@ fn row_46_a_turn_waits_for_a_locked_store() {
     }
 }
 
-/// A shell script that runs the host with a separate file system for the data folder. The script fills the file system
-/// while the call runs, and then frees it again.
-const IN_A_SMALL_DISK: &str = "mount -t tmpfs -o size=24m,mode=700 none data || exit 77
+/// A shell script that runs the host with a separate file system for the data folder. The script fills this file system
+/// while the call runs, and later deletes the data with which it filled the file system.
+const SMALL_DISK_SCRIPT: &str = "mount -t tmpfs -o size=24m,mode=700 none data || exit 77
 \"$@\" & host=$!
 while [ ! -e tree/begun ]; do kill -0 $host || exit 78; sleep 0.05; done
 dd if=/dev/zero of=data/filler bs=4k 2>/dev/null
@@ -76,8 +77,8 @@ sleep 10
 rm data/filler
 wait $host";
 
-/// Row 46: A turn waits while the disk is full, and then continues. The test needs a kernel that allows this user to
-/// create a file system.
+/// Row 46: A turn waits while the disk is full, and continues when there is free space. The test needs a kernel that
+/// allows this user to create a file system.
 #[test]
 #[cfg(target_os = "linux")]
 fn row_46_a_turn_waits_for_disk_space() {
@@ -85,7 +86,7 @@ fn row_46_a_turn_waits_for_disk_space() {
     std::fs::create_dir_all(folder.path("data")).unwrap();
     let host = folder.command(&["--agent", "agent.toml", "--json", "Go."]);
     let mut inside = Command::new("unshare");
-    inside.args(["--user", "--map-root-user", "--mount", "sh", "-c", IN_A_SMALL_DISK, "sh"]);
+    inside.args(["--user", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK_SCRIPT, "sh"]);
     inside.arg(host.get_program()).args(host.get_args()).current_dir(folder.path(""));
     inside.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let output = match inside.output() {
@@ -93,7 +94,7 @@ fn row_46_a_turn_waits_for_disk_space() {
         other => {
             let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
             assert!(!required, "this user must be able to create a file system here: {other:?}");
-            // The test runner captures the output of `eprintln!`, so this writes to stderr directly.
+            // The test runner captures the output of `eprintln!`, so this code writes to stderr directly.
             let _ = writeln!(std::io::stderr(), "SKIPPED: this user cannot create a file system");
             return;
         }

@@ -15,17 +15,17 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// The root folder of the repository.
+/// Returns the root folder of the repository.
 pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
 }
 
-/// The environment variable that passes the folder of the built components to test processes that another test
-/// process starts.
+/// The environment variable with which a test process passes the folder of the built components to the test processes
+/// that it starts.
 pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
 
-/// Returns the folder that contains all plugins and fixtures as `NAME.wasm`. They are built once, with the code of
-/// `plugin build`.
+/// Returns the folder that contains all plugins and fixtures as `NAME.wasm`. The first call builds all of these
+/// components, with the code of `plugin build`.
 pub(crate) fn components() -> &'static Path {
     static COMPONENTS: OnceLock<PathBuf> = OnceLock::new();
     COMPONENTS.get_or_init(|| {
@@ -36,7 +36,7 @@ pub(crate) fn components() -> &'static Path {
         std::fs::create_dir_all(&out).expect("the target directory is writable");
         let mut projects: Vec<Project> = projects_in(&repository().join("plugins")).expect("plugins can be read");
         projects.extend(projects_in(&repository().join("tests/fixtures")).expect("fixtures can be read"));
-        // A separate thread runs this, because the caller may already be inside an async runtime.
+        // A separate thread runs the build, because the caller may already be inside an async runtime.
         let build = std::thread::spawn({
             let out = out.clone();
             move || {
@@ -49,7 +49,7 @@ pub(crate) fn components() -> &'static Path {
     })
 }
 
-/// A call id without the suffix that makes it unique across sessions.
+/// Returns a call id without the suffix that makes it unique across sessions.
 pub(crate) fn base_call_id(id: &str) -> String {
     let call = agent_core::message::CallId(id.to_owned());
     let name = id.rsplit_once('_').map_or(id, |(name, _)| name);
@@ -64,15 +64,15 @@ pub(crate) fn toolchain() -> Toolchain {
     Toolchain { cargo: Some(cargo()), rustup: Some(PathBuf::from("rustup")), ..Toolchain::default() }
 }
 
-/// A folder that is kept between runs, for built components and compiled code.
+/// Returns the folder for built components and compiled code. This folder is kept between test runs.
 pub(crate) fn scratch() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
     target.join("end-to-end")
 }
 
-/// Compiled code that tests share. A data folder starts with the code that earlier tests compiled. When this value is
-/// dropped, the code that was added to the data folder is shared with later tests. The files are hard links, because a
-/// data folder must not contain symbolic links.
+/// Compiled code that tests share. A new data folder receives the code that earlier tests compiled. When this value is
+/// dropped, code that was added to the data folder is shared with later tests. The files are hard links, because a data
+/// folder must not contain symbolic links.
 pub(crate) struct SharedCompiledCode {
     cache: PathBuf,
 }
@@ -95,7 +95,8 @@ impl SharedCompiledCode {
 impl Drop for SharedCompiledCode {
     fn drop(&mut self) {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
-        // The key is copied too, because compiled code is accepted only with the key with which it was written.
+        // The key is shared together with the compiled code, because the host accepts compiled code only with the key
+        // with which it was written.
         if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
             link_files(&self.cache, &Self::shared());
         }
@@ -123,7 +124,7 @@ fn link_files(from: &Path, to: &Path) {
     }
 }
 
-/// A data directory with a store and a sandbox, and a directory with selected plugins.
+/// What a test needs to run sessions: a temporary directory with plugins, a store, a sandbox and an image downscaler.
 pub(crate) struct TestHost {
     pub(crate) directory: TempDir,
     pub(crate) store: Arc<SqliteStore>,
@@ -147,8 +148,8 @@ impl TestHost {
             cache_directory: Some(scratch().join("cache")),
             store_directory: Some(directory.path().join("store")),
             compiler: None,
-            // The time limit is generous, because the compiler is a debug build in tests, and other tests use the
-            // processors too.
+            // This time limit is generous, because the compiler is a debug build in tests, and other tests use the
+            // processors at the same time.
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
             resolver: None,
             verifier: None,
@@ -158,7 +159,7 @@ impl TestHost {
         Self { store, sandbox, downscaler: Downscaler::default(), directory }
     }
 
-    /// Returns the directory that plugins can access if a test grants it to them.
+    /// Returns the directory that a test can grant to plugins.
     pub(crate) fn tree(&self) -> PathBuf {
         self.directory.path().join("tree")
     }
@@ -216,8 +217,7 @@ pub(crate) fn with_tree_grant(test_host: &TestHost, plugin: &str) -> AgentConfig
     config
 }
 
-/// Extends the configuration so that the plugin `probe` may also call its service and read the media of
-/// the conversation.
+/// Extends the configuration so that the plugin `probe` may call its service and read the media of the conversation.
 pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     let allowance = config.plugins.entry("probe".to_owned()).or_default();
     allowance.grants.events.insert("com.example.probe.v1".parse().expect("the event type is valid"));
@@ -225,24 +225,24 @@ pub(crate) fn with_events_and_media(mut config: AgentConfig) -> AgentConfig {
     config
 }
 
-/// A model script that consists of these replies.
+/// Returns a model script that consists of these replies.
 pub(crate) fn script(replies: &[Value]) -> Value {
     json!({ "replies": replies })
 }
 
-/// A scripted reply that calls these tools.
+/// Returns a scripted reply that calls these tools.
 pub(crate) fn call_reply(calls: &[(&str, Value)]) -> Value {
     let calls = calls.iter().map(|(name, arguments)| json!({"name": name, "arguments": arguments}));
     json!({"calls": calls.collect::<Vec<_>>(), "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// A scripted reply that contains only this text.
+/// Returns a scripted reply that contains only this text.
 pub(crate) fn text_reply(text: &str) -> Value {
     json!({"text": text, "usage": {"prompt_tokens": 100, "completion_tokens": 10}})
 }
 
-/// A model script whose replies each expect certain messages in their request, written as `role seen-count` (L3). A
-/// request with other messages fails the turn, and the error shows the difference.
+/// Returns a model script in which each reply expects certain messages in its request, written as `role seen-count`
+/// (L3). If a request contains other messages, the turn fails, and the error shows the difference.
 pub(crate) fn script_expecting_messages<const N: usize>(replies: [Value; N], requests: [&[&str]; N]) -> Value {
     let replies = replies.into_iter().zip(requests).map(|(mut reply, request)| {
         let parts = request.iter().map(|message| message.split_once(' ').expect("a role and a seen count"));
@@ -295,14 +295,14 @@ pub(crate) async fn event_types(test_host: &TestHost, session: &Session) -> Vec<
         .collect()
 }
 
-/// Returns all step records of a turn.
+/// Returns all records that the host stored for the steps of a turn.
 pub(crate) async fn records(test_host: &TestHost, session: &Session, turn: u32) -> Vec<StoredRecord> {
     let range = agent_store::RecordRange::Turn(turn);
     test_host.store.records(session.subject(), range).await.expect("the records can be read")
 }
 
-/// Returns the stored results of all calls, in call order: the tool's name, whether the result is an error, and its
-/// text.
+/// Returns the stored results of all calls, in the order in which the model made the calls. Each entry contains the
+/// tool's name, whether the result is an error, and the text of the result.
 pub(crate) async fn results(test_host: &TestHost, session: &Session) -> Vec<(String, bool, String)> {
     let turns = 1..=session.state().turns;
     let mut results = Vec::new();

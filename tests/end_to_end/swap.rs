@@ -28,7 +28,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 /// A timeout that expires only if a test hangs.
 const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Creates a version of the plugin `probe`. All versions have the same code but different digests.
+/// Creates a version of the plugin `probe`. All versions that this function creates have the same code but
+/// different digests.
 fn probe_version(number: u32) -> Vec<u8> {
     probe_version_with(number, None)
 }
@@ -41,7 +42,7 @@ fn probe_version_with(number: u32, canary: Option<Canary>) -> Vec<u8> {
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
 }
 
-/// Creates the probe with another plugin name.
+/// Creates a copy of the plugin `probe` with another plugin name.
 fn renamed_probe(name: &str, number: u32) -> Vec<u8> {
     let manifest = Manifest { name: name.to_owned(), version: format!("{number}.0.0"), ..Manifest::default() };
     with_manifest(&std::fs::read(components().join("probe.wasm")).unwrap(), &manifest).unwrap()
@@ -60,7 +61,8 @@ fn write_atomically(path: &Path, bytes: &[u8]) {
     std::fs::rename(&temporary, path).unwrap();
 }
 
-/// A watched plugin folder with the first version of the probe, and a live agent that uses it.
+/// A watched plugin folder that contains the first version of the plugin `probe`, and a live agent that uses
+/// this folder.
 struct WatchedAgent {
     test_host: TestHost,
     live: LiveAgent,
@@ -85,7 +87,7 @@ impl WatchedAgent {
         Session::open(&self.test_host.host(), self.live.clone(), OpenSession::New).await.unwrap()
     }
 
-    /// Waits until the agent uses exactly these bytes as its probe.
+    /// Waits until the agent uses exactly these bytes as its plugin `probe`.
     async fn wait_for_version(&mut self, bytes: &[u8]) {
         wait_until_serving(&self.live, &digest_of(bytes)).await;
     }
@@ -150,7 +152,7 @@ fn echo() -> Value {
     call_reply(&[("probe.echo", json!({"text": "hello"}))])
 }
 
-/// Returns the plugin and its digest for each call of a turn.
+/// Returns, for each call of a turn, the plugin that ran and the plugin's digest.
 async fn plugin_digests_of_calls(test_host: &TestHost, session: &Session, turn: u32) -> Vec<String> {
     use agent_store::{CallFilter, SessionLog};
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(turn)).await.unwrap();
@@ -163,8 +165,8 @@ async fn swaps(test_host: &TestHost, session: &Session) -> Vec<EventKind> {
     events(test_host, session).await.into_iter().map(|event| event.kind).filter(is_swap).collect()
 }
 
-/// P10, invariant 5: A version that is published during a turn is used from the next turn on. When that turn starts,
-/// the old version is released.
+/// P10, invariant 5: If a new version of a plugin is published during a turn, the session uses it from the next turn
+/// on. When the next turn starts, the old version is released.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_turn_keeps_the_generation_from_its_start() {
     let test_host = TestHost::new(&[]).await;
@@ -176,7 +178,7 @@ async fn p10_a_turn_keeps_the_generation_from_its_start() {
     let (names, next) =
         ([1, 2].map(|number| format!("probe@{}", digest_of(&probe_version(number)).short())), live.clone());
     let host = Host {
-        // Publish the second version before the first call runs.
+        // The test publishes the second version before the first call runs.
         checkpoint: Some(Arc::new(move |point| {
             if point == Checkpoint::BeforeCall("probe.echo") {
                 let generation = Generation::new([second.clone()]);
@@ -213,7 +215,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     run_turn(&mut session, "Go.").await;
     let file = watched_agent.file("probe.wasm");
 
-    // The file is damaged, so the first version stays in use, and the problem is reported once.
+    // The new file is damaged, so the first version stays in use, and the host reports the problem once.
     write_atomically(&file, b"\0asm\x0d\0\x01\0 no component");
     let (subject, reason) = watched_agent.refusal().await;
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
@@ -233,7 +235,7 @@ async fn row_30_loads_only_complete_and_valid_files() {
     let canary = Canary { tool: "probe.panic".to_owned(), arguments: json!({"text": "no"}) };
     write_atomically(&file, &probe_version_with(3, Some(canary)));
     let (_, reason) = watched_agent.refusal().await;
-    assert!(reason.contains("canary `probe.panic`"), "{reason}");
+    assert!(reason.contains("canary call of `probe.panic`"), "{reason}");
     watched_agent.wait_for_version(&component).await;
     let canary = Canary { tool: "probe.echo".to_owned(), arguments: json!({"text": "yes"}) };
     let third = probe_version_with(3, Some(canary));
@@ -266,8 +268,8 @@ async fn row_30_loads_only_complete_and_valid_files() {
     assert!(action_kinds.contains(&"granted"), "O3: {action_kinds:?}");
 }
 
-/// P10: If a version crashes three times in its first ten calls, it is rolled back. It is not used again until its file
-/// changes, even after a restart.
+/// P10: If a version crashes three times in its first ten calls, the host rolls it back. Even after a restart, the host
+/// does not use that version until its file changes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_rolls_back_a_version_that_crashes() {
     let panic = |text: &str| call_reply(&[("probe.panic", json!({"text": text}))]);
@@ -297,7 +299,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     let is_rollback = |action: &AuditAction| matches!(action, AuditAction::RolledBack { from, to, .. } if *from == second && *to == first);
     assert_eq!(audited.iter().filter(|entry| is_rollback(&entry.action)).count(), 1, "O3: {audited:?}");
 
-    // Another process does not use the rolled back version either.
+    // A host in a new process does not use the version that was rolled back.
     let restarted =
         LiveAgent::new(watched_agent.test_host.agent(AgentConfig::new("again"), script(&[text_reply("Hi.")])).await);
     assert_eq!(
@@ -315,7 +317,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     .unwrap();
     assert_eq!(restarted.current().generation().plugin("probe").unwrap().digest(), &first);
 
-    // The file changes, so its plugin is used again.
+    // The file changes, so the host uses the plugin in the file again.
     write_atomically(&file, &probe_version(4));
     watched_agent.wait_for_version(&probe_version(4)).await;
     let directory = directory_name(&watched_agent.file(""));
@@ -353,8 +355,8 @@ async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
     assert!(checked.current().generation().plugin("two-kinds").is_some(), "the agent keeps the version that it needs");
 }
 
-/// P10: A grant is effective if it is in the turn and in the current configuration. A revocation takes effect
-/// immediately, and no grant is added during a turn.
+/// P10: A grant is effective in a turn only if the configuration at the start of the turn and the current configuration
+/// both contain it. A revocation takes effect immediately, and no grant is added during a turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_revocation_takes_effect_immediately() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -386,8 +388,9 @@ async fn p10_a_revocation_takes_effect_immediately() {
     }
 }
 
-/// L17, P10: Of the approval rules at the start of the turn and the current rules, the stricter rule applies to a call.
-/// This includes calls in a reply that have not started when the rules change.
+/// L17, P10: The host compares the approval rule at the start of the turn with the current rule, and applies the
+/// stricter rule to a call. The stricter rule also applies to calls of a reply that have not started when the
+/// rules change.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     use agent_core::approval::ApprovalPolicy::{self, Allow, Ask, Deny};
@@ -437,8 +440,8 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     }
 }
 
-/// P10: The plugin version that a waiting turn uses is still available after a restart and after pruning. Pruning
-/// deletes a version that no turn needs.
+/// P10: The plugin version that a waiting turn uses is available after a restart and after pruning. Pruning deletes
+/// only versions that no turn needs.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     let test_host = TestHost::new(&[]).await;

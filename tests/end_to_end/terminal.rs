@@ -108,7 +108,7 @@ fn shows_a_streamed_turn_with_thinking_calls_and_markdown() {
     assert!(screen.echoes(), "the terminal settings are restored");
 }
 
-/// L29: Ctrl-C during a stream cancels the turn. Text that was typed ahead appears at the next prompt.
+/// L29: Ctrl-C during a stream cancels the turn. Text that the user typed during the stream appears at the next prompt.
 #[test]
 fn l29_ctrl_c_cancels_a_stream_and_the_session_continues() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 40)]);
@@ -125,7 +125,7 @@ fn l29_ctrl_c_cancels_a_stream_and_the_session_continues() {
     let screen_text = screen.text();
     assert!(screen_text.contains("the reply above is discarded: the turn was cancelled\n"), "{screen_text}");
     assert!(!screen_text.contains("number300"), "{screen_text}");
-    // Ctrl-C at the prompt clears the line, and nothing is sent.
+    // Ctrl-C at the prompt clears the typed line, and the line is not sent.
     screen.send(CTRL_C);
     screen.wait_for_end("> typed ahead\n\n>");
     screen.send("/session\r");
@@ -136,7 +136,7 @@ fn l29_ctrl_c_cancels_a_stream_and_the_session_continues() {
     screen.wait_for("> Again.\n\nnumber1 number2");
 }
 
-/// L29: Ctrl-C during a plugin's call stops the guest.
+/// L29: Ctrl-C during a call of a plugin stops the plugin's code.
 #[test]
 fn l29_ctrl_c_cancels_a_plugin_call() {
     let cli = TestCli::new(&[call_reply(&[("probe.sleep", json!({"ms": 600_000}))]), json!({"text": "Fine."})]);
@@ -162,7 +162,7 @@ fn ctrl_c_at_an_empty_prompt_shows_how_to_exit_and_then_exits() {
     screen.send(CTRL_C);
     screen.wait_for("press Ctrl-C again");
     screen.wait_for_prompt(2);
-    // After any other input, the first Ctrl-C only shows the hint again.
+    // If the user types anything after the first Ctrl-C, the next Ctrl-C shows the hint and does not exit.
     screen.send("/session\r");
     screen.wait_for_prompt(3);
     screen.send(CTRL_C);
@@ -174,7 +174,7 @@ fn ctrl_c_at_an_empty_prompt_shows_how_to_exit_and_then_exits() {
     assert!(listed.stdout.is_empty(), "a session without a turn leaves nothing behind");
 }
 
-/// I1: Ctrl-\ also exits while a line is being typed, when the line editor reads the keyboard.
+/// I1: Ctrl-\ exits immediately, even while the user types a line and the line editor reads the keyboard.
 #[test]
 fn ctrl_backslash_exits_immediately() {
     let cli = TestCli::new(&[json!({"text": "unused"})]);
@@ -209,8 +209,8 @@ fn sigterm_exits_cleanly_at_a_prompt_and_in_a_turn() {
     assert!(output_text.contains("number300"), "{output_text}");
 }
 
-/// If the process ignores the signal of a closed window (as with `nohup`), the session still ends when the window is
-/// closed.
+/// If the process ignores the signal that a closed window sends (as with `nohup`), the session still ends when the
+/// window is closed.
 #[test]
 fn a_closed_window_ends_a_session_that_ignores_hangups() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 40)]);
@@ -223,7 +223,7 @@ fn a_closed_window_ends_a_session_that_ignores_hangups() {
     assert_eq!(screen.exit_code(), Some(130));
 }
 
-/// If the window becomes narrower, later output is wrapped at the new width, and typing still works.
+/// If the window becomes narrower, later output is wrapped at the new width, and the user can continue to type.
 #[test]
 fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     let cli = TestCli::new(&[streamed_slowly(&numbers(), 20)]);
@@ -250,7 +250,8 @@ fn the_window_can_be_resized_during_a_reply_and_while_typing() {
     screen.wait_for_end("> /session");
 }
 
-/// A pasted block of several lines is a single input, is not sent before Enter, and keeps its backslashes.
+/// A pasted block of several lines is a single input, which keeps its backslashes. The input is not sent before the
+/// user presses Enter.
 #[test]
 fn a_pasted_block_is_one_input() {
     let block = "first line\nsecond \\\nthird line";
@@ -262,7 +263,8 @@ fn a_pasted_block_is_one_input() {
     screen.send(ENTER);
     screen.wait_for("\nRead.\n");
     screen.wait_for("1 model call, ");
-    // A backslash at the end of a typed line begins a new line and is not part of the text.
+    // If a typed line ends with a backslash, the input continues on the next line, and the backslash is not part of
+    // the text.
     screen.send("one\\\r");
     screen.wait_for_end("> one\\");
     screen.send("two");
@@ -294,7 +296,7 @@ fn a_dumb_terminal_gets_plain_lines() {
     let cli = TestCli::new(&[json!({"text": "**Hello**", "expect": {"last_contains": "one\ntwo"}})]);
     let mut command = cli.command(&[]);
     // If the variable `CI` is set, some libraries assume that every output supports colour. The host must print plain
-    // text anyway.
+    // text even if `CI` is set.
     command.env("TERM", "dumb").env("CI", "true");
     let mut screen = cli.session_with(command);
     screen.send("one\\\rtwo\r");
@@ -382,7 +384,8 @@ fn only_the_owner_can_search_the_input_history() {
     screen.wait_for("(search: emb) Remember this.");
 }
 
-/// M3, L30: A reply whose stream was interrupted stays on the screen, followed by a note that it is void and why.
+/// M3, L30: A reply whose stream was interrupted stays on the screen. A note after it says that the reply is void, and
+/// for which reason.
 #[test]
 fn m3_marks_an_interrupted_reply_as_void() {
     let broken =
@@ -403,7 +406,7 @@ fn m3_marks_an_interrupted_reply_as_void() {
     }
 }
 
-/// D3: Within the session, the host asks the user what to do about a call whose outcome is unknown.
+/// D3: In an interactive session, the host asks the user what to do about a call whose outcome is unknown.
 #[test]
 fn d3_the_user_decides_about_an_unknown_outcome_in_the_session() {
     let cli =
@@ -422,8 +425,8 @@ fn d3_the_user_decides_about_an_unknown_outcome_in_the_session() {
     assert_eq!(std::fs::read_to_string(cli.folder.path().join("tree/effects.txt")).unwrap().lines().count(), 1);
 }
 
-/// L18, L19: Reminders are shown as notes. A question is shown, and the next typed line is its answer. L29: A turn that
-/// waits for an answer can be cancelled.
+/// L18, L19: The terminal shows reminders as notes. The terminal shows a question of the agent, and the next line that
+/// the user types is the answer. L29: A turn that waits for an answer can be cancelled.
 #[test]
 fn l18_the_next_typed_line_answers_a_question() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which year do you mean?"}))]);
@@ -453,7 +456,8 @@ fn l18_the_next_typed_line_answers_a_question() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// I1: If stdout is a pipe, only the answer is written to it, exactly as the model wrote it and without escape codes.
+/// I1: If stdout is a pipe, the host writes only the answer to stdout, exactly as the model wrote it and without
+/// escape codes.
 #[test]
 fn i1_a_pipe_gets_only_the_answer() {
     let answer = "**bold** and a long line that no terminal would hold: ".to_owned() + &"word ".repeat(40) + "end";
@@ -468,7 +472,7 @@ fn i1_a_pipe_gets_only_the_answer() {
     assert!(output.status.success());
 }
 
-/// I1, L29: Output that cannot be written is reported as an error.
+/// I1, L29: If the host cannot write its output, it reports an error.
 #[test]
 fn i1_output_that_cannot_be_written_is_an_error() {
     let cli = TestCli::new(&[json!({"text": "All."})]);

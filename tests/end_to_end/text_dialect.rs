@@ -1,5 +1,5 @@
-//! Models without native tool calls: tools, calls and results are text, and the tags are never shown to the user (L20,
-//! L22).
+//! Models without native tool calls: the host and the model exchange tools, calls and results as text with tags. The
+//! user never sees these tags (L20, L22).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{
@@ -40,8 +40,8 @@ fn streamed_text(events: &[Event]) -> String {
     events.iter().filter_map(text).collect()
 }
 
-/// L20, L22: The tool schemas are sent before the input. A call whose text arrives character by character runs, its
-/// result is sent to the model as a message, and no tag is streamed to watchers.
+/// L20, L22: The tool schemas are sent before the input. A call runs even if its text arrives character by character.
+/// The host sends the call's result to the model as a message, and streams no tag to watchers.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_a_call_written_as_text() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -76,8 +76,8 @@ async fn l20_runs_a_call_written_as_text() {
     expect_finished(run_turn(&mut session, "And again.").await);
 }
 
-/// L20: A call in a code fence does not run. The model gets one note about such a call. A model that only quotes a call
-/// in its answer can therefore still end the turn.
+/// L20: A call in a code fence does not run, and the model gets one note about it. A model that quotes a call in its
+/// answer can therefore still end the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_reports_a_call_in_a_code_fence() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -100,7 +100,7 @@ async fn l20_reports_a_call_in_a_code_fence() {
     );
 }
 
-/// L20: Calls that cannot be parsed, and calls to unknown tools, are reported to the user and to the model.
+/// L20: The host reports calls that cannot be parsed and calls to unknown tools to the user and to the model.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_reports_errors_to_the_model() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -143,8 +143,8 @@ async fn l20_reports_errors_to_the_model() {
     assert!(results.iter().all(|(_, is_error, _)| *is_error) && results.len() == 2, "{results:?}");
 }
 
-/// L4, L20: The last model call at the interaction limit offers no tools: no schema is sent, and a call in the reply
-/// neither runs nor is shown.
+/// L4, L20: The last model call at the interaction limit offers no tools: the request contains no tool schema, and a
+/// call in the reply does not run and is not shown.
 #[tokio::test(flavor = "multi_thread")]
 async fn l4_withholds_tools_in_the_text_dialect() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -158,8 +158,7 @@ async fn l4_withholds_tools_in_the_text_dialect() {
     assert_eq!(results(&test_host, &session).await.len(), 1);
 }
 
-/// L20: Requests contain no `tools` field, and within a turn each request begins with the bytes of the previous
-/// request.
+/// L20: Requests contain no `tools` field, and each request of a turn begins with the bytes of the previous request.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_sends_text_instead_of_tools_over_the_wire() {
     const CALL: &str =

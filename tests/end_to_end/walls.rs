@@ -1,10 +1,11 @@
-//! Boundaries between the crates: the allowed dependencies, and code that only one crate may contain (invariant 9).
+//! Checks the boundaries between the crates: the dependencies that each crate may have, and code that only one crate
+//! may contain (invariant 9).
 
 use crate::support::repository;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// For each crate in `host`, the other crates in `host` that it may depend on.
+/// For each crate in `host`, the list of crates in `host` that this crate may depend on.
 const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("core", &[]),
     ("area-average", &[]),
@@ -19,7 +20,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "config", "devkit"]),
 ];
 
-/// Libraries that only one crate may depend on.
+/// Libraries on which only one crate may depend, each with the name of that crate.
 const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wasmtime", "plugins"),
     ("wasmtime-wasi", "plugins"),
@@ -35,7 +36,7 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wit-bindgen", "sdk"),
 ];
 
-/// Files outside of `store` that may contain the name of a store's type, because they open a store.
+/// Files outside of the crate `store` that may name the type of a concrete store, because they open a store.
 const FILES_THAT_OPEN_A_STORE: &[&str] = &["host/config/src/assembly/store.rs", "host/devkit/src/scenario/play.rs"];
 
 /// Code that only `app` may contain, because only `app` may read the environment, print and exit.
@@ -112,7 +113,7 @@ fn guests_depend_only_on_the_sdk() {
     }
 }
 
-/// Returns each crate in `host` with its dependencies, without the dependencies of its tests.
+/// Returns each crate in `host` with its dependencies. The dependencies of the crate's tests are not included.
 fn host_crates() -> BTreeMap<String, Vec<String>> {
     let host = repository().join("host");
     let folders = std::fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path());

@@ -1,5 +1,6 @@
-//! Turns that block until they are cancelled, one for each kind of operation that a turn can wait for. The file also
-//! measures how long their cancellation takes (L29). The test programs that need this file include it.
+//! Turns that block until they are cancelled: one turn for each kind of operation for which a turn can wait. The code
+//! in this file measures how long the cancellation of these turns takes (L29). The test programs that need this file
+//! include it.
 
 use agent_core::message::TurnInput;
 use agent_mcp::{ChildCommand, KeepConnected, ServerConfig, Transport};
@@ -18,9 +19,9 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The time after which an operation that was started is certainly blocked.
+/// The time after its start at which an operation is certainly blocked.
 const SETTLED: Duration = Duration::from_millis(60);
-/// A delay that is longer than any test, in milliseconds.
+/// A delay in milliseconds that is longer than any test.
 const FOREVER: u64 = 60_000;
 
 /// A turn that blocks in one kind of operation.
@@ -30,9 +31,9 @@ pub(crate) struct BlockedTurn {
     pub(crate) agent: Arc<Agent>,
     /// The input of each turn of the session.
     input: String,
-    /// The number of turns that run in the session before the blocked turn. These turns end normally.
+    /// The number of turns that run and end normally in the session before the blocked turn.
     earlier_turns: u32,
-    /// The checkpoint after which the turn blocks, and how many times the turn passes this checkpoint until it blocks.
+    /// The checkpoint after which the turn blocks, and how many times the turn passes this checkpoint before it blocks.
     checkpoint: (&'static str, u32),
 }
 
@@ -43,8 +44,8 @@ pub(crate) struct CancelledTurn {
     pub(crate) duration: Duration,
 }
 
-/// Creates blocked turns. Needs a folder for scripts, a generation with the plugins `probe`, `bad-validator` and
-/// `stateful-builder`, and the path of the tests' MCP server.
+/// Creates blocked turns. The fields contain a folder for model scripts, a generation with the plugins `probe`,
+/// `bad-validator` and `stateful-builder`, and the path of the tests' MCP server.
 pub(crate) struct BlockedTurns<'w> {
     pub(crate) folder: &'w Path,
     pub(crate) generation: Generation,
@@ -90,7 +91,7 @@ impl BlockedTurn {
     }
 }
 
-/// Returns a text of which a few copies fill a small context window.
+/// Returns a text that is so long that a few copies of it fill a small context window.
 fn long_text() -> String {
     format!("Work. {}", "and so on ".repeat(1_000))
 }
@@ -127,7 +128,7 @@ impl BlockedTurns<'_> {
             ),
             self.builder(),
             self.blocked_turn(
-                "the next attempt is waited for",
+                "the turn waits before it repeats a model call",
                 plain(),
                 model_script(
                     &json!({"text": "Wait", "error": {"status": 503, "message": "busy", "retry_after_ms": 20_000}}),
@@ -210,8 +211,8 @@ impl BlockedTurns<'_> {
         }
     }
 
-    /// Returns a turn that blocks while it embeds tools. The embedding server accepts the request and never answers,
-    /// until this process ends.
+    /// Returns a turn that blocks while the host embeds tools. The embedding server accepts the request, but never
+    /// answers it.
     async fn embeddings(&self) -> BlockedTurn {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a loopback port is free");
         let base_url = format!("http://{}/v1", listener.local_addr().expect("the listener has an address"));
@@ -260,14 +261,14 @@ impl BlockedTurns<'_> {
     }
 }
 
-/// Stops the MCP servers that are still connected.
+/// Stops all MCP servers of the turns' agents.
 pub(crate) async fn stop_servers(turns: &[BlockedTurn]) {
     for work in turns {
         work.agent.servers().shutdown().await;
     }
 }
 
-/// Returns the last event of a session as JSON. Tests use it to check that the turn was cancelled.
+/// Returns the last event of a session as JSON, with which tests check that the turn was cancelled.
 pub(crate) async fn last_event(store: &dyn Store, session: &str) -> Option<String> {
     let events = store.events(session, 0, 10_000).await.expect("the events can be read");
     events.last().and_then(|event| serde_json::to_string(&event.event.kind).ok())

@@ -1,5 +1,5 @@
-//! Builds the MCP server of the tests once, with one call of the compiler, and reads the log that the server writes
-//! while it runs. Each test program that needs this file includes it.
+//! Builds the MCP server of the tests with one call of the compiler, and reads the log that the server writes while it
+//! runs. Each test program that needs the server includes this file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,8 +12,8 @@ pub(crate) fn mcp_server() -> &'static Path {
     SERVER.get_or_init(|| {
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/mcp_server/main.rs");
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        // Another test program may be building the server too, so each program builds a separate file and then renames
-        // it.
+        // Another test program may build the server at the same time. Each test program therefore builds a separate
+        // file and then renames it.
         let built = folder.join(format!("mcp-server-{}", std::process::id()));
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
         let output = Command::new(rustc).args(["--edition", "2024", "-o"]).arg(&built).arg(&source).output();
@@ -34,40 +34,40 @@ pub(crate) struct ServerLog {
 }
 
 impl ServerLog {
-    /// Returns all entries so far.
+    /// Returns all entries that the server has written until now.
     pub(crate) fn entries(&self) -> Vec<String> {
         let text = std::fs::read_to_string(&self.path).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
     }
 
-    /// Returns how often this entry was written.
+    /// Returns how often the server has written this entry.
     pub(crate) fn count(&self, entry: &str) -> usize {
         self.entries().iter().filter(|found| *found == entry).count()
     }
 
-    /// Returns the ids of the processes that were started so far.
+    /// Returns the ids of all server processes and child processes that have been started until now.
     pub(crate) fn started(&self) -> Vec<u32> {
         let entries = self.entries();
         entries.iter().filter_map(|entry| entry.strip_prefix("started ")?.parse().ok()).collect()
     }
 
-    /// Returns the ids of the started processes that still run.
+    /// Returns the ids of the processes in the log that still run.
     pub(crate) fn alive(&self) -> Vec<u32> {
         self.started().into_iter().filter(|id| is_alive(*id)).collect()
     }
 
-    /// Waits until all processes have ended.
+    /// Waits until all processes in the log have ended.
     pub(crate) async fn all_gone(&self) {
         until("no process of the server is left", || self.alive().is_empty()).await;
     }
 
-    /// Waits until this entry was written.
+    /// Waits until the log contains this entry.
     pub(crate) async fn wait_until_logged(&self, entry: &str) {
         until(entry, || self.count(entry) > 0).await;
     }
 }
 
-/// Waits until the condition is true. Panics with the description `condition` if the wait times out.
+/// Waits until the condition is true. If the wait times out, panics with a message that contains `condition`.
 pub(crate) async fn until(condition: &str, is_true: impl Fn() -> bool) {
     let waiting = async {
         while !is_true() {
@@ -77,7 +77,7 @@ pub(crate) async fn until(condition: &str, is_true: impl Fn() -> bool) {
     tokio::time::timeout(HANG_TIMEOUT, waiting).await.unwrap_or_else(|_| panic!("timed out: {condition}"));
 }
 
-/// Returns whether a process runs. A zombie process does not count.
+/// Returns whether the process with this id runs. Returns false for a zombie process.
 fn is_alive(id: u32) -> bool {
     let state = if cfg!(target_os = "linux") {
         let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();

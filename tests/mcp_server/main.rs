@@ -6,18 +6,18 @@ use std::collections::VecDeque;
 use std::io::{BufRead, Write, stdin, stdout};
 use std::time::Duration;
 
-/// A message of the client. Only the fields that this server needs are parsed.
+/// A message of the client, parsed only as far as this server needs.
 struct Message {
     line: String,
     method: String,
-    /// The id as it is written in the message. `None` for notifications.
+    /// The request id, spelled as in the message. `None` if the message is a notification.
     id: Option<String>,
 }
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let mode = arguments.first().map_or("good", String::as_str);
-    // The server's log file, which tests read.
+    // The second argument is the path of the server's log file, which tests read.
     let log = arguments.get(1).cloned();
     write_log(log.as_deref(), &format!("started {}", std::process::id()));
     match mode {
@@ -31,8 +31,8 @@ fn main() {
             std::process::exit(3);
         }
         "endless-line" => endless_line(),
-        // In this mode, the server keeps running after the end of its input and after SIGTERM. The server also starts a
-        // child process that keeps running in the same way.
+        // In the mode `stubborn`, the server keeps running after the end of its input, and it starts a shell and a
+        // child of the shell that ignore SIGTERM.
         "stubborn" => stubborn(log.as_deref()),
         _ => {}
     }
@@ -43,7 +43,7 @@ fn main() {
         let message = Message::read(line);
         write_log(log.as_deref(), &message.method);
         match message.method.as_str() {
-            // In this mode, the server supports only the newest version of the protocol.
+            // In the mode `newest`, the server supports only the newest version of the protocol.
             "initialize" if mode == "newest" => message.refuse(-32601, "unknown method"),
             "server/discover" if mode == "newest" => message.answer(
                 r#"{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private","serverInfo":{"name":"fixture","version":"1"}}"#,
@@ -58,7 +58,7 @@ fn main() {
             "tools/call" => call((mode, log.as_deref()), &message, &mut waiting),
             "ping" => message.answer("{}"),
             "notifications/cancelled" => waiting.clear(),
-            // In this mode, the server ignores unknown requests, as some servers do.
+            // In the mode `deaf-to-new`, the server ignores unknown requests, as some servers do.
             _ if mode == "deaf-to-new" && message.id.is_some() => {}
             _ if mode == "dies-of-new" && message.id.is_some() => panic!("unknown method"),
             _ if mode == "odd-to-new" && message.id.is_some() => message.answer("{}"),
@@ -121,13 +121,14 @@ fn answer_tool_list(mode: &str, page: usize, message: &Message) {
             let lying_tool = tool("lie", r#"{"readOnlyHint":true,"destructiveHint":true,"idempotentHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{lying_tool}]}}"#));
         }
-        // The two servers of the desktop tests: one reads the text of images, and the other renames files. Both use the
-        // folder that the third argument names.
+        // The modes `ocr` and `filesystem` are the two servers of the desktop tests: `ocr` reads the text of images,
+        // and `filesystem` renames files. The two servers use the folder that the third argument names.
         "ocr" => message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("extract_text_from_image", &["path"]))),
         "filesystem" => {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
         }
-        // Another release of the server, which has a new tool but lacks most of the other tools.
+        // The mode `fewer` is another release of the server. This release has one new tool and lacks most of the tools
+        // of the mode `good`.
         "fewer" => {
             let look = tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{look},{}]}}"#, tool("late", "{}")));
@@ -135,7 +136,8 @@ fn answer_tool_list(mode: &str, page: usize, message: &Message) {
         "nonsense-list" => message.answer(r#"{"tools":"many"}"#),
         "hang-list" => {}
         _ => {
-            // The mode `renewed` is the next release of the server, with other hints on its tools.
+            // The mode `renewed` is the next release of the server. Its tools have other hints than the tools of the
+            // mode `good`.
             let hints = if mode == "renewed" { r#"{"readOnlyHint":true}"# } else { "{}" };
             let mut tools: Vec<String> = names.iter().map(|name| tool(name, hints)).collect();
             tools.push(tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#));
@@ -170,14 +172,14 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
         "echo" | "look" => message.answer(&text(&message.text_of("text").unwrap_or_default())),
         "error" => message.answer(r#"{"content":[{"type":"text","text":"the disk is full"}],"isError":true}"#),
         "refuse" => message.refuse(-32602, "text must be short"),
-        // The image has one pixel.
+        // The result contains an image of one pixel.
         "image" => message.answer(concat!(
             r#"{"content":[{"type":"text","text":"here"},{"type":"image","mimeType":"image/png","data":""#,
             "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==",
             r#""}]}"#
         )),
         "structured" => message.answer(r#"{"content":[],"structuredContent":{"warm":true,"degrees":21.5}}"#),
-        // The image file contains the text that the image shows.
+        // In these tests, an image file is a text file that contains the text to read from the image.
         "extract_text_from_image" => match std::fs::read_to_string(desktop_path(message, "path")) {
             Ok(image_text) => message.answer(&text(image_text.trim())),
             Err(error) => message.refuse(-32602, &error.to_string()),
@@ -187,7 +189,7 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
             Err(error) => message.refuse(-32602, &error.to_string()),
         },
         "hang" => waiting.extend(message.id.clone()),
-        // The server reads no further message during this call.
+        // The call `stall` never ends, and the server reads no further message.
         "stall" => sleep_for_ever(),
         "die" => std::process::exit(1),
         "garbage" => {
@@ -222,7 +224,7 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
             let (open, close) = ("[".repeat(126), "]".repeat(126));
             message.answer(&format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#));
         }
-        // The server sends very many requests and reads no message.
+        // The server sends ten million requests, and reads no message in the meantime.
         "flood" => {
             for number in 0..10_000_000 {
                 write_line(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));
@@ -285,7 +287,7 @@ fn endless_line() -> ! {
 }
 
 fn stubborn(log: Option<&str>) {
-    // The shell ignores SIGTERM, and so does its child.
+    // The shell ignores SIGTERM, and its child inherits this setting.
     let script = "trap '' TERM; sleep 600 & echo $!; wait";
     let mut shell = std::process::Command::new("/bin/sh");
     let child =

@@ -48,29 +48,30 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Maximum size of an `agent.toml`, in bytes. Reading a larger file fails.
+/// Maximum size of an `agent.toml`, in bytes. If a file is larger, reading the file fails.
 pub const MAX_BYTES: u64 = 1024 * 1024;
 /// Name of an agent that has neither a configured name nor a file.
 pub const UNNAMED: &str = "agent";
 
-/// The contents of an `agent.toml`. A key that is not set is `None` or empty; defaults are applied later.
+/// The contents of an `agent.toml`, as validated values. A key that is not set is `None` or empty; defaults are
+/// applied later.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentFile {
-    /// Name of the agent. Sessions, memory and approvals belong to this name.
+    /// Name of the agent, to which sessions, memory and approvals belong.
     pub name: Option<String>,
-    /// Model that is called first.
+    /// Name of the model that is called first.
     pub model: Option<Located>,
     /// Fallback models, which are called in this order after `model` has failed.
     pub fallback_models: Vec<Located>,
     /// Output of a turn if every model has failed.
     pub fallback_text: Option<String>,
-    /// Time, in milliseconds, for which a model is skipped after repeated failures.
+    /// Time in milliseconds for which a model is skipped after it has failed repeatedly.
     pub model_cooldown_ms: Option<u32>,
     /// Rules that decide when a failed model request is retried.
     pub retry: RetryTable,
     /// Connection settings of model providers, by the provider's name.
     pub providers: BTreeMap<String, ProviderTable>,
-    /// Plugin directory. A relative path has already been joined to `folder`.
+    /// Path of the plugin directory. A relative path in the file has already been joined to `folder`.
     pub plugin_directory: Option<PathBuf>,
     /// Instructions at the beginning of the agent's prompt.
     pub instructions: Option<String>,
@@ -86,9 +87,9 @@ pub struct AgentFile {
     pub offered_tools: Option<u32>,
     /// Embedding model that selects the offered tools.
     pub embedding_model: Option<Located>,
-    /// Model that makes plans.
+    /// Name of the model that makes a plan before the first step of a turn.
     pub planner: Option<Located>,
-    /// Model that carries out plans.
+    /// Name of the model that carries out the plans of the planner.
     pub executor: Option<Located>,
     /// Maximum number of model calls in a turn.
     pub max_interactions: Option<u32>,
@@ -100,7 +101,7 @@ pub struct AgentFile {
     pub max_corrections: Option<u32>,
     /// Maximum number of tool calls that run at the same time.
     pub parallel_calls: Option<u32>,
-    /// Maximum number of characters of a tool result that are shown to the model.
+    /// Maximum number of characters of each tool result that the host shows to the model.
     pub result_characters: Option<u32>,
     /// Number of tokens that must be free in the context window before a step.
     pub minimum_remaining: Option<u32>,
@@ -108,9 +109,9 @@ pub struct AgentFile {
     pub evict_at: Option<u32>,
     /// Percentage of the history budget down to which messages are evicted.
     pub evict_to: Option<u32>,
-    /// How evicted messages are summarised.
+    /// How messages that were evicted from the prompt are summarised.
     pub summary: Option<SummaryWriter>,
-    /// Model that summarises evicted messages.
+    /// Name of the model that summarises messages that were evicted from the prompt.
     pub summary_model: Option<Located>,
     /// Which memories are recalled from earlier sessions and kept for later sessions.
     pub memory: Option<MemoryUse>,
@@ -118,13 +119,13 @@ pub struct AgentFile {
     pub finish: Option<Finish>,
     /// Maximum time, in milliseconds, that the user has for answering a question.
     pub answer_within_ms: Option<u32>,
-    /// Whether the model is asked to continue when it gives up too early.
+    /// Whether the model is asked to continue if its reply gives up too early.
     pub persistence: Option<bool>,
     /// Whether the output contains the session's messages.
     pub include_history: Option<bool>,
     /// JSON Schema that the output must satisfy.
     pub output_schema: Option<Value>,
-    /// Names of the output validators, in the order in which they run.
+    /// Names of the plugins that validate the output, in the order in which the plugins run.
     pub validators: Option<Vec<String>>,
     /// Name of the context builder plugin.
     pub context_builder: Option<String>,
@@ -138,11 +139,12 @@ pub struct AgentFile {
     pub services: BTreeMap<String, ServiceTable>,
     /// Folder for outgoing events, and the choice of events that are written.
     pub outbox: OutboxTable,
-    /// Rules about signatures of plugins.
+    /// The rules about signatures of plugins, and the keys that are trusted.
     pub sharing: Trust,
     /// Limits that apply to each call of each plugin.
     pub call_limits: LimitValues,
-    /// Limits for individual plugins, by the plugin's name. These limits override `call_limits`.
+    /// Limits for individual plugins, by the plugin's name. A limit in this map overrides the same limit
+    /// in `call_limits`.
     pub limits: BTreeMap<String, LimitValues>,
     /// Limits that apply to all plugins of the host together.
     pub host_limits: LimitValues,
@@ -158,13 +160,14 @@ pub struct AgentFile {
     pub secrets: Vec<SecretGrant>,
     /// Plugins for which the user is not asked for missing grants at the first use.
     pub never_ask: BTreeSet<String>,
-    /// File and line, such as `agent.toml:3`, of the keys that can be fully checked only when the agent is loaded.
+    /// The location (file and line, such as `agent.toml:3`) of each key whose value can be fully checked only when the
+    /// agent is loaded.
     pub locations: BTreeMap<&'static str, String>,
     /// Location (file, line and key) of the table `[plugins.NAME]` of each plugin, by the plugin's name.
     pub plugin_tables: BTreeMap<String, String>,
-    /// Folder that contains the file.
+    /// Folder that contains the file, to which relative paths in the file are joined.
     pub folder: PathBuf,
-    /// Other files that were read because their paths are in this file, such as schemas.
+    /// Files, such as schemas, that were read because this file contains their paths.
     pub named_files: Vec<PathBuf>,
 }
 
@@ -175,7 +178,7 @@ const CHECKED_LATER: [&str; 7] =
 /// A configured string with its location, such as `agent.toml:3: model`, for error messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// The configured string.
+    /// The string that the file or the command line contains.
     pub value: String,
     /// Location of the string: file, line and key, or the command-line option.
     pub location: String,
@@ -186,7 +189,7 @@ pub struct Located {
 pub struct RetryTable {
     /// Maximum number of attempts of a request, including the first attempt.
     pub attempts: Option<u32>,
-    /// Milliseconds before the second attempt.
+    /// Time between the first and the second attempt, in milliseconds.
     pub first_wait_ms: Option<u32>,
     /// Maximum wait between two attempts, in milliseconds.
     pub longest_wait_ms: Option<u32>,
@@ -402,7 +405,7 @@ pub fn own_and_foreign_keys(text: &str) -> Option<(usize, usize)> {
     Some((known, table.len() - known))
 }
 
-/// Reads a UTF-8 file. Fails if the file is larger than `max_bytes`.
+/// Reads a file that must be valid UTF-8. Fails if the file is larger than `max_bytes`.
 pub fn read_bounded(path: &Path, max_bytes: u64) -> std::io::Result<String> {
     String::from_utf8(agent_plugins::read_regular_file(path, max_bytes)?).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];

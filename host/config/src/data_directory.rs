@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 pub struct DataDirectory {
     root: PathBuf,
     is_explicit: bool,
-    /// User whose sessions are used. If this is `None`, the sessions of the user in `logged_in` are used.
+    /// User whose sessions are used. If the user is `None`, the sessions of the user in `logged_in` are used.
     user: Option<String>,
     logged_in: Option<String>,
 }
 
 impl DataDirectory {
-    /// Opens the requested folder. If no folder is requested, opens the default data folder of the environment. Missing
-    /// folders are created so that only their owner can access them. Fails if other users can access the folder or if
-    /// it contains symbolic links.
+    /// Opens the requested data folder. If no data folder is requested, opens the default data folder of the
+    /// environment. Missing folders are created so that only their owner can access them. Fails if other users can
+    /// access the folder or if it contains symbolic links.
     pub fn open(requested: Option<&Path>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
         let root = match requested {
             Some(path) => path.to_owned(),
@@ -51,8 +51,8 @@ impl DataDirectory {
         Ok(data)
     }
 
-    /// Returns the same data folder, but for another user. Only that user's sessions are then found in the folder
-    /// (row 56).
+    /// Returns the same data folder, but for the given user. In the returned data folder, only sessions of this user
+    /// are found (row 56).
     pub fn for_user(self, user: Option<String>) -> Self {
         Self { user, ..self }
     }
@@ -62,15 +62,15 @@ impl DataDirectory {
         self.user.clone().or_else(|| self.logged_in.clone())
     }
 
-    /// Restricts a filter to the sessions of this folder's user. Sessions without a known user belong to the user who
-    /// is logged in.
+    /// Restricts a filter to the sessions of the user whose sessions are used in this folder. Sessions without a known
+    /// user belong to the user who is logged in.
     pub fn sessions_of_user(&self, filter: SessionFilter) -> SessionFilter {
         let is_owner = self.user.is_none() || self.user == self.logged_in;
         let unowned = if is_owner { Unowned::Shown } else { Unowned::Hidden };
         SessionFilter { user: self.user(), unowned, ..filter }
     }
 
-    /// Path of the data folder.
+    /// Returns the path of the data folder.
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -85,33 +85,34 @@ impl DataDirectory {
         }
     }
 
-    /// Path of the file in which the user edits the arguments of a tool call. Other users cannot read this file.
+    /// Returns the path of the file in which the user edits the arguments of a tool call. Other users cannot read
+    /// the file.
     pub fn draft(&self, name: &str) -> PathBuf {
         self.root.join(format!("draft-{name}.json"))
     }
 
-    /// Path of the database with all sessions.
+    /// Returns the path of the database that contains all sessions.
     pub fn database(&self) -> PathBuf {
         self.root.join("agent-host.db")
     }
 
-    /// Path of the file with the input history of interactive sessions.
+    /// Returns the path of the file with the input history of interactive sessions.
     pub fn history(&self) -> PathBuf {
         self.root.join("history")
     }
 
-    /// Path of the folder with compiled components.
+    /// Returns the path of the folder that contains compiled components.
     pub fn cache(&self) -> PathBuf {
         self.root.join("cache")
     }
 
-    /// Path of the folder with incomplete downloads of components.
+    /// Returns the path of the folder that contains incomplete downloads of components.
     pub fn downloads(&self) -> PathBuf {
         self.root.join("downloads")
     }
 
-    /// Path of the folder that stores components by digest, so that a turn can keep using the component that it started
-    /// with.
+    /// Returns the path of the folder that stores components by digest, so that a turn can keep using the component
+    /// that it started with.
     pub fn plugins(&self) -> PathBuf {
         self.root.join("plugins")
     }

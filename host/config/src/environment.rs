@@ -1,4 +1,4 @@
-//! The process environment that the caller passes to this crate. The crate does not read the environment itself.
+//! The process environment that the caller passes to this crate. This crate does not read the environment itself.
 
 use agent_plugins::CompilerCommand;
 use std::fmt;
@@ -11,7 +11,8 @@ pub const COMPILE_COMMAND: &str = "compile-component";
 
 type Variables = dyn Fn(&str) -> Option<String> + Send + Sync;
 
-/// The environment in which agents run: variables, the user, and paths that depend on the process. Cloning is cheap.
+/// The environment in which agents run: variables, the user, and paths that depend on the process. Cloning an
+/// environment is cheap.
 ///
 /// The default environment is empty: no variable is set, and every path and name is unknown.
 #[derive(Clone)]
@@ -20,17 +21,17 @@ pub struct HostEnvironment {
     /// Name of the user who is logged in. Sessions and memories belong to this user unless a request names another
     /// user.
     pub user: Option<String>,
-    /// Command that examines and compiles one component in a separate process. Grants never cover the file of this
-    /// program. If this is `None`, no sandbox can be opened.
+    /// Command that examines and compiles one component in a separate process. Grants never cover the file of the
+    /// program that the command starts. If the command is `None`, no sandbox can be opened.
     pub compiler: Option<CompilerCommand>,
-    /// File in which `docker login` stores credentials. Grants never cover this file.
+    /// File in which `docker login` stores credentials. No grant for a plugin covers the file.
     pub docker_configuration: Option<PathBuf>,
     /// Default data folder, which is used if the caller names no data folder.
     pub data_directory: Option<PathBuf>,
 }
 
 impl HostEnvironment {
-    /// Creates an environment with the given variables. All other values are unknown.
+    /// Creates an environment with the given variables. The user and all paths of this environment are unknown.
     pub fn new(variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self {
             variables: Arc::new(variables),
@@ -46,12 +47,12 @@ impl HostEnvironment {
         (self.variables)(name)
     }
 
-    /// Returns the function that reads a variable by its name.
+    /// Returns the function that returns the value of a variable, given the variable's name.
     pub fn variables(&self) -> &(dyn Fn(&str) -> Option<String> + Send + Sync) {
         &*self.variables
     }
 
-    /// Returns the same environment, but with these variables instead of its own.
+    /// Returns this environment with its variables replaced by the given variables.
     pub fn with_variables(self, variables: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self { variables: Arc::new(variables), ..self }
     }
@@ -64,7 +65,7 @@ impl Default for HostEnvironment {
 }
 
 impl fmt::Debug for HostEnvironment {
-    /// Formats the environment. The variables are left out, because they can contain secrets.
+    /// Formats the environment without its variables, because variables can contain secrets.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("HostEnvironment")

@@ -1,4 +1,4 @@
-//! The error type of this crate.
+//! The error type of the functions in this crate.
 
 use crate::agent_file::ConfigurationError;
 use agent_plugins::{GenerationError, SandboxError};
@@ -7,7 +7,7 @@ use agent_store::StoreError;
 use std::fmt;
 
 /// The reason why an agent cannot be built from its configuration. The message contains the problem, its location, and
-/// how to fix it.
+/// advice on how to fix the problem.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A configuration file cannot be read, or its contents are invalid.
@@ -20,7 +20,7 @@ pub enum ConfigError {
     /// The data folder cannot be used. The text contains the reason, and explains how to fix the problem.
     #[error("{0}")]
     DataDirectory(String),
-    /// The database cannot be used.
+    /// The database in the data folder cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The sandbox for plugins cannot be started.
@@ -29,14 +29,14 @@ pub enum ConfigError {
     /// The plugin directory cannot be read.
     #[error(transparent)]
     PluginFolder(Box<GenerationError>),
-    /// Files in the plugin directory cannot be loaded. The text contains one file on each line, and then advice on how
-    /// to fix the problem.
+    /// Files in the plugin directory cannot be loaded. Each line of the text describes one file and its problem. After
+    /// these lines, the text explains how to fix the problems.
     #[error("{0}")]
     Plugins(String),
     /// The host cannot determine the versions of the plugins to use.
     #[error(transparent)]
     PluginVersions(Box<BeginError>),
-    /// A delegate cannot be used.
+    /// An agent that the agent delegates to cannot be used.
     #[error("{location}: the agent that this key names cannot be used:\n{source}")]
     Delegate {
         /// File, line and key that name the delegate.
@@ -44,10 +44,10 @@ pub enum ConfigError {
         /// The error in the delegate's configuration.
         source: Box<ConfigError>,
     },
-    /// The caller could not start its build of the plugin projects.
+    /// The caller of this crate could not start the build of the plugin projects.
     #[error("{0}")]
     BuildRefused(String),
-    /// The caller's build of the plugin projects failed.
+    /// The build of the plugin projects, which the caller of this crate started, failed.
     #[error("{0}")]
     BuildFailed(String),
 }
@@ -58,8 +58,8 @@ impl ConfigError {
         Self::Settings(problem.to_string())
     }
 
-    /// Returns the innermost error. For a [`ConfigError::Delegate`], this is the error in the file of the delegate that
-    /// caused it. For any other error, it is the error itself.
+    /// Returns the innermost error. The innermost error of a [`ConfigError::Delegate`] is the error in the delegate's
+    /// file that caused the failure. For any other error, returns the error itself.
     pub fn root(&self) -> &Self {
         match self {
             Self::Delegate { source, .. } => source.root(),

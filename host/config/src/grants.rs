@@ -11,14 +11,14 @@ use std::path::{Component, Path, PathBuf};
 /// A grant from the command line or from a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Plugin or built-in tools that get the grant.
+    /// The plugin that gets the grant, or the host's built-in tools.
     pub receiver: Receiver,
     /// Kind of access that is granted.
     pub kind: Kind,
-    /// The value of the grant. The syntax depends on the kind: for example, a folder, the name of a variable,
+    /// The value of the grant, with a syntax that depends on the kind: for example, a folder, the name of a variable,
     /// or `KEY=VALUE`.
     pub value: String,
-    /// Base of a relative folder in `value`. If this path is empty, the base is the current folder.
+    /// Base of a relative folder in `value`. If the base is empty, relative folders are relative to the current folder.
     pub base: PathBuf,
     /// Location of the grant, such as `agent.toml:3: plugins.files.grants.read[0]` or `--grant files:read=.`, for
     /// messages.
@@ -37,23 +37,23 @@ pub enum Receiver {
 /// The kind of access that a grant allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Reading a folder.
+    /// The receiver may read the files in a folder.
     Read,
-    /// Reading and writing a folder.
+    /// The receiver may read and write the files in a folder.
     Write,
-    /// Reading an environment variable.
+    /// The receiver may read an environment variable.
     Env,
-    /// Reading a configuration value.
+    /// The receiver may read a configuration value.
     Config,
-    /// Sending HTTP requests.
+    /// The receiver may send HTTP requests that match a pattern.
     Http,
-    /// Storing values between calls, in MiB.
+    /// The receiver may store values between calls, up to a size in MiB.
     KeyValue,
-    /// Using the agent's model, in tokens per turn.
+    /// The receiver may use the agent's model, up to a number of tokens per turn.
     ModelTokens,
-    /// Sending service events of a type.
+    /// The receiver may send service events of a type.
     Events,
-    /// Reading the media of the conversation.
+    /// The receiver may read the media of the conversation.
     Media,
 }
 
@@ -80,7 +80,7 @@ impl Kind {
 /// A secret for a plugin, as it is configured in `agent.toml`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretGrant {
-    /// Name of the plugin.
+    /// Name of the plugin whose requests contain the secret.
     pub plugin: String,
     /// Environment variable that contains the secret.
     pub env: String,
@@ -90,7 +90,7 @@ pub struct SecretGrant {
     pub origin: String,
 }
 
-/// All grants of an agent. The folders are checked, and the variables are replaced by their values.
+/// All grants of an agent, after the folders were checked and the variables were replaced by their values.
 #[derive(Clone, Debug, Default)]
 pub struct ResolvedGrants {
     /// Grants for plugins, by the plugin's name.
@@ -100,7 +100,7 @@ pub struct ResolvedGrants {
 }
 
 impl Grant {
-    /// Parses `PLUGIN:KIND=VALUE`, the value of `--grant`. The error explains the syntax.
+    /// Parses `PLUGIN:KIND=VALUE`, the value of `--grant`. If the text is invalid, the error explains the syntax.
     pub fn parse(text: &str) -> Result<Self, String> {
         let syntax = "write PLUGIN:KIND=VALUE, for example `files:read=.`; KIND is read, write, env, config, http, \
                     key_value_mib, model_tokens, events or media";
@@ -240,7 +240,7 @@ fn add_grant(
             grants.events.insert(grant.value.parse().map_err(|error: EventTypeError| error.to_string())?);
         }
         Kind::Media if grant.value == "true" => grants.media = true,
-        Kind::Media => return Err(format!("`{}` is not `true`; to deny it, remove the grant", grant.value)),
+        Kind::Media => return Err(format!("`{}` is not `true`; to deny access, remove the grant", grant.value)),
     }
     Ok(())
 }

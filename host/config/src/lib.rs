@@ -3,16 +3,16 @@
 //! The command-line program, a server and a worker all build their agents with this crate, in this order:
 //!
 //! 1. [`HostEnvironment`]: contains the values that the caller has read from its environment.
-//! 2. [`Settings::read`]: reads validated settings from [`AgentOptions`] and `agent.toml`. If they name no model,
-//!    [`choose_model`] lets the user choose one.
+//! 2. [`Settings::read`]: reads validated settings from [`AgentOptions`] and `agent.toml`. If neither the options nor
+//!    the file names a model, [`choose_model`] lets the user choose a model.
 //! 3. [`DataDirectory::open`], [`assembly::open_store`] and [`assembly::open_sandbox`]: open the data folder, the
 //!    database and the sandbox, which all agents of the host share.
 //! 4. [`assembly::Assembler::assemble`]: loads the plugins, and builds the agent and the agents that it delegates to.
 //! 5. [`AgentWatch`]: applies changes to the plugin directories and the agents' files while the agents run.
 //!
-//! This crate does not print, exit, ask the user or read the environment. It sends progress and warnings to a
-//! [`Reporter`]. It sends questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`]. The caller implements
-//! these traits.
+//! This crate does not print, exit, ask the user or read the environment. This crate sends progress and warnings to a
+//! [`Reporter`], and questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`]. The caller implements these
+//! three traits.
 
 mod environment;
 mod error;

@@ -1,5 +1,5 @@
-//! Protects the files that determine the rights of plugins, so that no grant covers these files (P13). Finds granted
-//! folders that overlap.
+//! Protects the files that determine the rights of plugins, so that no grant covers these files (P13), and finds
+//! granted folders that overlap.
 
 mod native_builds;
 mod servers;
@@ -18,7 +18,7 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
     let folder = protected_path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
     let program = environment.compiler.as_ref().map(|compiler| compiler.program.clone());
     let program = program.map(|program| protected_path(program, "the program agent-host", ProtectedKind::File));
-    // This file is protected, because the Docker configuration names programs that Docker runs to get passwords.
+    // The Docker configuration is protected because it names programs that Docker runs to get passwords.
     let docker = environment.docker_configuration.clone();
     let docker = docker
         .map(|file| protected_path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
@@ -83,8 +83,8 @@ pub fn granted_trees(settings: &Settings) -> Vec<(String, TreeGrant)> {
     plugins.chain(host).collect()
 }
 
-/// Opens all granted folders of the agents. Call this before a plugin runs, because a plugin could replace a folder
-/// with a link to another folder.
+/// Opens all granted folders of the agents. Call this function before a plugin runs, because a plugin could replace a
+/// folder with a link to another folder.
 pub fn open_granted_trees<'s>(
     sandbox: &Sandbox,
     agents: impl IntoIterator<Item = &'s Settings>,
@@ -97,11 +97,11 @@ pub fn open_granted_trees<'s>(
 /// Maximum number of protected entries that are shown for each reason.
 const SHOWN_ENTRIES: usize = 4;
 
-/// Returns the parts of a folder that a grant for writing does not cover. They are relative paths and patterns, for
-/// display. The agents' own files are not listed.
+/// Returns the parts of a folder that a grant for writing does not cover. The returned texts are relative paths and
+/// patterns, for display. The agents' own files are not listed.
 pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<String> {
     let Ok(folder) = folder.canonicalize() else { return Vec::new() };
-    // The entries are grouped by the reason why they are protected, because some reasons apply to many files.
+    // The entries are grouped by the reason for their protection, because some reasons apply to many files.
     let mut entries_by_reason: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for protected in protected.iter().filter(|protected| protected.kind != ProtectedKind::AgentFiles) {
         let canonical = canonical_prefix(&protected.path);
@@ -128,7 +128,8 @@ pub fn excluded_from_writing(protected: &[ProtectedPath], folder: &Path) -> Vec<
         names.retain(|name| seen.insert(name.clone()));
         let folders: Vec<_> = names.iter().filter(|name| name.ends_with('/')).cloned().collect();
         names.retain(|name| !folders.iter().any(|folder| folder != name && name.starts_with(folder)));
-        // If only one more entry would be hidden, it is shown, because its name takes no more space than "and 1 more".
+        // If only a single entry exceeds the maximum, this entry is shown, because its name takes no more space than
+        // "and 1 more".
         if names.len() <= SHOWN_ENTRIES + 1 {
             excluded.extend(names);
         } else {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// Receives reports while agents are built. The caller decides whether to show, log or ignore the reports.
 pub trait Reporter: Send + Sync {
-    /// Reports a part of the configuration that is probably a mistake. The agents are built nevertheless.
+    /// Reports a part of the configuration that is probably a mistake. The agents are built in spite of the warning.
     fn warn(&self, warning: &Warning);
 
     /// Reports the progress of loading a plugin.
@@ -21,7 +21,7 @@ pub trait Reporter: Send + Sync {
     fn keep_secret(&self, secrets: &Redaction);
 }
 
-/// A receiver that ignores all reports.
+/// A [`Reporter`] that ignores all reports.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -36,7 +36,8 @@ impl Reporter for Silent {
 /// contain text from plugins and servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// No model is named although a model is available, so the built-in `offline` model is used.
+    /// Neither the options nor the file names a model, so the built-in `offline` model is used although another model
+    /// is available.
     #[error(
         "no model is named, so the built-in `offline`, which is not a language model, answers; {key_variable} is set, so you \
          can use --model {model}"
@@ -53,10 +54,11 @@ pub enum Warning {
         path.display()
     )]
     DelegateWithoutModel {
-        /// The delegate's file.
+        /// Path of the delegate's file.
         path: PathBuf,
     },
-    /// The file of a delegate sets limits for the host. Only the file that the host is started with can set them.
+    /// The file of a delegate sets limits for the host, but only the file that the host is started with can set
+    /// such limits.
     #[error(
         "{location}: `[host.limits]` has no effect here; limits for the host are read from the file that the host is started \
          with, so write them there"
@@ -68,10 +70,10 @@ pub enum Warning {
     /// The plugin directory contains no plugin.
     #[error("there are no plugins (*.wasm) in `{}`; --build builds the plugin projects in the folder", folder.display())]
     NoPlugins {
-        /// Path of the folder.
+        /// Path of the plugin directory.
         folder: PathBuf,
     },
-    /// The version of a plugin in the plugin directory is rolled back, so an earlier version is used.
+    /// The version of a plugin in the plugin directory was rolled back, so an earlier version of the plugin is used.
     #[error(
         "{plugin} {} is rolled back, so {} is used instead; `agent-host plugin rollback {plugin} --undo` uses the \
          version in the folder again",
@@ -79,9 +81,9 @@ pub enum Warning {
         to.as_ref().map(Digest::short).unwrap_or_default()
     )]
     RolledBack {
-        /// Name of the plugin.
+        /// Name of the plugin whose version was rolled back.
         plugin: String,
-        /// Digest of the version in the plugin directory. This version is not used.
+        /// Digest of the version in the plugin directory, which is not used.
         from: Digest,
         /// Digest of the version that is used. None if no version of the plugin is loaded.
         to: Option<Digest>,
@@ -89,15 +91,15 @@ pub enum Warning {
     /// A plugin is not used because one of its tools has a name that is already taken.
     #[error("the plugin `{plugin}` is left out: {reason}")]
     PluginLeftOut {
-        /// Name of the plugin.
+        /// Name of the plugin that is not used.
         plugin: String,
-        /// The name of the tool, and the source of the other tool with this name.
+        /// Names the tool, and the source of the other tool that has the same name.
         reason: String,
     },
     /// A plugin version cannot be used, and the previous version stays in use.
     #[error("{subject}: {reason}\n  the previous version stays in use")]
     VersionRefused {
-        /// The plugin, or the file that contains its new version.
+        /// Name of the plugin, or path of the file that contains the plugin's new version.
         subject: String,
         /// The reason why the version cannot be used.
         reason: String,
@@ -110,11 +112,11 @@ pub enum Warning {
         to.short()
     )]
     CrashedTooOften {
-        /// Name of the plugin.
+        /// Name of the plugin that crashed.
         plugin: String,
-        /// The version that crashed.
+        /// Digest of the version that crashed.
         from: Digest,
-        /// The version that is used from now on.
+        /// Digest of the version that is used from now on.
         to: Digest,
     },
     /// The trial results of new plugin versions could not be stored, so the trials start again in the next process.
@@ -126,7 +128,7 @@ pub enum Warning {
     /// A grant has no effect or only a partial effect, because the plugin's manifest does not request it.
     #[error("`{plugin}` {problem}")]
     UnusedGrant {
-        /// Name of the plugin.
+        /// Name of the plugin that has the grant.
         plugin: String,
         /// The message, worded as the end of a sentence that begins with the plugin's name.
         problem: String,
@@ -134,9 +136,9 @@ pub enum Warning {
     /// Requests with an unusual HTTP method are granted.
     #[error("`{plugin}` is granted requests with the method {method}, which is unusual; check its spelling")]
     UnusualMethod {
-        /// Name of the plugin.
+        /// Name of the plugin that has the grant.
         plugin: String,
-        /// The HTTP method.
+        /// The unusual HTTP method, as the grant contains it.
         method: String,
     },
     /// An approval rule matches no tool.
@@ -150,7 +152,8 @@ pub enum Warning {
     /// Files in the plugin directory cannot be loaded, and the host continues without them.
     #[error("{problems}")]
     UnusablePlugins {
-        /// The text contains one file with its problem on each line, and then advice on how to fix the problems.
+        /// Each line of the text describes one file and its problem. After these lines, the text explains how to fix
+        /// the problems.
         problems: String,
     },
 }

@@ -26,22 +26,24 @@ use std::path::{Path, PathBuf};
 /// Type of a function that reads the environment variable with the given name.
 type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// Options that select and configure an agent, such as those of a command line. These options override `agent.toml`.
+/// Options that select and configure an agent, such as those of a command line. An option that is set overrides the
+/// same setting in `agent.toml`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentOptions {
     /// Path of the agent's file, or the name of an agent in the current folder. None if the agent has no file.
     pub agent: Option<PathBuf>,
-    /// Plugin directory. Overrides the file's `plugin_directory`.
+    /// Plugin directory, which is used in place of the file's `plugin_directory`.
     pub plugins: Option<PathBuf>,
-    /// Model that is used instead of all models that the file names: `PROVIDER/MODEL`, `offline` or `scripted:FILE`.
+    /// Model that is used instead of all models that the file names. The value is `PROVIDER/MODEL`, `offline`
+    /// or `scripted:FILE`.
     pub model: Option<String>,
     /// Address of the first model's provider.
     pub base_url: Option<String>,
-    /// Grants in addition to those of the file.
+    /// Grants that are added to the grants in the file.
     pub grants: Vec<Grant>,
 }
 
-/// A default name contains this many hexadecimal digits, which identify the folder of the agent.
+/// Number of hexadecimal digits in a default name. The digits identify the folder of the agent.
 const FOLDER_DIGITS: usize = 6;
 /// Maximum number of characters of a default name, not counting the digits that identify the folder.
 const MAX_READABLE: usize = 50;
@@ -49,21 +51,21 @@ const MAX_READABLE: usize = 50;
 /// The validated settings of one agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Name of the agent. Sessions, memory and approvals belong to this name.
+    /// Name of the agent, to which sessions, memory and approvals belong.
     pub name: String,
-    /// Configuration file of the agent. None if the agent has no file.
+    /// Path of the agent's configuration file. None if the agent has no file.
     pub path: Option<PathBuf>,
     /// User that the agent works for. If no user is set, the agent works for the user who is logged in.
     pub user: Option<String>,
     /// Determines how an approval rule that contains the exact name of a tool is bound to this tool.
     pub rule_binding: RuleBinding,
-    /// Models that the agent uses.
+    /// The models that the options or the file name for the agent.
     pub models: WantedModels,
-    /// Plugin directory. None if the agent has no plugins.
+    /// Path of the plugin directory. None if no plugin directory is set.
     pub plugins: Option<PathBuf>,
     /// Folder with the plugin projects that `agent-host dev` builds.
     pub sources: Option<PathBuf>,
-    /// The contents of `agent.toml`. Empty if the agent has no file.
+    /// The contents of the agent's `agent.toml`. Empty if the agent has no file.
     pub file: AgentFile,
     /// All grants, from the file and from the options.
     pub grants: ResolvedGrants,
@@ -172,7 +174,8 @@ impl Settings {
     }
 
     /// Returns the models in the order in which they are called, and the configuration of each provider. If a summary
-    /// model is named, it is the last model. The error lists all problems, each with the location of the model's name.
+    /// model is named, the summary model is the last model in the list. The error lists all problems, each with the
+    /// location of the model's name.
     pub fn models(&self) -> Result<(Vec<NamedModel>, Vec<ProviderConfig>), ConfigError> {
         let chain = self.models.chain_and_summary();
         let (providers, mut problems) = providers::providers(&self.models, &self.file, self.environment.variables());
@@ -203,7 +206,7 @@ impl Settings {
         unknown.map(|(name, location)| format!("{location}: there is no plugin `{name}`")).collect()
     }
 
-    /// Returns an error about a key of the file. Adds the file and line of the key if they are known.
+    /// Returns an error about a key of the file. If the file and line of the key are known, the error contains both.
     pub fn problem(&self, key: &str, problem: impl std::fmt::Display) -> ConfigError {
         match self.file.locations.get(key) {
             Some(location) => ConfigError::settings(format!("{location}: {problem}")),
@@ -259,8 +262,8 @@ fn check_folder(plugins: Option<&Path>, options: &AgentOptions, file: &AgentFile
     Err(ConfigError::settings(format!("{location}{origin}: {problem}; name the folder with the plugins")))
 }
 
-/// Rejects an outbox folder that does not exist. If the folder were accepted, no events would be delivered, and the
-/// user would notice this only when answers are missing.
+/// Rejects an outbox folder that does not exist. If a missing folder were accepted, no events would be delivered, and
+/// the user would notice the problem only when answers are missing.
 fn check_outbox(file: &AgentFile) -> Result<(), ConfigError> {
     let absent = |directory: &&Located| !file.folder.join(&directory.value).is_dir();
     let Some(Located { value, location }) = file.outbox.directory.as_ref().filter(absent) else { return Ok(()) };

@@ -19,7 +19,7 @@ const CHANNEL_CAPACITY: usize = 64;
 pub enum WatchEvent {
     /// A plugin in a watched plugin directory changed.
     Plugins(Notice),
-    /// An agent's file was changed. The change applies from the next turn on.
+    /// An agent's file was changed, and the changed settings apply from the next turn on.
     Configured {
         /// Path of the agent's file.
         path: PathBuf,
@@ -30,12 +30,12 @@ pub enum WatchEvent {
     },
     /// An agent's changed file cannot be used, so the previous settings stay in effect.
     Misconfigured {
-        /// The problem, with its file, line and key.
+        /// The problem in the changed file, with the file, line and key.
         reason: String,
     },
 }
 
-/// Applies changes to the agents' files and plugin directories until this value is dropped.
+/// Watches the agents' files and plugin directories, and applies changes, until this value is dropped.
 pub struct AgentWatch {
     notices: Option<Receiver<Notice>>,
     files: Receiver<WatchEvent>,
@@ -55,8 +55,8 @@ impl AgentWatch {
             let (_, live_agents, sandbox) =
                 folders.entry(canonical).or_insert_with(|| (folder, Vec::new(), host.sandbox.clone()));
             live_agents.push(live.clone());
-            // If the signature rules of one agent reject a component, no agent that uses the directory uses
-            // the component.
+            // If the signature rules of one agent reject a component, the component is not used by any agent that uses
+            // the directory.
             *sandbox = vetted_sandbox(sandbox, settings);
         }
         for (folder, agents, sandbox) in folders.into_values() {
@@ -69,7 +69,7 @@ impl AgentWatch {
     }
 
     /// Starts to watch only the agents' files, for a host that runs a single turn. Grants that are removed from the
-    /// files are revoked immediately. Other changes have no effect, because there is no next turn.
+    /// files are revoked immediately. Other changes have no effect, because the host runs no further turn.
     pub fn revocations(host: &Host, agents: &[AssembledAgent]) -> Self {
         let stop = CancellationToken::new();
         let files = watch_files(host, agents, &stop);

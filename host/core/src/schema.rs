@@ -1,5 +1,5 @@
-//! Validates JSON against JSON Schemas (L8, L12). A schema is compiled once, its references are never fetched, and the
-//! work of each check is bounded.
+//! Validates JSON against JSON Schemas (L8, L12). A schema is compiled once. References to other documents are never
+//! fetched. The work of each check is bounded.
 
 mod check_cost;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 /// Maximum size of a schema, in bytes of JSON text.
 const MAX_SCHEMA_BYTES: usize = 256 * 1024;
-/// Maximum nesting depth of a schema and of checked data. This depth equals the limit of `serde_json`.
+/// Maximum nesting depth of a schema and of checked data. `serde_json` has the same limit.
 const MAX_DEPTH: usize = 128;
 /// Maximum number of violations that are reported for one document.
 const MAX_VIOLATIONS: usize = 10;
@@ -22,8 +22,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// Estimates the work of checking a document before the document is checked. None: no estimate is needed, because
-    /// every check is quick.
+    /// The graph from which the work of checking a document is estimated before the check. None: no estimate is needed,
+    /// because this schema checks every document quickly.
     check_cost: Option<CheckCost>,
 }
 
@@ -39,7 +39,7 @@ pub enum SchemaError {
     )]
     RemoteReference(String),
     /// The schema is not a valid JSON Schema.
-    #[error("not a JSON Schema: {0}")]
+    #[error("the JSON Schema is invalid: {0}")]
     Invalid(String),
 }
 
@@ -85,7 +85,8 @@ impl Schema {
     }
 }
 
-/// Returns the estimator for the work of a check. None: no estimate is needed, because every check is quick.
+/// Returns a graph that estimates the work of checking a document against the schema. None: no estimate is needed,
+/// because the schema checks every document quickly.
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
     let check_cost = CheckCost::of(schema).map_err(|reason| match reason {
         NoEstimate::Circular => {
@@ -172,11 +173,11 @@ mod tests {
     fn row_34_expensive_schemas_are_refused() {
         let mut deep = json!({"type": "object"});
         for _ in 0..10_000 {
-            // The `json!` macro is not used here, because it would copy the nested value.
+            // The `json!` macro is not used here, because the macro would copy the nested value.
             deep = Value::Object([("not".to_owned(), deep)].into_iter().collect());
         }
         assert!(matches!(Schema::compile(&deep), Err(SchemaError::TooLarge(_))));
-        // Dropping 10,000 levels recursively would overflow the test's own stack.
+        // The value is not dropped, because dropping 10,000 levels recursively would overflow the stack of the test.
         std::mem::forget(deep);
         let wide = json!({"description": "x".repeat(10 << 20)});
         assert!(matches!(Schema::compile(&wide), Err(SchemaError::TooLarge(_))));

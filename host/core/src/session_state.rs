@@ -3,14 +3,14 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The state of a session as lists of sessions show it.
+/// The state that lists of sessions show for a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
-    /// Nothing was stored in the session yet.
+    /// The session exists, but nothing has been stored in it yet.
     #[default]
     New,
-    /// No turn is open. Either the last turn has an output, or no turn has begun.
+    /// No turn is open. Either the last turn ended with an output, or no turn has begun yet.
     Idle,
     /// A turn is open and can continue.
     Running,
@@ -20,10 +20,11 @@ pub enum SessionState {
     Failed,
     /// The last turn was cancelled.
     Cancelled,
-    /// An import or a fork is writing the session, or was interrupted. The session can only be listed and deleted.
+    /// An import or a fork has not written the whole session, because the import or fork is still running or was
+    /// interrupted. Such a session can only be listed and deleted.
     Incomplete,
-    /// A turn was running when its process ended. This state is never stored. Lists of sessions derive this state from
-    /// [`SessionState::Running`] and the session's holder.
+    /// A turn was running when the process that ran the turn ended. This state is never stored. Lists show this state
+    /// for each session whose stored state is [`SessionState::Running`] although no running process holds the session.
     Interrupted,
     /// Like [`SessionState::Interrupted`], but the answer for which the turn waited has arrived. This state is
     /// never stored.
@@ -43,7 +44,7 @@ impl SessionState {
         Self::Ready,
     ];
 
-    /// The name of the state in the database and in output.
+    /// Returns the name of the state in the database and in output.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::New => "new",
@@ -58,7 +59,7 @@ impl SessionState {
         }
     }
 
-    /// Parses what [`SessionState::as_str`] returns. None: the name is unknown.
+    /// Returns the state with this name, as [`SessionState::as_str`] returns it. None: no state has this name.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }

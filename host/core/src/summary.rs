@@ -12,29 +12,30 @@ use std::collections::HashMap;
 
 /// Maximum number of files that a summary names. The least recent files are dropped first.
 const MAX_FILES: usize = 40;
-/// Maximum length of a file name in bytes. A longer argument is not treated as a file name.
+/// Maximum length of a file name in bytes. An argument that is longer is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
 /// Maximum number of characters that a summary contains of a message's first sentence.
 const MAX_SENTENCE: usize = 200;
-/// Maximum number of characters that a summary contains of a call's arguments, and of its result.
+/// Maximum number of characters that a summary contains of a call's arguments. The same maximum applies to the
+/// call's result.
 const MAX_CALL_PART: usize = 80;
 /// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
 /// Argument keys whose values are treated as file names only if they look like a path.
 const MAYBE_FILE_KEYS: [&str; 9] = ["from", "to", "source", "destination", "src", "dst", "target", "old", "new"];
-/// Marks text or lines that were left out.
+/// Replaces text or lines that were left out of a summary.
 const GAP: &str = "…";
 
-/// The summary of the messages that were removed from the prompt. The prompt contains the summary in place of
+/// The summary of the messages that were removed from the prompt. The prompt contains the summary instead of
 /// these messages.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HistorySummary {
     /// Text of the summary.
     pub text: String,
-    /// Names of the files that the calls used, the most recent last.
+    /// Names of the files that the calls in the evicted messages used, the most recent file last.
     #[serde(default)]
     pub files: Vec<String>,
-    /// Estimated tokens of [`HistorySummary::section`].
+    /// Estimated number of tokens of [`HistorySummary::section`].
     pub tokens: u32,
     /// Number of messages evicted since the session began. If the session is a fork, messages that were evicted before
     /// the fork do not count.
@@ -43,11 +44,11 @@ pub struct HistorySummary {
     pub through_turn: u32,
     /// Id of the latest message that was evicted.
     pub through_message: MessageId,
-    /// Number of times that messages were evicted.
+    /// Number of evictions, each of which may have removed several messages.
     pub evictions: u64,
 }
 
-/// The content of a summary before it is shortened to the token limit.
+/// The content of a new summary. The host shortens the content to the token limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
     /// Summary of all evicted messages, including the messages of earlier evictions.
@@ -57,8 +58,9 @@ pub struct Draft {
 }
 
 impl HistorySummary {
-    /// Creates the summary after another eviction. The text of the draft replaces the earlier text, and the files of
-    /// the draft are appended to the earlier files. The summary is shortened to `limit` tokens.
+    /// Creates the summary after messages were evicted. The text of the draft replaces the text of the earlier
+    /// summary. The files of the draft are appended to the files of the earlier summary. The new summary is shortened
+    /// to `limit` tokens.
     pub(crate) fn next(earlier: Option<&Self>, draft: Draft, evicted: EvictedMessages, limit: u32) -> Self {
         let empty = Self::default();
         let earlier = earlier.unwrap_or(&empty);
@@ -75,8 +77,8 @@ impl HistorySummary {
         summary
     }
 
-    /// The section of the system message that contains the summary (L22). The bytes of the section stay the same until
-    /// more messages are evicted.
+    /// Returns the section of the system message that contains the summary (L22). The bytes of the section stay the
+    /// same until more messages are evicted.
     pub fn section(&self) -> Section {
         let introduction = match self.messages {
             0 => "This session was forked from one with earlier messages, which stay there.".to_owned(),
@@ -93,8 +95,8 @@ impl HistorySummary {
         Section { name: prompt::section::SESSION_SUMMARY.to_owned(), text, stability: Stability::Dynamic }
     }
 
-    /// Adds a note that a turn was undone. The note is needed because the part of the text about that turn cannot be
-    /// removed.
+    /// Adds a note that a turn was undone. The note is needed because the part of the summary's text that is about this
+    /// turn cannot be removed.
     pub(crate) fn mark_undone(&mut self, turn: u32) {
         self.text.push_str(&format!(
             "\n[The user has undone turn {turn}: what this summary says about it no longer applies.]"
@@ -103,8 +105,8 @@ impl HistorySummary {
         self.tokens = self.measured();
     }
 
-    /// Returns the summary for a fork of the session. `until` is the last message in the fork, and `turn` is the turn
-    /// of that message.
+    /// Returns the summary with which a fork of the session begins. `until` is the id of the last message in the fork,
+    /// and `turn` is the number of that message's turn.
     pub(crate) fn forked(&self, until: MessageId, turn: u32) -> Self {
         let mut fork =
             Self { messages: 0, through_message: 0, through_turn: self.through_turn.min(turn), ..self.clone() };
@@ -137,7 +139,8 @@ impl HistorySummary {
     }
 }
 
-/// The number of messages of an eviction, and the latest turn and message among them.
+/// The messages that one eviction removed: their number, the number of the latest turn among their turns, and the id of
+/// the latest message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EvictedMessages {
     pub(crate) messages: u64,
@@ -167,8 +170,8 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
 }
 
-/// Returns the names of the files that the calls in these messages used. The names are taken from the arguments whose
-/// keys stand for files. Failed calls are ignored.
+/// Returns the names of the files that the calls in these messages used. The names are the values of those arguments
+/// whose keys indicate a file. Failed calls are ignored.
 pub fn files_touched(messages: &[impl Borrow<StoredMessage>]) -> Vec<String> {
     files_of(&messages.iter().map(Borrow::borrow).collect::<Vec<_>>())
 }
@@ -184,7 +187,7 @@ fn files_of(messages: &[&StoredMessage]) -> Vec<String> {
     merged_files(&[], files)
 }
 
-/// The outcome of a call: whether it failed, and the first line of its result.
+/// The outcome of a call: whether the call failed, and the first line of its result.
 struct Outcome {
     is_error: bool,
     first_line: String,
@@ -258,8 +261,8 @@ fn lines_of(text: &str) -> Vec<String> {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && *line != GAP).map(str::to_owned).collect()
 }
 
-/// Joins the first line and as many of the last lines as fit into `max_bytes`, in order. Each line is cut to at most
-/// half of `max_bytes`.
+/// Joins the first line and as many of the last lines as fit into `max_bytes`. The lines stay in order. Each line is
+/// cut to at most half of `max_bytes`.
 fn fit_lines(lines: Vec<String>, max_bytes: usize) -> String {
     let lines: Vec<String> = lines.iter().map(|line| cut(line, max_bytes / 2)).collect();
     let total = lines.iter().map(|line| line.len() + 1).sum::<usize>();
@@ -317,8 +320,8 @@ fn is_file_name(text: &str) -> bool {
     !text.trim().is_empty() && text.len() <= MAX_FILE_NAME && !is_other_text
 }
 
-/// Merges two lists of files. Each file is listed once, at its latest position. Only the last [`MAX_FILES`] files are
-/// kept.
+/// Merges two lists of files. Each file is listed once, at its latest position. Only the last [`MAX_FILES`] files
+/// are kept.
 fn merged_files(earlier: &[String], later: Vec<String>) -> Vec<String> {
     let mut files: Vec<String> = Vec::new();
     for file in earlier.iter().cloned().chain(later) {

@@ -33,7 +33,7 @@ pub struct TaggedCall {
     pub server: String,
     /// Name of the tool, with or without the name of its server.
     pub tool: String,
-    /// The arguments. If the model wrote no arguments, this is an empty object.
+    /// The arguments. If the model wrote no arguments, the value is an empty object.
     pub arguments: Value,
 }
 
@@ -41,7 +41,7 @@ pub struct TaggedCall {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum UnreadableCall {
-    /// The text is not JSON, or its end is missing.
+    /// The text between the tags is not a JSON object, or its closing tag is missing.
     #[error("{problem}. The call was written as `{written}`")]
     ParseError {
         /// Description of the problem.
@@ -57,18 +57,18 @@ pub enum UnreadableCall {
         /// The beginning of the text between the tags.
         written: String,
     },
-    /// The call is inside a code fence or inline code, so it is not run.
+    /// The call is inside a code fence or inline code, so the host does not run it.
     #[error(
         "calls in backticks or code fences do not run; write the call outside of them. The call was written as `{written}`"
     )]
     Quoted {
-        /// The beginning of the text between the tags.
+        /// The beginning of the text between the tags of the call.
         written: String,
     },
 }
 
 impl UnreadableCall {
-    /// Machine-readable code of the error.
+    /// Returns the machine-readable code of the error.
     pub fn code(&self) -> &'static str {
         match self {
             UnreadableCall::ParseError { .. } => "parse_error",
@@ -89,7 +89,7 @@ pub fn feedback(calls: &[UnreadableCall]) -> String {
     text
 }
 
-/// Parses a complete reply. Returns the text without the calls, and the calls in order.
+/// Parses a complete reply. Returns the text without the calls, and the calls in the order of the text.
 pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     let (mut reader, mut deltas) = (TaggedReader::default(), Vec::new());
     reader.text(reply, &mut deltas);
@@ -98,8 +98,8 @@ pub fn read(reply: &str) -> (String, Vec<Result<TaggedCall, UnreadableCall>>) {
     (texts.collect(), calls)
 }
 
-/// Returns the calls inside code, each with the error that explains why it did not run. `text` is the text of a reply
-/// without its other calls.
+/// Returns the calls inside Markdown code, each with the error that explains why the call did not run. `text` is the
+/// text of a reply, from which the calls outside of code have been removed.
 pub fn quoted_calls(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
     let bodies = text.split(OPENING).skip(1).filter_map(|rest| rest.split_once(CLOSING));
     let calls = bodies
@@ -110,14 +110,14 @@ pub fn quoted_calls(text: &str) -> Vec<(TaggedCall, UnreadableCall)> {
 /// Parses the streamed text of a reply. The parser emits the text without the calls as deltas, and returns the calls at
 /// the end.
 ///
-/// A tag in code is ordinary text. Two things count as code: everything between two lines of at least three backticks
-/// or tildes, and a tag directly after a backtick. A `</tool>` inside a JSON string does not end its call. White space
-/// after a call is removed too.
+/// A tag in Markdown code is ordinary text. Two things count as code: everything between two lines of at least three
+/// backticks or tildes, and a tag directly after a backtick. A `</tool>` inside a JSON string does not end its call.
+/// The parser also removes the white space after a call.
 #[derive(Debug, Default)]
 pub struct TaggedReader {
     state: State,
     code: Code,
-    /// White space that is removed if a call follows.
+    /// White space that the parser has read but not emitted, because it is removed if a call follows.
     blank: String,
     /// Whether text other than white space has been emitted.
     has_emitted_text: bool,
@@ -141,7 +141,7 @@ impl Default for State {
 }
 
 impl TaggedReader {
-    /// Parses the next piece of the text. A piece may end at any character.
+    /// Parses the next piece of the reply's text. A piece may end at any character.
     pub fn text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         let mut shown = String::new();
         for character in piece.chars() {
@@ -205,16 +205,16 @@ impl TaggedReader {
         }
     }
 
-    /// Emits text that looked like the beginning of a tag but is not part of a tag.
+    /// Emits text that could have been the beginning of a tag but turned out not to be part of a tag.
     fn show(&mut self, text: &str, shown: &mut String) {
         text.chars().for_each(|character| self.code.push(character));
         self.emit_blank(shown);
         shown.push_str(text);
     }
 
-    /// Emits the pending white space before more text is emitted. If a call was removed before the first text, the
-    /// white space is dropped. If a call was removed without white space around it, a line break is emitted, so that
-    /// the texts before and after the call do not join into one word or tag.
+    /// Emits the pending white space. The caller then emits the text that follows the white space. If a call was
+    /// removed before the first text, the white space is dropped. If a call was removed without white space around it,
+    /// a line break is emitted, so that the texts before and after the call do not join into one word or tag.
     fn emit_blank(&mut self, shown: &mut String) {
         let blank = std::mem::take(&mut self.blank);
         if self.has_emitted_text && blank.is_empty() && !self.has_text_since_call() {
@@ -247,7 +247,7 @@ impl CallBody {
         self.text.push(character);
         if self.in_string {
             // A JSON string cannot contain a line break. An unclosed string therefore ends with its line, and the calls
-            // after it are still found.
+            // after the unclosed string are still found.
             self.in_string = (character != '"' || self.is_escaped) && character != '\n';
             self.is_escaped = character == '\\' && !self.is_escaped;
             return None;
@@ -275,7 +275,7 @@ struct Code {
     last_character: Option<char>,
 }
 
-/// The characters of the current line so far, as far as they matter for code fences.
+/// What the current line contains so far. Only the details that decide whether the line is a code fence are kept.
 #[derive(Clone, Copy, Debug)]
 enum Line {
     /// The line contains only this number of spaces.
@@ -299,7 +299,8 @@ enum FenceSuffix {
     Blank,
     /// Words, such as the name of a language. An opening fence may have words after it, but a closing fence may not.
     Words,
-    /// Another backtick. A line that starts like a fence but contains a further backtick is not a fence.
+    /// The text contains a further backtick. A line that starts like a fence but contains a further backtick is not
+    /// a fence.
     Mark,
 }
 

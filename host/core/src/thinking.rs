@@ -6,13 +6,13 @@ use crate::model::Delta;
 const OPENING: &str = "<think>";
 const CLOSING: &str = "</think>";
 
-/// Splits the pieces of a reply into deltas. Thinking is always between [`Delta::ThinkingStart`] and
-/// [`Delta::ThinkingEnd`].
+/// Splits the pieces of a reply into deltas. Thinking is always between [`Delta::ThinkingStart`]
+/// and [`Delta::ThinkingEnd`].
 ///
 /// `<think>` is only recognized at the beginning of a reply, where models write it. Only white space and other thinking
-/// may precede it. A later `<think>` is part of the answer, for example in code. If the provider has reasoning fields,
-/// tags are not recognized at all. White space around tags is removed. Thinking without a closing tag ends with the
-/// reply.
+/// may precede it. A later `<think>` is part of the answer, for example in code. If the provider sends thinking in
+/// reasoning fields, tags are not recognized at all. White space around tags is removed. Thinking without a closing tag
+/// ends with the reply.
 #[derive(Debug, Default)]
 pub struct ThinkingSplitter {
     position: Position,
@@ -20,7 +20,7 @@ pub struct ThinkingSplitter {
     pending: String,
     /// Number of bytes of a tag that have matched.
     matched: usize,
-    /// Whether white space is dropped because it follows a closing tag.
+    /// Whether the next white space is dropped, because the text before it was a closing tag.
     drops_blank: bool,
     /// Whether `ThinkingStart` was emitted and the matching `ThinkingEnd` was not emitted yet.
     is_thinking: bool,
@@ -30,17 +30,17 @@ pub struct ThinkingSplitter {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Position {
-    /// Before the answer: the text so far is white space, thinking, or a part of an opening tag.
+    /// The answer has not begun: the text so far consists of white space, thinking, or a part of an opening tag.
     #[default]
     Beginning,
-    /// Inside thinking, between `<think>` and `</think>`.
+    /// The current position is inside thinking, between `<think>` and `</think>`.
     Tagged,
-    /// Inside the answer. No tag is recognized any more.
+    /// The answer has begun. From now on, tags are ordinary text.
     Answer,
 }
 
 impl ThinkingSplitter {
-    /// Reads the next piece of the text. A piece may end at any character.
+    /// Reads the next piece of the reply's text. A piece may end at any character.
     pub fn text(&mut self, piece: &str, deltas: &mut Vec<Delta>) {
         let mut unread = piece;
         while !unread.is_empty() {
@@ -61,7 +61,8 @@ impl ThinkingSplitter {
         self.emit_thinking(piece, deltas);
     }
 
-    /// Ends the thinking. The caller calls this function when another part of the reply follows, such as a tool call.
+    /// Ends the thinking. This function must be called if a part of the reply that is not thinking follows, such as a
+    /// tool call.
     pub fn end_thinking(&mut self, deltas: &mut Vec<Delta>) {
         if std::mem::take(&mut self.is_thinking) {
             deltas.push(Delta::ThinkingEnd);
@@ -135,8 +136,8 @@ impl ThinkingSplitter {
         &piece[common..]
     }
 
-    /// Handles a complete closing tag. Another opening tag may follow, because some models write several sections of
-    /// thinking before the answer.
+    /// Handles a complete closing tag. An opening tag may follow the closing tag, because some models write several
+    /// sections of thinking before the answer.
     fn close(&mut self, deltas: &mut Vec<Delta>) {
         self.matched = 0;
         self.drops_blank = true;
@@ -158,8 +159,8 @@ impl ThinkingSplitter {
         }
     }
 
-    /// Emits thinking without the white space before its first word. Nothing is emitted for tags with only white space
-    /// between them. Models that were told not to think write such tags.
+    /// Emits thinking without the white space before its first word. Nothing is emitted if there is only white space
+    /// between the tags. A model that was told not to think may write such tags.
     fn emit_thinking(&mut self, thinking: &str, deltas: &mut Vec<Delta>) {
         let thinking = if self.is_thinking { thinking } else { thinking.trim_ascii_start() };
         if thinking.is_empty() {
@@ -239,7 +240,7 @@ mod tests {
         }
     }
 
-    /// L21: if a provider sends thinking in its own fields, a tag in the text stays text.
+    /// L21: if a provider sends thinking in reasoning fields, a `<think>` tag in the text of a reply is ordinary text.
     #[test]
     fn l21_tags_stay_text_if_the_provider_has_reasoning_fields() {
         let (mut splitter, mut deltas) = (ThinkingSplitter::default(), Vec::new());
@@ -255,7 +256,7 @@ mod tests {
     }
 
     proptest! {
-        /// L21: the result does not depend on how the text is cut into pieces.
+        /// L21: the deltas do not depend on how the text of a reply is cut into pieces.
         #[test]
         fn l21_a_reply_in_pieces_is_split_like_the_whole_reply(
             words in prop::collection::vec(

@@ -1,21 +1,22 @@
-//! Token estimates. The host uses these estimates to decide which messages fit into a prompt. For all other purposes,
-//! the host uses the provider's counts.
+//! Estimates of the number of tokens in texts and messages. The host uses these estimates to decide which messages fit
+//! into a prompt. For all other purposes, the host uses the token counts that the provider reports.
 
 use crate::message::{Content, Part};
 
-/// Estimated tokens that a message costs in addition to its content.
+/// Estimated number of tokens that a message costs in addition to the tokens of its content.
 pub(crate) const PER_MESSAGE: u32 = 4;
 
-/// Estimated tokens of one media item, such as an image or a sound file.
+/// Estimated number of tokens of one media item, such as an image or a sound file.
 const PER_MEDIA_ITEM: u32 = 1_000;
 
-/// Estimates the number of tokens in `text` at four bytes per token. The ratio fits English and code. Other scripts
-/// have more bytes per character, but also more tokens per character.
+/// Estimates the number of tokens in `text` at four bytes per token. The ratio fits English text and program code. Text
+/// in other scripts has more bytes per character, but also more tokens per character, so the ratio is similar.
 pub fn of_text(text: &str) -> u32 {
     u32::try_from(text.len().div_ceil(4)).unwrap_or(u32::MAX)
 }
 
-/// Estimates the number of tokens in a message with these parts, including the fixed cost of a message.
+/// Estimates the number of tokens in a message with these parts, including the fixed number of tokens that each
+/// message costs.
 pub fn of_parts(parts: &[Part]) -> u32 {
     parts.iter().map(of_part).fold(PER_MESSAGE, u32::saturating_add)
 }

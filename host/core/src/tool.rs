@@ -11,17 +11,17 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traits {
-    /// The tool changes nothing.
+    /// A call of the tool changes nothing.
     pub read_only: bool,
-    /// The tool may delete or overwrite something.
+    /// A call of the tool may delete or overwrite something.
     pub destructive: bool,
     /// A repeated call with the same id has no further effect.
     pub idempotent: bool,
-    /// The call never runs at the same time as another call of its batch.
+    /// A call of the tool never runs at the same time as another call of its batch.
     pub sequential: bool,
     /// The tool accesses systems outside the host's control, such as the web.
     pub open_world: bool,
-    /// The user is asked before each call.
+    /// A call of the tool needs the approval of a user before the call runs.
     pub needs_approval: bool,
 }
 
@@ -38,14 +38,14 @@ impl Traits {
 pub struct ToolDefinition {
     /// Name as the tool's author wrote it: 1 to 128 letters, digits, `_`, `-` or `.`.
     pub name: String,
-    /// Title that is shown to users. None: the tool has no title.
+    /// Title that is shown to users. None: the author gave the tool no title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Description for the model, at most 2 KiB.
     pub description: String,
     /// JSON Schema (2020-12) of the arguments, which are an object.
     pub input_schema: Value,
-    /// JSON Schema of the structured result. None: the tool declares no schema.
+    /// JSON Schema of the structured result. None: the tool declares no schema for its structured result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// Properties of the tool that affect how its calls are run.
@@ -56,13 +56,13 @@ pub struct ToolDefinition {
     pub priority: i32,
 }
 
-/// One problem of invalid arguments or data.
+/// A violation of a schema or of another rule by arguments or other data.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
     /// JSON pointer to the invalid value. Empty: the problem concerns the whole document.
     pub pointer: String,
-    /// The violated JSON Schema keyword, such as `required` or `type`, or the name of another check. None: the rule is
-    /// unknown.
+    /// The violated JSON Schema keyword, such as `required` or `type`, or the name of another check. None: the rule
+    /// is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Description of the problem for the model.
@@ -73,9 +73,9 @@ pub struct Violation {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "error")]
 pub enum ToolError {
-    /// The arguments are invalid. The model should change the arguments.
+    /// The arguments are invalid, so the model should call the tool with other arguments.
     InvalidArguments {
-        /// The violations. There is at least one.
+        /// What is wrong with the arguments. The list is not empty.
         violations: Vec<Violation>,
     },
     /// The requested item, such as a file, does not exist.
@@ -83,9 +83,9 @@ pub enum ToolError {
         /// Message for the model.
         message: String,
     },
-    /// The call is not allowed. The call will fail again if it is repeated.
+    /// The call is not allowed. If the call is repeated, it will fail in the same way.
     Denied {
-        /// Description of the denied request, and how to grant it.
+        /// Description of the denied request, and advice on how a user can grant it.
         message: String,
     },
     /// The call failed, but a later attempt may succeed.
@@ -96,7 +96,7 @@ pub enum ToolError {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<u32>,
     },
-    /// Any other failure, including traps and sandbox limits.
+    /// The call failed for any other reason, for example because the guest trapped or exceeded a limit of the sandbox.
     Failed {
         /// Message for the model.
         message: String,
@@ -128,8 +128,8 @@ impl ToolError {
 }
 
 /// Finds the errors in a text that [`ToolError::for_model`] formatted, and replaces each of them by the sentence of
-/// [`ToolError::for_users`]. An error is one line of the text and may have been cut off at its end. Other lines
-/// stay unchanged.
+/// [`ToolError::for_users`]. An error occupies one line of the text, and its end may have been cut off. Lines that do
+/// not contain an error stay unchanged.
 pub fn errors_as_sentences(text: &str) -> String {
     text.split('\n').map(|line| error_in_words(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
@@ -142,7 +142,8 @@ fn error_in_words(line: &str) -> Option<String> {
     if let Ok(error) = serde_json::from_str::<ToolError>(line) {
         return Some(error.for_users());
     }
-    // The line may have been cut inside an escape, which has at most six characters, or twelve for a surrogate pair.
+    // The line may have been cut inside an escape. An escape has at most six characters, and the escape of a surrogate
+    // pair has twelve.
     let shorter = line.char_indices().rev().map(|(position, _)| &line[..position]);
     let candidates = std::iter::once(line).chain(shorter.take(12));
     let endings = ["\"}", "\"}]}", "}]}", "]}"];
@@ -159,14 +160,14 @@ pub struct ServiceRequest {
     pub event_type: ServiceEventType,
     /// Data of the event.
     pub data: Value,
-    /// Routing domain. None: the domain in the configuration of the service is used.
+    /// Domain to which the event is routed. None: the host uses the domain in the configuration of the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     /// JSON Schema of the response's data. None: any data is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
-    /// Time after which the host ends the call with the error `unavailable`, in milliseconds. None: the call waits
-    /// indefinitely.
+    /// Time after which the host ends the call with the error `unavailable`, in milliseconds. None: the call
+    /// waits indefinitely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within: Option<u32>,
 }
@@ -176,7 +177,7 @@ pub struct ServiceRequest {
 pub struct ToolDone {
     /// Content for the model, in order.
     pub content: Vec<Content>,
-    /// The result as structured data. None: the tool returned no structured data.
+    /// The result as structured data, in addition to `content`. None: the tool returned no structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
@@ -203,9 +204,10 @@ pub enum ToolOutcome {
 pub struct CallCost {
     /// Processor time in microseconds. The measurement is off by at most one epoch tick of the host (10 ms).
     pub cpu_us: u64,
-    /// Time from dispatch to result in microseconds. This time includes host calls but not the time in the queue.
+    /// Time from dispatch to result in microseconds. This time includes the guest's calls of host functions, but not
+    /// the time that the call waited in the queue.
     pub wall_us: u64,
-    /// Time in the queue in microseconds.
+    /// Time that the call waited in the queue before it ran, in microseconds.
     pub queue_us: u64,
     /// Peak size of all guest memories of the call, in bytes.
     pub memory_bytes: u64,
@@ -219,19 +221,19 @@ pub struct CallCost {
     /// Number of network requests that the guest sent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests: u64,
-    /// Fuel that the guest's instructions used. The same work always uses the same fuel. None: fuel is not counted, or
-    /// the call was stopped for a reason other than its fuel.
+    /// Fuel that the guest's instructions used. The same work always uses the same fuel. None: the host does not count
+    /// fuel, or the call was stopped for a reason other than exceeding its limit of fuel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
-    /// Requests that the guest sent to the host's model.
+    /// Requests that the guest made to the host's model, and the tokens that these requests used.
     #[serde(default, skip_serializing_if = "ModelUse::is_nothing")]
     pub model: ModelUse,
 }
 
-/// A plugin's use of the host's model (P5).
+/// How much a plugin has used the host's model (P5).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelUse {
-    /// Number of requests, including failed requests.
+    /// Number of requests that the plugin made to the model, including failed requests.
     pub asks: u64,
     /// Tokens of the successful requests.
     #[serde(flatten)]
@@ -266,7 +268,7 @@ pub enum ToolSource {
         /// Digest of the plugin's component.
         digest: Digest,
     },
-    /// The tool is built into the host.
+    /// The tool is one of the host's built-in tools.
     BuiltIn,
     /// The tool comes from an MCP server.
     Mcp {
@@ -290,12 +292,13 @@ pub enum ToolSource {
 }
 
 impl ToolSource {
-    /// Returns the source of the tools of an MCP server, without the digest of a definition.
+    /// Returns the source for tools of the MCP server with this name. The source contains no digest of a
+    /// tool's definition.
     pub fn of_server(server: impl Into<String>) -> Self {
         ToolSource::Mcp { server: server.into(), definition: None }
     }
 
-    /// Adds the digest of the tool's definition if the source has no digest of its own.
+    /// Adds the digest of the tool's definition to the source of an MCP tool. Returns any other source unchanged.
     #[must_use]
     pub fn defined(self, digest: &Digest) -> Self {
         match self {

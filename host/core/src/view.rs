@@ -20,7 +20,7 @@ pub fn result_text(content: &[Content]) -> String {
     text
 }
 
-/// Returns the [`result_text`], cut after `limit` characters. If text was cut off, a line is appended that tells the
+/// Returns the [`result_text`], cut after `limit` characters. If the text was cut, a line is appended that tells the
 /// model how to read the rest.
 pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
     let text = result_text(content);
@@ -43,7 +43,7 @@ pub fn shown_text(call: &CallId, content: &[Content], limit: usize) -> String {
     }
 }
 
-/// Returns a stored message as it is sent to the model. Tool results are cut after `limit` characters.
+/// Returns the message that is sent to the model for a stored message. Tool results are cut after `limit` characters.
 pub fn shown_message(message: &StoredMessage, seen_count: u32, limit: usize) -> Message {
     let parts = message.parts.iter().map(|part| match part {
         Part::ToolResult(result) => {

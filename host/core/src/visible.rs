@@ -1,5 +1,5 @@
 //! Escapes invisible characters, including those that change the order of a text, in everything that a user or a model
-//! reads. Stored texts keep these characters (invariant 4).
+//! reads. The characters are not escaped in stored texts (invariant 4).
 
 use crate::message::{Content, Message, Part};
 use crate::model::{ModelRequest, OfferedTool};
@@ -12,13 +12,14 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, Lines::Kept)
 }
 
-/// Escapes a text that must stay on one line, such as a name or a title. Line breaks and tabs are escaped too.
+/// Escapes a text that must stay on one line, such as a name or a title. Unlike [`visible`], this function also escapes
+/// line breaks and tabs.
 pub fn visible_line(text: &str) -> Cow<'_, str> {
     escaped(text, Lines::Escaped)
 }
 
-/// Escapes a text like [`visible_line`] and cuts the result after `max_characters` characters. `…` marks the cut. The
-/// characters of an escape are counted individually.
+/// Escapes a text like [`visible_line`] does, and cuts the escaped text after `max_characters` characters. `…` marks
+/// the cut. An escape counts as all of its characters, not as one.
 pub fn visible_name(text: &str, max_characters: usize) -> String {
     let line = visible_line(text);
     match line.char_indices().nth(max_characters) {
@@ -43,7 +44,7 @@ pub fn visible_json(value: &mut Value) {
     }
 }
 
-/// Escapes all text of a request that a model reads. Only the provider's own data stays unchanged.
+/// Escapes all text of a request that a model reads. The data that the provider requires back is not changed.
 pub fn visible_request(request: &mut ModelRequest) {
     request.system.iter_mut().for_each(replace);
     request.messages.iter_mut().for_each(visible_message);
@@ -127,11 +128,11 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
 /// The text before a character, as far as it matters for joiners and variation selectors.
 #[derive(Clone, Copy)]
 enum Preceding {
-    /// The beginning of the text, or an escaped character.
+    /// Nothing precedes the character, or the preceding character was escaped.
     Nothing,
-    /// A visible character.
+    /// The preceding character is this visible character.
     Visible(char),
-    /// A visible character and its variation selector.
+    /// The two preceding characters are this visible character and a variation selector.
     Selected(char),
 }
 
@@ -156,7 +157,7 @@ impl Preceding {
         }
     }
 
-    /// Returns the state after the next character.
+    /// Returns the new value after the given character was read.
     fn followed_by(self, character: char) -> Self {
         match (self, character) {
             (Preceding::Visible(before), '\u{fe0e}' | '\u{fe0f}' | '\u{180b}'..='\u{180d}' | '\u{180f}') => {
@@ -304,8 +305,8 @@ mod tests {
     }
 
     proptest! {
-        // Row 49: an escaped text contains nothing more to escape, and a text without invisible characters does not
-        // change.
+        // Row 49: escaping an escaped text does not change it, and escaping a text without invisible characters does
+        // not change it.
         #[test]
         fn row_49_escaping_is_idempotent(text in "[a-z👩💻❤🏽کخ \u{200b}-\u{200f}\u{202a}-\u{202e}\u{fe0f}\u{e0041}\u{1b}\r\n\t]{0,30}") {
             let once = visible(&text).into_owned();

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::Sender;
 pub struct ModelInfo {
     /// Provider, name and context window.
     pub model: Model,
-    /// Names that the provider accepts for tools.
+    /// Rules for the names of tools that the provider accepts.
     pub tool_names: ToolNameRules,
     /// Price of the model's tokens, or `None` if it is unknown.
     pub price: Option<Price>,
@@ -34,12 +34,12 @@ impl ToolNameRules {
     /// Rules for names that match `[a-zA-Z0-9_-]{1,64}`, which nearly every provider accepts.
     pub const COMMON: Self = Self { max_characters: 64, punctuation: "_-" };
 
-    /// Returns whether a name may contain the character.
+    /// Returns whether the name of a tool may contain this character.
     pub fn allows(&self, character: char) -> bool {
         character.is_ascii_alphanumeric() || self.punctuation.contains(character)
     }
 
-    /// Returns whether the provider accepts the name.
+    /// Returns whether the provider accepts this name of a tool.
     pub fn accepts(&self, name: &str) -> bool {
         !name.is_empty()
             && name.chars().count() <= self.max_characters
@@ -50,21 +50,21 @@ impl ToolNameRules {
 /// Reads the media that a request refers to.
 #[async_trait]
 pub trait MediaSource: Send + Sync {
-    /// Reads a media item in the form in which it is sent. The item is scaled down if the request asks for a smaller
-    /// size. The error is a message for the user.
+    /// Reads a media item in the form in which it is sent to the provider. The item is scaled down if the request asks
+    /// for a smaller size. If the item cannot be read, the returned error is a message for the user.
     async fn read(&self, media: &Media) -> Result<MediaBytes, String>;
 }
 
-/// A media item as it is sent.
+/// A media item in the form in which it is sent to the provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MediaBytes {
-    /// IANA media type of these bytes. This type may differ from the stored type if the item was scaled down.
+    /// IANA media type of `bytes`. If the item was scaled down, this type may differ from the type of the stored item.
     pub mime_type: String,
     /// Complete contents of the media item.
     pub bytes: Arc<[u8]>,
 }
 
-/// A media source for requests without media.
+/// A media source for requests without media. This media source returns an error for every media item.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMedia;
 
@@ -75,13 +75,13 @@ impl MediaSource for NoMedia {
     }
 }
 
-/// Position of a request in its session, and the media of the request. The position follows from stored data, so a
-/// restarted host sends the same request again.
+/// The session and the number of a model call, and a source for the media of its request. The host computes the number
+/// of the call from stored data, so it continues with the correct number after a restart.
 #[derive(Clone, Copy)]
 pub struct ReplyContext<'a> {
-    /// Id of the session.
+    /// Id of the session that makes the call.
     pub session: &'a str,
-    /// Purpose of the reply.
+    /// Purpose for which the host uses the reply.
     pub purpose: Purpose,
     /// Number of successful model calls with this purpose that the session made before this call.
     pub call: u64,
@@ -91,15 +91,15 @@ pub struct ReplyContext<'a> {
     pub media: &'a dyn MediaSource,
 }
 
-/// Purpose of a reply.
+/// Purpose for which the host uses a model's reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// Continues a turn.
+    /// The reply continues a turn.
     #[default]
     Turn,
-    /// Summarises messages that are removed from the prompt (L27).
+    /// The reply summarises messages that are removed from the prompt (L27).
     Summary,
-    /// Answers a plugin's request to the model (P5).
+    /// The reply answers a request that a plugin sends to the model (P5).
     Plugin,
 }
 
@@ -108,7 +108,7 @@ pub enum Purpose {
 pub struct RawReply {
     /// The reply in the host's own format.
     pub reply: Reply,
-    /// Raw data of the provider for the step record (D1).
+    /// Data about the reply in the provider's own format, which the host stores in the step record (D1).
     pub raw: Value,
 }
 
@@ -155,7 +155,7 @@ pub trait Provider: Send + Sync {
         Redaction::default()
     }
 
-    /// Returns the host name that receives the secrets, or `None` if it is unknown. Default: `None`.
+    /// Returns the name of the host to which the secrets are sent, or `None` if the name is unknown. Default: `None`.
     fn host(&self) -> Option<String> {
         None
     }
@@ -171,8 +171,8 @@ pub trait Provider: Send + Sync {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no complete reply. The caller must then send [`Delta::Clear`], because the deltas
-    /// that were already sent are not part of any reply.
+    /// Returns an error if the provider does not send a complete reply. The caller must then send [`Delta::Clear`],
+    /// because the deltas that were already sent are not part of any reply.
     async fn reply(
         &self,
         request: &ModelRequest,

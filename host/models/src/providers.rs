@@ -15,7 +15,7 @@ use std::time::Duration;
 pub const BUILT_IN_MODELS: &[(&str, &str)] =
     &[("offline", "built in; a router, not a language model"), ("scripted:FILE", "a file of replies")];
 
-/// Creates the model `offline` or `scripted:FILE` without any configured provider.
+/// Creates a model that needs no configured provider: `offline` or `scripted:FILE`.
 ///
 /// A relative path of a script is resolved against `base`. The names `offline/router` and `scripted/FILE`, which stored
 /// replies contain, are accepted as well.
@@ -49,7 +49,8 @@ impl Providers {
 
     /// Creates the model with the given name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`.
     ///
-    /// The name of the model may contain further slashes. The provider is not contacted, so the model may not exist.
+    /// The name of the model may contain further slashes. The provider is not contacted, so this function does not
+    /// notice if the provider has no such model.
     ///
     /// # Errors
     ///
@@ -87,7 +88,8 @@ impl Providers {
         self.find(provider)?.connection().ok()?.models(timeout).await
     }
 
-    /// Splits a model name into its configured provider and the name of the model.
+    /// Splits `PROVIDER/MODEL` into the configured provider and the name that this provider uses for the model. Returns
+    /// `None` if the name does not have this form or the provider is not configured.
     fn split<'n>(&self, name: &'n str) -> Option<(&Configured, &'n str)> {
         let (provider, model) = name.split_once('/').filter(|(_, model)| !model.is_empty())?;
         Some((self.find(provider)?, model))
@@ -120,8 +122,8 @@ impl Providers {
         }
     }
 
-    /// Lists the built-in providers that are not configured, as the end of an error message. Returns an empty string if
-    /// there are none.
+    /// Returns the end of an error message, which lists the known providers that are not configured. Returns an empty
+    /// string if all known providers are configured.
     fn unconfigured_providers(&self) -> String {
         let known = KNOWN_PROVIDERS.iter().filter(|known| self.find(known.name).is_none());
         let names: Vec<String> = known.map(|known| format!("`{}`", known.name)).collect();
@@ -214,7 +216,7 @@ mod tests {
         insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, add `[providers.NAME]` with `base_url = "https://…/v1"` to agent.toml, or pass `--base-url URL`. Providers with a built-in address: `openai`, `anthropic`, `gemini`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
     }
 
-    /// M2: known prices apply only at the provider's official address.
+    /// M2: the known price of a model is used only if the base URL is the provider's official address.
     #[test]
     fn m2_known_prices_apply_at_the_official_address() {
         let price = |base_url: &str| {

@@ -59,7 +59,7 @@ fn check_call_results(messages: &[Message], problems: &mut Vec<String>) {
             match part {
                 Part::ToolCall(call) if message.role == Role::Assistant => {
                     if !ids.insert(&call.id) {
-                        problems.push(format!("message {position} has a second call {}", call.id));
+                        problems.push(format!("message {position} has a second call with the id {}", call.id));
                     }
                     unanswered.push_back(call);
                 }
@@ -122,8 +122,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Builds an offered tool. Its name for the provider is derived from `author_name`, as the runtime derives it when
-    /// no two names collide.
+    /// Builds a tool that a request offers. The name for the provider is derived from `author_name` in the way in which
+    /// the runtime derives it if no two names collide.
     pub(crate) fn tool(author_name: &str, description: &str, input_schema: Value) -> OfferedTool {
         let name = author_name.replace('.', "_");
         OfferedTool { name, author_name: author_name.into(), description: description.into(), input_schema }
@@ -193,7 +193,7 @@ pub(crate) mod tests {
             ),
             (
                 vec![two_calls(), done("c1", "a"), done("c2", "b"), calls(&[("c1", "a", json!({}))]), done("c1", "a")],
-                "message 4 has a second call c1",
+                "message 4 has a second call with the id c1",
             ),
             (
                 vec![Message::text(Role::Tool, "x")],
@@ -210,8 +210,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// L14, P2: tool names are checked for allowed characters and duplicates, and descriptions and schemas are checked
-    /// too.
+    /// L14, P2: a tool is reported if its name is invalid or a duplicate, or if its description or schema is invalid.
     #[test]
     fn l14_invalid_tools_are_reported() {
         let mut tools = vec![tool("a.b", "", json!({})), tool("a_b", &"x".repeat(2049), json!([]))];

@@ -4,9 +4,9 @@ use crate::error::ModelError;
 use backon::{BackoffBuilder, ExponentialBuilder};
 use std::time::Duration;
 
-/// Limits on the retries of one model call. The wait before an attempt starts at `initial_wait`, doubles with each
-/// further attempt up to `max_wait`, and is lengthened by a random amount (jitter). If the provider sends a
-/// `Retry-After` header, the header determines the wait.
+/// Limits on the retries of one model call. The wait before the second attempt is `initial_wait`. The wait doubles with
+/// each further attempt, and a random amount (jitter) is added to it, but it never exceeds `max_wait`. If the provider
+/// sends a `Retry-After` header, the wait is the time in this header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of attempts including the first one. Default: 4. The value 1 disables retries.
@@ -16,7 +16,7 @@ pub struct RetryPolicy {
     /// Maximum time to wait before an attempt. If a provider asks for a longer wait, the call is not retried. Default:
     /// 30 s.
     pub max_wait: Duration,
-    /// Maximum time for all attempts of one call and the waits between them. Default: 2 min.
+    /// Maximum time from the start of the first attempt of a call to the start of its last attempt. Default: 2 min.
     pub total: Duration,
 }
 

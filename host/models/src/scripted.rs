@@ -36,11 +36,11 @@ pub struct ScriptedModel {
 /// The replies of a script, in order.
 #[derive(Clone, Debug, Default)]
 pub struct ScriptedReplies {
-    /// Replies to the requests of turns.
+    /// Replies to the requests that a session sends in its turns.
     pub turns: Vec<ScriptedReply>,
-    /// Summaries of messages that are removed from the prompt.
+    /// Replies to requests for summaries of messages that are removed from the prompt.
     pub summaries: Vec<ScriptedReply>,
-    /// Replies to requests of plugins.
+    /// Replies to requests that plugins send to the model.
     pub answers: Vec<ScriptedReply>,
 }
 
@@ -58,8 +58,9 @@ impl ScriptedModel {
         Ok(Self { info: ModelInfo { model, tool_names: ToolNameRules::COMMON, price: None }, path, script })
     }
 
-    /// Creates a model from replies that are part of another file. Error messages name that file as `path`. `window` is
-    /// the context window in tokens. If `window` is `None`, the context window has 128,000 tokens.
+    /// Creates a model from replies that are part of another file. `path` is the path of that file, and error
+    /// messages contain it. `window` is the context window in tokens. If `window` is `None`, the context window has
+    /// 128,000 tokens.
     pub fn from_replies(path: &Path, window: Option<u32>, replies: ScriptedReplies) -> Self {
         let script =
             Script { summaries: replies.summaries, answers: replies.answers, ..Script::from_replies(replies.turns) };
@@ -160,8 +161,8 @@ impl Provider for ScriptedModel {
     }
 }
 
-/// Converts a scripted call. The authors' tool names in the script are translated to the names that the request offers.
-/// Other names stay unchanged.
+/// Converts a tool call of the script to the format of a model's reply. If the script names the tool as its author
+/// wrote it, the name is translated to the name that the request offers. Other names stay unchanged.
 fn requested_call(call: &script::ScriptedCall, request: &ModelRequest) -> RequestedCall {
     let offered = request.tools.iter().find(|tool| tool.author_name == call.name);
     let name = offered.map_or(&call.name, |tool| &tool.name).clone();
@@ -298,7 +299,7 @@ mod tests {
         insta::assert_snapshot!(ask(&model, &broken, 0, 1).await.0.unwrap_err(), @"the request to scripted/s.json is not well-formed: call c1 of `text.count` has no result. This is a bug in the host or in a context builder");
     }
 
-    /// L29: dropping the future ends the call, but a dropped receiver does not.
+    /// L29: dropping the future of the reply ends the call, but dropping the receiver of the deltas does not.
     #[tokio::test]
     async fn l29_dropping_the_future_cancels_the_call() {
         let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words without a receiver"}]"#);

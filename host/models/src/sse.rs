@@ -15,8 +15,8 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 /// One event. Invalid UTF-8 is replaced by U+FFFD.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'e> {
-    /// Value of the `event` field, or an empty string. Some model servers send an error in a field named `error`
-    /// instead of `data`. For such a field, the name is `error`.
+    /// Value of the `event` field, or an empty string if the event has no such field. Some model servers send an error
+    /// in a field named `error` instead of `data`. The name of such an event is `error`.
     pub name: Cow<'e, str>,
     /// Values of the `data` fields, joined by line feeds.
     pub data: Cow<'e, str>,
@@ -31,16 +31,17 @@ pub struct TooLarge;
 /// one chunk, it is not copied. Comments, `id`, `retry` and unknown fields are skipped.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// Bytes of the current line, which is incomplete.
+    /// Bytes of the current, incomplete line that arrived in earlier chunks.
     line: Vec<u8>,
-    /// Data of the current event, which is incomplete.
+    /// Data of the current, incomplete event.
     data: Vec<u8>,
     has_data: bool,
     name: Vec<u8>,
     /// Whether the event in this decoder was already returned. If so, its data and name are cleared before the next
     /// event is decoded.
     was_returned: bool,
-    /// Whether the last byte was a carriage return. A line feed directly after it is part of the same line ending.
+    /// Whether the last byte was a carriage return. A line feed directly after the carriage return is part of the same
+    /// line ending.
     after_return: bool,
     /// Number of bytes of a byte-order mark that were read at the start of the input.
     mark_bytes: usize,
@@ -66,7 +67,8 @@ impl Decoder {
     pub fn next<'e, 'i: 'e>(&'e mut self, input: &mut &'i [u8]) -> Result<Option<Event<'e>>, TooLarge> {
         self.clear_returned();
         self.skip_byte_order_mark(input);
-        // Data of the event if it has a single data line that is contained in the input.
+        // Data of the current event, borrowed from the input. `None` if the event has no data yet, has several data
+        // lines, or has data from an earlier chunk.
         let mut borrowed_data = None;
         while let Some(line) = self.take_line(input)? {
             let line = match line {
@@ -102,9 +104,9 @@ impl Decoder {
         Ok(Some(Event { name: decode_utf8(&self.name), data: decode_utf8(data) }))
     }
 
-    /// Ends the input. If the blank line after the last event is missing, returns this event. According to the
-    /// standard, such an event is discarded, but some servers leave out the last blank line. The caller must determine
-    /// from the data whether the event is complete.
+    /// Ends the input. If the blank line after the last event is missing, returns that event. The standard says that
+    /// such an event is discarded, but some servers leave out the last blank line. The caller must determine from the
+    /// data whether the event is complete.
     pub fn end(&mut self) -> Option<Event<'_>> {
         self.clear_returned();
         let line = std::mem::take(&mut self.line);
@@ -140,7 +142,7 @@ impl Decoder {
     }
 
     /// Returns the next complete line without its line ending. The returned line is owned if it began in an earlier
-    /// chunk. If no line ends in the input, the decoder stores the bytes until the next call.
+    /// chunk. If no line ends in the input, the decoder stores the bytes of the incomplete line for the next call.
     fn take_line<'i>(&mut self, input: &mut &'i [u8]) -> Result<Option<Cow<'i, [u8]>>, TooLarge> {
         let mut bytes = *input;
         if !bytes.is_empty() && std::mem::take(&mut self.after_return) && bytes[0] == b'\n' {

@@ -1,5 +1,5 @@
-//! Runs plugin calls. For each call, the host waits for a permit, creates a new wasmtime store with the capabilities of
-//! the call, runs the guest within its limits and returns a report.
+//! Runs the calls to plugins. For each call, the host waits for a permit, creates a new wasmtime store with the
+//! capabilities of the call, runs the guest within its limits and returns a report.
 
 pub(crate) mod admission;
 pub(crate) mod call_spec;

@@ -1,5 +1,6 @@
-//! Granted directories (P6, P13), also called granted trees: opens such a directory and the files below it, refuses
-//! changes to protected files even inside a granted directory, and limits how much data one turn may add.
+//! Granted directories (P6, P13), which are also called granted trees. This module opens granted directories and the
+//! files below them, refuses changes to protected files even inside a granted directory, and limits how much data one
+//! turn may add.
 
 mod call_tree;
 mod host_tree;
@@ -34,7 +35,8 @@ use std::io;
 /// Maximum number of bytes of a path that a denial quotes.
 pub(crate) const SHOWN_PATH_BYTES: usize = 256;
 
-/// Identifies an existing file or directory by device and inode. After it is deleted, another one may get the same id.
+/// Identifies an existing file or directory by device and inode. After the file or directory is deleted, a new file or
+/// directory may get the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct FileId {
     device: u64,
@@ -60,7 +62,7 @@ pub(crate) enum TreeRefusal {
     /// This host does not support the flags that the guest passed.
     #[error("not supported")]
     Unsupported,
-    /// The file is protected, whatever is granted, because agent-host itself relies on it.
+    /// The file is protected: no grant allows the operation, because agent-host itself relies on the file.
     #[error("{0}")]
     Protected(String),
     /// The turn has reached its quota for the tree.

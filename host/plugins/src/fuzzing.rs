@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets in `tests/fuzz`. This module is compiled only for them.
+//! Entry points for the fuzz targets in `tests/fuzz`. This module is compiled only for the fuzz targets.
 
 use crate::HttpPattern;
 use crate::component::compiler::examine_bytes;

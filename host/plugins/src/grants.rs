@@ -49,7 +49,7 @@ pub struct Grants {
     pub http: Vec<HttpPattern>,
     /// Secrets that the host adds to the plugin's HTTP requests.
     pub secrets: Vec<Secret>,
-    /// Maximum number of bytes that the plugin may store in `wasi:keyvalue`. None: the plugin may store nothing.
+    /// Maximum number of bytes that the plugin may store in `wasi:keyvalue`. None: the plugin may not store values.
     pub key_value: Option<u64>,
     /// Number of tokens of the agent's model that the plugin may use in one turn. None: the plugin may not use
     /// the model.
@@ -61,8 +61,9 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// The union of `self` and `other`. If both grant the same variable, configuration key or secret, the value in
-    /// `self` applies. If both grant the same directory or quota, the wider access or the larger quota applies.
+    /// The union of `self` and `other`. If `self` and `other` grant the same variable, configuration key or secret, the
+    /// value in `self` applies. If `self` and `other` grant the same directory or quota, the wider access or the larger
+    /// quota applies.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -87,8 +88,9 @@ impl Grants {
         self
     }
 
-    /// The intersection of `self` and `current`. Where both grant an environment variable or a configuration key with
-    /// different values, the value in `self` applies, because a turn keeps the values with which it started.
+    /// The intersection of `self` and `current`. If `self` and `current` grant an environment variable or a
+    /// configuration key with different values, the value in `self` applies, because a turn keeps the values with which
+    /// it started.
     #[must_use]
     pub fn within(&self, current: &Grants) -> Grants {
         let env = self.env.iter().filter(|(name, _)| current.env.contains_key(*name));
@@ -99,8 +101,8 @@ impl Grants {
             env: env.map(owned).collect(),
             config: config.map(owned).collect(),
             http: http_pattern::granted_by_both(&self.http, &current.http),
-            // A secret whose value has changed counts as a different secret: it is not in the intersection, and the
-            // next turn uses it.
+            // A secret whose value has changed counts as a different secret: the changed secret is not in the
+            // intersection, and only the next turn uses it.
             secrets: self.secrets.iter().filter(|secret| current.secrets.contains(secret)).cloned().collect(),
             key_value: smaller(self.key_value, current.key_value),
             model_tokens: smaller(self.model_tokens, current.model_tokens),
@@ -183,7 +185,7 @@ impl fmt::Display for GrantAdvice {
 /// One need that a plugin states in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
-    /// Access of this kind to directories.
+    /// Access to directories: only reading, or reading and writing.
     Files(Access),
     /// An environment variable with this name.
     Env(String),
@@ -283,7 +285,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
     });
     let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| UnmetNeed {
         need: Need::Config(key.clone()),
-        thing: config_thing(key),
+        thing: config_description(key),
         advice: config_advice(plugin, key),
     });
     let requests = asks.http.iter().filter(|asked| http_pattern::within(&grants.http, &patterns(&[asked])).is_empty());
@@ -318,20 +320,20 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
     lists.chain(key_value).chain(model).chain(events).chain(media).collect()
 }
 
-/// Parses the patterns of a manifest. Ignores texts that are not patterns.
+/// Parses the request patterns of a manifest. Ignores texts that are not patterns.
 fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
     texts.iter().filter_map(|text| text.as_ref().parse().ok()).collect()
 }
 
-/// Guesses which grants a component without a manifest is missing, from its imports. The result is shown if something
-/// is denied to the component or if it reports a denial.
+/// Guesses, from the imports of a component without a manifest, which needs of the component are not granted. The
+/// guessed needs are shown if something is denied to the component or if the component reports a denial.
 pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<UnmetNeed> {
     let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
 }
 
-/// Description of a `wasi:config` key for users.
-pub(crate) fn config_thing(key: &str) -> String {
+/// Description, for users, of a `wasi:config` key.
+pub(crate) fn config_description(key: &str) -> String {
     format!("the configuration value {}", quoted(key))
 }
 
@@ -340,13 +342,13 @@ pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
     advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
 }
 
-/// Description of a request for users, and the advice to grant it with the pattern `line`.
+/// Description, for users, of an HTTP request, and advice on how to grant the request with the pattern `line`.
 pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("http = [{}]", quoted(line)), format!("http={line}"));
     (format!("the request {request}"), advice)
 }
 
-/// Description of the use of `wasi:keyvalue` for users, and advice on how to grant it.
+/// Description, for users, of the use of `wasi:keyvalue`, and advice on how to grant this use.
 pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
     ("keeping values between calls".to_owned(), advice)
@@ -355,7 +357,7 @@ pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
 /// Number of tokens that the advice proposes if the manifest does not set a number.
 const PROPOSED_TOKENS: u64 = 20_000;
 
-/// Description of the use of the agent's model for users, and advice on how to grant it.
+/// Description, for users, of the use of the agent's model, and advice on how to grant this use.
 pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAdvice) {
     let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
     let advice = advice(plugin, grant.replace('=', " = "), grant);
@@ -382,7 +384,7 @@ pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
     (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
 }
 
-/// The first word of the denial for a path that leads out of its tree.
+/// The first word of the denial that is recorded if a guest's path leads out of its tree.
 pub(crate) const FOLLOWING: &str = "following ";
 
 /// Description, for users, of following a path that leads out of its tree, and advice on how to grant the target

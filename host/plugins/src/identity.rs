@@ -6,7 +6,8 @@ use std::fmt;
 /// A plugin's name and the digest of its component. The identity is displayed as `name@0123456789ab`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginIdentity {
-    /// Name from the manifest. If there is no manifest, the name is the name of the file without its extension.
+    /// Name of the plugin from its manifest. If the component has no manifest, the plugin has the name of the
+    /// component's file without the extension.
     pub name: String,
     /// SHA-256 of the component's bytes.
     pub digest: Digest,
@@ -22,7 +23,7 @@ impl fmt::Display for PluginIdentity {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Provides tools.
+    /// Provides tools that the model can call.
     Tool,
     /// Builds the prompt at the start of a turn.
     ContextBuilder,

@@ -5,7 +5,7 @@
 //! is an immutable set of plugins. A [`PluginSetup`] is a plugin with an agent's grants. Each call runs in a new
 //! instance and returns a [`CallReport`].
 //!
-//! The modules form layers. Each module imports only from modules later in this list: `deployment`, `call`,
+//! The modules form layers. Each module imports only from modules that come later in this list: `deployment`, `call`,
 //! `component`, `execution`, `capabilities`, `contract`, `recording`, `file_trees`, `grants`, `ports`, `binary`, and
 //! the small modules `limits`, `identity`, `text` and `sync`.
 

@@ -65,14 +65,15 @@ pub(crate) const SECTIONS: usize = 256;
 pub(crate) const SECTION_NAME_BYTES: usize = 128;
 /// Maximum value of `seen-count` in a message that a guest returns. A larger value is lowered to this maximum.
 pub(crate) const SEEN_COUNT: u32 = 1_000_000;
-/// Number of bytes that a guest may pass to the host at once in addition to its result. This number is enough for the
-/// two media items of 4 MiB that a tool's result may contain.
+/// Number of bytes by which the default of `lifted_kib` exceeds `result_kib`. This number is enough for the two media
+/// items of 4 MiB that a tool's result may contain.
 pub(crate) const LIFTED_BESIDE_RESULT: usize = 2 * RESULT_MEDIA_ITEM_BYTES;
-/// Number of bytes that a guest may pass to the host at once in addition to its result, for plugin kinds whose results
-/// contain no media.
+/// Number of bytes by which the default of `lifted_kib` exceeds `result_kib` for plugin kinds whose results contain
+/// no media.
 pub(crate) const LIFTED_BESIDE_TEXT: usize = 3 * MIB;
-/// Number of bytes that a generic function may pass to the host at once. It is large because the host's representation
-/// of a value needs more memory than the value in the guest, which may be a single byte.
+/// Default number of bytes that a generic function may pass to the host in one host call or as its result. The default
+/// is large because the host's representation of a value needs more memory than the value in the guest, which may be a
+/// single byte.
 pub(crate) const GENERIC_LIFTED_BYTES: usize = 32 * MIB;
 /// Maximum size of the JSON arguments of a generic function, in bytes.
 pub(crate) const GENERIC_ARGUMENT_BYTES: usize = MIB;

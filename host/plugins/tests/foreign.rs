@@ -49,8 +49,8 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
     plugin.tools().iter().map(|tool| tool.name.as_str()).collect()
 }
 
-/// P3: an import that contains only types needs no implementation, whether an interface imports the types of another
-/// interface or a world imports a type. An import with a function or a resource needs an implementation.
+/// P3: an import that contains only types does not need an implementation, whether an interface imports the types of
+/// another interface or a world imports a type. An import with a function or a resource needs an implementation.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_components_with_imports_of_only_types_load() {
     let directory = tempfile::tempdir().unwrap();
@@ -78,13 +78,13 @@ async fn p3_components_with_imports_of_only_types_load() {
     for more in [r#"(export "go" (func))"#, r#"(export "handle" (type (sub resource)))"#] {
         let error = refusal(&sandbox, component(&types(more), rest)).await.to_string();
         assert!(error.contains("`acme:shapes/types@1.0.0`") && !error.contains("level"), "{error}");
-        assert!(error.contains("another host") && error.contains("wac plug"), "{error}");
+        assert!(error.contains("a different host") && error.contains("wac plug"), "{error}");
     }
 }
 
 /// A component with a resource that has no constructor. `makers` contains the functions of the interface that create
 /// the resource.
-fn thing(makers: &str) -> Vec<u8> {
+fn resource_component(makers: &str) -> Vec<u8> {
     let inner = format!(
         r#"(component $inner {CODE}
              (type $thing' (resource (rep i32)))
@@ -121,24 +121,24 @@ const FROM_ANOTHER: &str = r#"(func (export "[static]thing.copy") (param "it" (b
     (canon lift (core func $makers "make")))"#;
 
 /// P3: a function that creates a resource from data is used like a constructor: methods are called on the created
-/// resource. If there are several such functions, the model chooses one of them by its name.
+/// resource. If several functions create the same resource, the model chooses one of these functions by its name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_that_make_a_resource_are_constructors() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let tool = "api.thing.number";
 
-    let one = load(&sandbox, thing(MAKE)).await;
+    let one = load(&sandbox, resource_component(MAKE)).await;
     assert_eq!((tools(&one), one.skipped_exports().len()), (vec![tool], 0));
     assert_eq!(answer(&sandbox, &one, tool, json!({"self": {"number": 5}})).await, Ok(json!(5)));
     assert!(one.tools()[0].description.contains("`make(number: u32)`"), "{}", one.tools()[0].description);
 
-    let fallible = load(&sandbox, thing(TRY)).await;
+    let fallible = load(&sandbox, resource_component(TRY)).await;
     assert_eq!(answer(&sandbox, &fallible, tool, json!({"self": {"number": 6}})).await, Ok(json!(6)));
     let failed = answer(&sandbox, &fallible, tool, json!({"self": {"number": 0}})).await;
     assert!(failed.as_ref().is_err_and(|words| words.contains('9')), "{failed:?}");
 
-    let both = load(&sandbox, thing(&[MAKE, TRY, FROM_ANOTHER].concat())).await;
+    let both = load(&sandbox, resource_component(&[MAKE, TRY, FROM_ANOTHER].concat())).await;
     assert_eq!(tools(&both), [tool]);
     assert_eq!(both.tools()[0].input_schema["required"], json!(["self"]));
     for (name, number) in [("make", 7), ("open", 8)] {
@@ -152,7 +152,7 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     let [copy] = both.skipped_exports() else { panic!("{:?}", both.skipped_exports()) };
     assert!(copy.function.contains("[static]thing.copy"), "{copy}");
 
-    let none = refusal(&sandbox, thing(FROM_ANOTHER)).await.to_string();
+    let none = refusal(&sandbox, resource_component(FROM_ANOTHER)).await.to_string();
     assert!(none.contains("no function makes it from data"), "{none}");
 }
 
@@ -195,8 +195,8 @@ async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     assert!(error.contains("answers HTTP requests") && error.contains("wasi:cli/run"), "{error}");
 }
 
-/// P5: a component can import the configuration interface under the names of its earlier drafts too, and gets only
-/// granted values.
+/// P5: a component can also import the configuration interface under the names that earlier drafts gave it, and gets
+/// only granted values.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_earlier_drafts_of_wasi_config_link() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of the limits on calls, with calls to a real component. They check that each error names the limit and the
-//! plugin, and that all permits are free afterwards.
+//! Tests of the limits on calls, with calls to a real component. The tests check that each error names the limit and
+//! the plugin, and that all permits are free afterwards.
 
 mod common;
 
@@ -39,8 +39,8 @@ async fn row_1_p8_endless_loop_is_stopped_at_its_time_limit() {
     assert!(cpu.cost.cpu_us >= 100_000);
 }
 
-// Rows 1 and 9: after endless loops, traps and cancelled calls at the same time, all permits are free, and every call
-// gets a new instance.
+// Rows 1 and 9: after endless loops that run at the same time, traps and cancelled calls, all permits are free, and
+// every call gets a new instance.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_1_row_9_permits_are_free_after_loops_traps_and_cancellations() {
     let (sandbox, setup) = set_up(CallLimits::default()).await;
@@ -82,8 +82,8 @@ async fn p8_full_queue_causes_a_typed_error() {
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
 }
 
-/// A sandbox, and two setups of the same plugin: a setup that limits fuel, so that fuel is counted, and a setup that
-/// does not.
+/// A sandbox, and two setups of the same plugin: a setup with a fuel limit, so that fuel is counted, and a setup
+/// without a fuel limit.
 async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSetup) {
     let sandbox = common::sandbox(directory);
     let folder = directory.join("plugins");

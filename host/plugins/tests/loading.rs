@@ -23,7 +23,7 @@ fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-// P2, P8: a component's tools are known after loading, and each call has a new instance and a cost.
+// P2, P8: a component's tools are known after loading, and the report of a call contains the cost of the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_p8_component_is_loaded_and_called() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -38,8 +38,8 @@ async fn p2_p8_component_is_loaded_and_called() {
     assert_eq!(report.cost.memory_bytes, 2 * 65_536);
 }
 
-// P12: a component for another patch version of the plugin contract is loaded. A component for another minor version is
-// refused with advice.
+// P12: a component is loaded even if the patch version of its plugin contract differs from the host's. If the minor
+// version differs, the component is refused with advice.
 #[tokio::test(flavor = "multi_thread")]
 async fn p12_contract_version_is_checked_at_load() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -84,7 +84,8 @@ async fn row_11_precompiled_code_is_refused() {
     }
 }
 
-// Row 14: an unknown import is refused by name, and so is an import with the wrong type.
+// Row 14: a component with an unknown import, or with an import of the wrong type, is refused with an error that names
+// the import.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_14_unknown_imports_are_refused_by_name() {
     let unknown =
@@ -150,8 +151,8 @@ async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     assert!(large.is_ok(), "{large:?}");
 }
 
-// P9: at the next start, the compiled code is loaded from the cache. If its file is damaged, truncated or from another
-// host, the file is ignored and the component is compiled again.
+// P9: at the next start, the compiled code is loaded from the cache. If the file with the compiled code is damaged,
+// truncated or from a different host, the file is ignored and the component is compiled.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_damaged_cache_entry_is_compiled_again() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -173,7 +174,7 @@ async fn p9_damaged_cache_entry_is_compiled_again() {
     }
 }
 
-// P9: a cache file with the compiled code of another component is not used, even if the file has the expected name.
+// P9: a cache file with the compiled code of a different component is not used, even if the file has the expected name.
 #[tokio::test(flavor = "multi_thread")]
 async fn p9_compiled_code_of_another_component_is_ignored() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -110,8 +110,8 @@ async fn p3_row_9_functions_accept_many_parameters_and_a_trap_fails_only_its_cal
     assert_eq!(violations[0].pointer, "/p199");
 }
 
-/// P3: functions with types that are too large for a model are skipped with the reason, and other functions are
-/// offered.
+/// P3: functions with types that are too large for a model are skipped, and the reason is reported. All other functions
+/// are offered.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_functions_with_too_large_types_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
@@ -212,8 +212,8 @@ async fn p3_functions_that_cannot_be_offered_are_skipped_with_the_reason() {
     assert!(!plugin.has(agent_plugins::Kind::Tool) && run(&sandbox, &plugin, "two", &json!({})).await.result.is_err());
 }
 
-/// P3, P9: tool names that would be equal become longer, the tools of the contract keep their names, and all names are
-/// the same when the compiled code comes from the cache.
+/// P3, P9: tool names that would be equal are made longer, the tools of the contract keep their names, and no name
+/// changes when the compiled code comes from the cache.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_p9_tool_names_are_unique_and_stable() {
     let directory = tempfile::tempdir().unwrap();

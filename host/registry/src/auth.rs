@@ -12,7 +12,7 @@ use url::Url;
 /// Maximum size of a token server's response, in bytes.
 const MAX_TOKEN_BYTES: u64 = 1024 * 1024;
 
-/// The kind of authentication that a registry requires, as its `401` response states.
+/// The kind of authentication that a registry requires, according to the registry's `401` response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Challenge {
     Basic,
@@ -25,8 +25,8 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// Reads the challenge of a registry's response. Returns `None` if a redirect led to another origin, because the
-/// challenge may then come from a server other than the registry (row 42).
+/// Reads from a registry's response which authentication it requires (the challenge). Returns `None` if a redirect led
+/// to another origin, because the challenge may then come from a server other than the registry (row 42).
 pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     if route(response) != Route::SameOrigin {
         return None;
@@ -35,7 +35,7 @@ pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     challenges.iter().filter_map(|value| parse_challenge(value.to_str().ok()?)).next()
 }
 
-/// Parses a `WWW-Authenticate` header. Returns `None` for unknown schemes.
+/// Parses a `WWW-Authenticate` header. Returns `None` if the authentication scheme is unknown.
 pub(crate) fn parse_challenge(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {
@@ -52,7 +52,8 @@ pub(crate) fn parse_challenge(header: &str) -> Option<Challenge> {
     Some(Challenge::Bearer { realm: value("realm")?, service: value("service"), scope: value("scope") })
 }
 
-/// Parses parameters of the form `name="value", name=value`. A comma inside quotes is part of the value.
+/// Parses a challenge's parameters, which have the form `name="value", name=value`. A comma inside quotes is part of
+/// the value.
 fn parameters(text: &str) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut rest = text.trim();
@@ -76,14 +77,14 @@ pub(crate) struct AuthContext<'a> {
     pub(crate) url: &'a Url,
     /// The scope of the token to request.
     pub(crate) scope: &'a str,
-    /// The requested reference, for error messages.
+    /// The requested reference, which error messages contain.
     pub(crate) place: &'a str,
-    /// Token servers that the user allowed.
+    /// Token servers that the user allowed to receive the login.
     pub(crate) token_servers: &'a TokenServers,
 }
 
-/// Obtains a credential with which requests to the registry's origin can answer the challenge. Returns `None` if no
-/// credential is available.
+/// Obtains a credential that meets the challenge. The credential is only for requests to the registry's origin. Returns
+/// `None` if there is no login or the token server refuses it.
 pub(crate) async fn authenticate(
     context: &AuthContext<'_>,
     challenge: &Challenge,
@@ -138,8 +139,8 @@ fn login_for_token_server(
     })
 }
 
-/// Builds the request for a token. Depending on the login, the request contains a form with a refresh token, a user
-/// name and password, or neither.
+/// Builds the request for a token. If the login is a refresh token, the request contains a form with this token. If the
+/// login is a password, the request contains the user name and the password. Without a login, the request is anonymous.
 fn token_request(mut url: Url, (service, scope): (Option<&str>, &str), login: Option<&OriginLogin>) -> Request {
     if let Some(token) = login.and_then(|login| login.refresh_token_for(&url)) {
         let mut form = url::form_urlencoded::Serializer::new(String::new());
@@ -193,8 +194,8 @@ mod tests {
         }
     }
 
-    // Rows 16 and 18: if the registry uses TLS, a login is not sent without TLS, and it is not sent to private
-    // addresses.
+    // Rows 16 and 18: if a public registry uses TLS, its login is sent only to token servers that use TLS and have no
+    // private address.
     #[test]
     fn logins_are_not_sent_to_private_addresses() {
         let url_for = |context: &str, realm| {

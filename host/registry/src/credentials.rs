@@ -1,4 +1,5 @@
-//! Reads credentials that `docker login` stored in `config.json` or in a credential helper that this file names.
+//! Reads credentials that `docker login` stored in Docker's `config.json`, or in a credential helper that
+//! `config.json` names.
 
 use crate::error::{RegistryError, display_text};
 use crate::reference::is_loopback;
@@ -12,17 +13,17 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Maximum size of the configuration file and of a helper's output, in bytes.
+/// Maximum size of Docker's `config.json` in bytes, and of a credential helper's output.
 const MAX_BYTES: u64 = 1024 * 1024;
-/// Time limit for a helper, which may ask the user for the password of a keyring.
+/// Time limit for a credential helper. The helper may ask the user for the password of a keyring, which takes time.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
-/// User name that a helper returns with a token instead of a password.
+/// User name that a credential helper returns if the secret is a refresh token instead of a password.
 const TOKEN_USER: &str = "<token>";
 
-/// The location of stored credentials. The credentials are not read until a registry requires a login.
+/// The location of stored credentials. The host reads the credentials only when a registry requires a login.
 #[derive(Clone, Debug, Default)]
 pub struct Credentials {
-    /// Path of Docker's `config.json`. `None` if all requests are anonymous.
+    /// Path of Docker's `config.json`. If the path is `None`, all requests are anonymous.
     pub file: Option<PathBuf>,
 }
 
@@ -99,7 +100,7 @@ impl Credentials {
     }
 }
 
-/// Returns the host of a key in `auths`. Keys are hosts, or URLs in files of older Docker versions.
+/// Returns the host of a key in `auths`. A key is a host or, in a file of an older Docker version, a URL.
 fn host_of(key: &str) -> &str {
     let rest = key.split_once("://").map_or(key, |(_, rest)| rest);
     rest.split('/').next().unwrap_or(rest)
@@ -119,7 +120,8 @@ fn login_of(entry: &Entry) -> Option<Login> {
     Some(Login::Password { user: user.to_owned(), password: password.trim_end_matches('\0').to_owned() })
 }
 
-/// Runs `docker-credential-NAME get`, which reads the host from stdin and writes JSON to stdout.
+/// Runs the credential helper with `docker-credential-NAME get`. The helper reads the registry's host from stdin and
+/// writes JSON to stdout.
 async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
     if helper.contains(std::path::is_separator) {
         return Err(format!("`{}` is not a valid name of a credential helper", display_text(helper)));
@@ -155,7 +157,7 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
         .map_err(|_| format!("`{program}` did not respond in time"))?;
     let (status, output) = exchanged.map_err(failed)?;
     if !status.success() {
-        // If there are no credentials, the helper writes this text to stdout.
+        // If the helper has no credentials for the host, it writes `credentials not found` to stdout.
         let message = String::from_utf8_lossy(&output);
         if message.contains("credentials not found") || message.trim().is_empty() {
             return Ok(None);
@@ -185,7 +187,7 @@ mod tests {
         Some(Login::Password { user: user.to_owned(), password: password.to_owned() })
     }
 
-    // P11: credentials are read from each form of the Docker configuration.
+    // P11: credentials are read from each form that an entry in Docker's `config.json` can have.
     #[tokio::test]
     async fn logins_are_found_by_host() {
         let auths = r#"{"auths": {"registry.example": {"auth": "YW5uOnNlY3JldA=="},

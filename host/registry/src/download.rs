@@ -1,5 +1,5 @@
-//! Downloads components. The size is limited, an interrupted download is resumed, and the content is verified before it
-//! is used.
+//! Downloads components. The size of a component is limited, an interrupted download is resumed, and the downloaded
+//! content is verified before it is used.
 
 use crate::error::RegistryError;
 use crate::http::{Request, range_start, read_parts};
@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use url::Url;
 
-/// Maximum number of attempts for one download. Each attempt continues at the byte where the previous attempt was
-/// interrupted.
+/// Maximum number of attempts for one download. Each further attempt continues at the byte at which the previous
+/// attempt was interrupted.
 const MAX_ATTEMPTS: u32 = 5;
 /// Delay before the second attempt. Each further delay is twice as long as the previous one.
 const FIRST_DELAY: Duration = Duration::from_millis(250);
@@ -24,14 +24,14 @@ const FIRST_DELAY: Duration = Duration::from_millis(250);
 /// The folder for incomplete downloads, and the size limit for components.
 #[derive(Clone, Debug)]
 pub struct Downloads {
-    /// Folder for incomplete downloads. Only the user who runs the host should have access to it.
+    /// Folder for incomplete downloads. Only the user who runs the host should have access to this folder.
     pub directory: PathBuf,
     /// Maximum size of a component, in bytes.
     pub most: u64,
 }
 
-/// A callback that receives the number of downloaded bytes and, if known, the total number. The callback is called
-/// often, so it should return quickly.
+/// A callback that reports the progress of a download. The callback receives the number of downloaded bytes and, if
+/// known, the total number of bytes. The callback is called often, so it should return quickly.
 pub type Progress<'p> = dyn Fn(u64, Option<u64>) + Send + Sync + 'p;
 
 impl Registry {
@@ -69,8 +69,8 @@ impl Registry {
                 return Ok(bytes);
             }
             partial.restart()?;
-            // The part that an earlier process downloaded may have been damaged, so download everything again once. If
-            // this download started from the beginning, the content on the server is wrong, so fail.
+            // If an earlier process downloaded the first part, this part may have been damaged, so download everything
+            // once more. If this download started from the beginning, the content on the server is wrong, so fail.
             if resumed == 0 {
                 partial.delete();
                 return Err(RegistryError::tampered(place, &descriptor.digest, &found));
@@ -79,7 +79,7 @@ impl Registry {
         }
     }
 
-    /// Requests the missing bytes and stores them until the download is complete or interrupted.
+    /// Requests the missing bytes and stores each part that arrives, until the download is complete or interrupted.
     async fn continue_download(
         &self,
         repository: &Repository,
@@ -178,17 +178,18 @@ impl Registry {
     }
 }
 
-/// Whether the file of an incomplete download has a name. A later process can continue the download only if its file
-/// has the regular name.
+/// Whether the file of an incomplete download has a name. A later process can continue the download only if the file
+/// has the name `HEX.partial`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PartialName {
-    /// The file has the regular name of the download.
+    /// The file has the name `HEX.partial`, where `HEX` is the digest of the content.
     Regular,
-    /// Another process is using the file with the regular name, so this file is unnamed.
+    /// The file has no name, because another process is using the file `HEX.partial`.
     Unnamed,
 }
 
-/// An incomplete download in the file `DIRECTORY/HEX.partial`. Only one process at a time uses the file.
+/// An incomplete download. The file of the download is `DIRECTORY/HEX.partial`, which only one process at a time can
+/// use, or an unnamed file.
 struct PartialDownload {
     path: PathBuf,
     file: File,

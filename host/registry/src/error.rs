@@ -12,9 +12,9 @@ pub enum RegistryError {
         "`{text}` is not a valid reference: {reason}; write HOST/PATH[:TAG], such as registry.example/team/calc:1.0.0"
     )]
     Reference {
-        /// The text as it was written.
+        /// The text that should be a reference.
         text: String,
-        /// Reason why the text is not valid.
+        /// Reason why the text is not a valid reference.
         reason: &'static str,
     },
     /// The server cannot be reached or does not respond.
@@ -33,10 +33,10 @@ pub enum RegistryError {
         /// Reason why the connection ended.
         reason: String,
     },
-    /// Secure connections are not possible on this system.
+    /// Connections with TLS are not possible on this system.
     #[error("secure connections are not possible ({0}): install this system's root certificates (`ca-certificates`)")]
     Tls(String),
-    /// The registry requires a login, or the login has no permission.
+    /// The registry requires a login, or does not allow the operation for the login that was used.
     #[error("{place}: {message}; {advice}")]
     Unauthorised {
         /// The requested reference or address.
@@ -51,7 +51,7 @@ pub enum RegistryError {
     NotFound {
         /// The requested reference or address, or another description of the missing content.
         place: String,
-        /// Text at the end of the message that describes the content that exists instead. It may be empty.
+        /// Text at the end of the message, for example a list of the tags that exist. The text may be empty.
         advice: String,
     },
     /// The server returned an error or an invalid response.
@@ -121,7 +121,7 @@ pub enum RegistryError {
     Lock {
         /// Path of the lock file.
         path: PathBuf,
-        /// Line number, counted from 1. `None` if it is unknown.
+        /// Number of the line with the problem, counted from 1. `None` if the line is unknown.
         line: Option<usize>,
         /// Description of the problem, with advice for the user.
         reason: String,
@@ -129,7 +129,7 @@ pub enum RegistryError {
     /// Different content already exists under this reference or file name.
     #[error("{place}: {reason}")]
     Conflict {
-        /// The reference or file that already exists.
+        /// The existing reference or file.
         place: String,
         /// Description of the existing content, with advice for the user.
         reason: String,
@@ -147,7 +147,8 @@ pub enum RegistryError {
 }
 
 impl RegistryError {
-    /// Returns whether the server could not be reached, so that local copies may be used instead.
+    /// Returns whether the server cannot be reached or the connection was interrupted, so that a caller may use local
+    /// copies instead of data from the server.
     pub fn is_offline(&self) -> bool {
         matches!(self, RegistryError::Unreachable { .. } | RegistryError::Interrupted { .. })
     }
@@ -162,8 +163,8 @@ impl RegistryError {
     }
 }
 
-/// Prepares text from another source for one line of a message. Replaces invisible characters by visible escapes, and
-/// limits the length.
+/// Converts text from an untrusted source to text that can be shown in one line of a message. Invisible characters are
+/// replaced by visible escapes, and the length is limited.
 pub(crate) fn display_text(text: &str) -> String {
     const MAX_CHARACTERS: usize = 300;
     let line: String = text

@@ -1,4 +1,5 @@
-//! Resolves a source and fetches its component. The component is verified, and its signatures are fetched too.
+//! Resolves the source of a plugin, and fetches the plugin's component and the component's signatures. The digest of a
+//! component from a registry is verified.
 
 use crate::download::{Downloads, Progress};
 use crate::error::RegistryError;
@@ -15,12 +16,12 @@ use agent_plugins::{PluginStore, digest_of};
 use semver::Version;
 use url::Url;
 
-/// The plugin to which a source referred at the time when the source was resolved.
+/// The plugin to which a source referred when the source was resolved.
 #[derive(Clone, Debug)]
 pub struct ResolvedPlugin {
     /// The source that was resolved.
     pub source: Source,
-    /// Digest of the manifest in the registry. `None` for other sources.
+    /// Digest of the plugin's manifest in the registry. `None` if the source is not in a registry.
     pub manifest: Option<Digest>,
     /// Size of the manifest in bytes.
     size: u64,
@@ -30,32 +31,32 @@ pub struct ResolvedPlugin {
 /// A component that was fetched.
 #[derive(Debug)]
 pub struct FetchedPlugin {
-    /// The source that the component came from.
+    /// The source from which the component was fetched.
     pub source: Source,
-    /// Digest of the manifest in the registry. `None` for other sources.
+    /// Digest of the plugin's manifest in the registry. `None` if the source is not in a registry.
     pub manifest: Option<Digest>,
     /// Bytes of the component.
     pub bytes: Vec<u8>,
-    /// Signatures of the component, which are not verified yet. If the search found a valid signature by a requested
+    /// Signatures of the component. The caller must verify them. If the search found a valid signature by a requested
     /// key, the list contains only that signature.
     pub signatures: Vec<String>,
-    /// Reason why not all signatures were read, as a message for users. `None` if all signatures were read or a valid
-    /// signature was found.
+    /// Reason why the search stopped before it had read all signatures, as a message for users. `None` if all
+    /// signatures were read or a valid signature was found.
     pub search_stopped: Option<String>,
 }
 
 /// The signatures to fetch with a component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SignatureRequest<'k> {
-    /// Some of the existing signatures, by any key.
+    /// Fetches some of the existing signatures, no matter which keys made them.
     Any,
-    /// A valid signature by one of these keys, even if there are many other signatures.
+    /// Searches for a valid signature by one of these keys, even if there are many other signatures.
     FromKeys(&'k [PublicKey]),
-    /// No signatures are fetched.
+    /// Fetches no signatures.
     Skip,
 }
 
-/// The folders for fetched components and incomplete downloads, and the size limit.
+/// The folder for fetched components, the folder for incomplete downloads, and the size limit for components.
 #[derive(Clone, Debug)]
 pub struct ComponentCache {
     /// Stored components, keyed by digest. A stored component is not downloaded again.
@@ -65,7 +66,8 @@ pub struct ComponentCache {
 }
 
 impl Registry {
-    /// Resolves the plugin that a source currently refers to. Resolving reads only small documents.
+    /// Determines the plugin to which a source currently refers. This function reads only small documents from the
+    /// registry and does not download the component.
     pub async fn resolve(&self, source: &Source) -> Result<ResolvedPlugin, RegistryError> {
         let Source::Registry(reference) = source else {
             return Ok(ResolvedPlugin { source: source.clone(), manifest: None, size: 0, component: None });
@@ -87,7 +89,8 @@ impl Registry {
         Ok(reference.with_tag(newest_version_tag(&tags).unwrap_or("latest")))
     }
 
-    /// Fetches the resolved component. If the cache contains the component, it is not downloaded.
+    /// Fetches the component of a resolved plugin, and the requested signatures. If the component is in the cache, it
+    /// is not downloaded.
     pub async fn fetch(
         &self,
         resolved: &ResolvedPlugin,
@@ -140,8 +143,8 @@ impl Registry {
 }
 
 impl ResolvedPlugin {
-    /// Describes the component as it is stored in the registry, so that a signature can be made for it and attached to
-    /// it. Returns `None` if the component is not in a registry.
+    /// Returns the component's description in the registry, which is needed to make a signature and attach it to the
+    /// component. Returns `None` if the component is not in a registry.
     pub fn pushed(&self) -> Option<Pushed> {
         let Source::Registry(reference) = &self.source else { return None };
         Some(Pushed {
@@ -154,14 +157,14 @@ impl ResolvedPlugin {
         })
     }
 
-    /// Returns the digest of the component, or `None` if the digest will only be known after the component is fetched.
+    /// Returns the digest of the component, or `None` if the digest is known only after the component was fetched.
     pub fn component(&self) -> Option<&Digest> {
         self.component.as_ref().map(|component| &component.digest)
     }
 }
 
 impl FetchedPlugin {
-    /// Computes the SHA-256 digest of the bytes.
+    /// Computes the SHA-256 digest of the component.
     pub fn digest(&self) -> Digest {
         digest_of(&self.bytes)
     }

@@ -26,23 +26,24 @@ pub enum ReplacePolicy {
     AnyFile,
 }
 
-/// State of a plugin that the lock file lists.
+/// The state of a plugin that the lock file lists, which results from comparing the plugin's file with its entry.
 #[derive(Debug)]
 pub enum PluginState {
-    /// The file matches the lock file, and its signature is accepted.
+    /// The file matches its entry in the lock file, and its signature, or the lack of a signature, is accepted.
     Valid(Signer),
-    /// The file does not exist.
+    /// The plugin's file does not exist.
     Missing,
-    /// The file has a different digest than the lock file. Contains the digest of the file.
+    /// The digest of the plugin's file differs from the digest in the lock file. The variant contains the digest of
+    /// the file.
     Modified(Digest),
-    /// The file matches the lock file, but its signature is not accepted.
+    /// The file matches its entry in the lock file, but its signature, or the lack of a signature, is not accepted.
     Untrusted(RegistryError),
-    /// The file cannot be read.
+    /// The plugin's file cannot be read.
     Unreadable(RegistryError),
 }
 
 impl PluginFolder {
-    /// Creates a handle for a folder. This function does not access the folder.
+    /// Creates a value for the folder at this path. This function does not access the folder.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
@@ -62,9 +63,9 @@ impl PluginFolder {
         self.path.join(plugin.file_name())
     }
 
-    /// Checks whether the plugin may be added. Fails if another file contains a plugin with the same name. Also fails
-    /// if the plugin would replace a file that has no entry in the lock file or differs from its entry, unless
-    /// `replace` allows this.
+    /// Checks whether the plugin may be added. Fails if a file with another name contains a plugin with the same plugin
+    /// name. Unless `replace` allows any file to be replaced, this function also fails if the plugin would replace a
+    /// file that has no entry in the lock file or differs from its entry.
     pub fn check_replaceable(&self, plugin: &LockedPlugin, replace: ReplacePolicy) -> Result<(), RegistryError> {
         let path = self.file(plugin);
         self.refuse_duplicate_name(plugin)?;
@@ -83,8 +84,8 @@ impl PluginFolder {
         Err(RegistryError::Conflict { place: path.display().to_string(), reason: reason.to_owned() })
     }
 
-    /// Fails if another file contains a plugin with the same name. Each plugin name must be unique in a folder, because
-    /// grants are given to plugin names.
+    /// Fails if a file with another name contains a plugin with the same plugin name. Each plugin name must be unique
+    /// in a folder, because grants are given to plugin names.
     fn refuse_duplicate_name(&self, plugin: &LockedPlugin) -> Result<(), RegistryError> {
         let own = self.file(plugin);
         let entries =
@@ -108,8 +109,9 @@ impl PluginFolder {
         Ok(())
     }
 
-    /// Adds a plugin to the lock file and writes the plugin's file, each atomically. The lock file is written first,
-    /// because a running session loads the new file only if the lock file describes it.
+    /// Adds a plugin to the lock file, and then writes the plugin's file. Each of the two files is replaced atomically.
+    /// The lock file is written first, because a running session loads the new file only if the lock file describes
+    /// that file.
     pub fn install(
         &self,
         plugin: LockedPlugin,
@@ -127,8 +129,8 @@ impl PluginFolder {
         Ok(path)
     }
 
-    /// Removes a plugin from the lock file and, if requested, removes its file. If the file was changed, it is not
-    /// removed, and an error is returned.
+    /// Removes a plugin from the lock file and, if requested, deletes the plugin's file. If the file should be deleted
+    /// but differs from its entry, nothing is removed, and an error is returned.
     pub fn remove(&self, name: &str, file: RemoveMode) -> Result<LockedPlugin, RegistryError> {
         let _lock = self.lock_folder()?;
         let mut lock = self.lock_file()?;
@@ -176,7 +178,8 @@ impl PluginFolder {
         }
     }
 
-    /// Checks whether a file without an entry in the lock file may be loaded. If not, the error contains the reason.
+    /// Checks whether a file without an entry in the lock file may be loaded. If the file may not be loaded, the error
+    /// contains the reason.
     pub fn check_unlocked(&self, path: &Path, trust: &Trust) -> Result<(), String> {
         if !trust.requires_signature() {
             return Ok(());
@@ -190,23 +193,24 @@ impl PluginFolder {
     /// Locks the folder, so that two commands for the same folder run one after the other.
     fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
         // Some operating systems cannot open a folder like a file. On such a system, the folder is not locked, and if
-        // two commands run at the same time, the changes of one of them can be lost.
+        // two commands run at the same time, the changes of one command can be lost.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
         Ok(Some(folder))
     }
 }
 
-/// Whether only a plugin's entry in the lock file is removed, or also its file.
+/// Whether removing a plugin removes only the plugin's entry in the lock file, or the entry and the plugin's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemoveMode {
-    /// The entry in the lock file and the plugin's file.
+    /// Removes the entry in the lock file and the plugin's file.
     EntryAndFile,
-    /// Only the entry in the lock file.
+    /// Removes only the entry in the lock file, and keeps the plugin's file.
     EntryOnly,
 }
 
-/// Checks a plugin's component with the signature that is stored in the plugin's entry in the lock file.
+/// Checks the component of a plugin in the lock file. If the component needs a signature, the signature in the plugin's
+/// entry is checked.
 fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Result<Signer, RegistryError> {
     let identity = PluginIdentity { name: plugin.name.clone(), digest: plugin.component.clone() };
     let allowed = || Ok(Signer::Untrusted { reason: "it is listed in `unsigned` of [sharing]".to_owned() });
@@ -225,10 +229,10 @@ fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
     write_file_atomically(path, bytes).map_err(|source| RegistryError::file(path, "written", source))
 }
 
-/// Checks plugins when they are loaded. If the lock file contains the name of the file or the name of the plugin, the
-/// file must match the entry and must have a signature if the policy requires one. A file without an entry is loaded
-/// unless signatures are required. If signatures are required, such a file needs a signature by a key for local builds,
-/// or an exception in the agent's own configuration.
+/// Checks plugins when they are loaded. If the lock file has an entry for the name of the file or the name of the
+/// plugin, the file must match the entry and, if the policy requires signatures, must have a signature. A file without
+/// an entry is loaded if the policy does not require signatures. If the policy requires signatures, such a file needs a
+/// signature by a key for local builds, or an exception in the agent's own configuration.
 #[derive(Clone, Debug, Default)]
 pub struct LockFileVerifier {
     /// The signature policy and the trusted keys.
@@ -394,7 +398,7 @@ mod tests {
         assert_eq!(names.len(), 2, "no temporary files remain: {names:?}");
     }
 
-    // Row 23: a file that differs from the lock file is refused when it is loaded, regardless of its name. A file
+    // Row 23: a file that differs from its entry in the lock file is not loaded, regardless of the file's name. A file
     // without an entry in the lock file is loaded.
     #[test]
     fn modified_locked_plugin_is_refused() {
@@ -420,7 +424,7 @@ mod tests {
     }
 
     // P10, P11: a component in the store is checked against the lock entry that was stored with it, even if the lock
-    // file has changed since then.
+    // file was changed later.
     #[test]
     fn stored_component_is_verified_by_its_origin_entry() {
         let directory = tempfile::tempdir().expect("the directory is created");

@@ -7,7 +7,7 @@ use crate::network_scope::NetworkScope;
 use crate::origin::{OriginLogin, TokenServers};
 use url::Url;
 
-/// Returns the target of a redirect from a public registry, or `None` if the redirect would not be followed.
+/// Returns the target of a redirect by a public registry, or `None` if the host would not follow the redirect.
 pub fn redirect(registry: &Url, location: &str) -> Option<Url> {
     let url = registry.join(location).ok()?;
     check_redirect_target((registry, NetworkScope::Public), &url).is_ok().then_some(url)

@@ -1,4 +1,4 @@
-//! HTTP requests with limits on size and time, which follow only safe redirects.
+//! Sends HTTP requests, with limits on the size and the time of responses. Only safe redirects are followed.
 
 use crate::error::{RegistryError, display_text};
 use crate::network_scope::{NetworkScope, ScopedResolver, scope_in_url, scope_of_server};
@@ -15,7 +15,7 @@ use std::time::Duration;
 use url::Url;
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Maximum time between two parts of a response.
+/// Maximum time to wait for the start of a response or for the next part of its body.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum time to receive the body of a small response.
 const SMALL_TIMEOUT: Duration = Duration::from_secs(60);
@@ -28,33 +28,33 @@ const MAX_ERROR_BYTES: u64 = 64 * 1024;
 /// Whether requests without TLS may go to other machines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PlainHttp {
-    /// Requests without TLS may only go to this machine.
+    /// Requests without TLS may go only to this machine.
     #[default]
     LoopbackOnly,
     /// Requests without TLS may go to any machine, because the user allowed it.
     Allowed,
 }
 
-/// An HTTP client. Cloning it is cheap.
+/// An HTTP client. Cloning the client is cheap.
 #[derive(Clone, Debug)]
 pub(crate) struct Http {
     client: Client,
     /// Client that connects to servers on this machine without a proxy.
     loopback_client: Client,
-    /// Two clients for redirects: the first follows redirects from public servers, the second those from servers in a
-    /// private network. Each client resolves names only to addresses that the redirecting server could reach itself. A
-    /// client is built when it is first needed.
+    /// Two clients for redirects: the first client follows redirects from public servers, and the second client follows
+    /// redirects from servers in a private network. Each client resolves names only to addresses that the redirecting
+    /// server could reach itself. A client is built when it is first needed.
     redirect_clients: Arc<[OnceLock<Client>; 2]>,
     plain_http: PlainHttp,
     pub(crate) listener: Listener,
 }
 
-/// Whether the request for a response was redirected to another origin.
+/// Whether a redirect led a request to another origin before the response was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// The response comes from the requested origin, and no redirect led to another origin.
     SameOrigin,
-    /// A redirect led to another origin, even if a later redirect led back.
+    /// A redirect led to another origin, even if a later redirect led back to the requested origin.
     OtherOrigin,
 }
 
@@ -63,15 +63,16 @@ pub(crate) enum Route {
 pub(crate) struct Request {
     pub(crate) method: Method,
     pub(crate) url: Url,
-    /// Body and its media type.
+    /// Body of the request, and the media type of the body.
     pub(crate) body: Option<(Bytes, String)>,
     pub(crate) accept: String,
     /// Offset in bytes at which the response should start.
     pub(crate) offset: u64,
     pub(crate) credential: Option<OriginCredential>,
-    /// A secret in the request other than the credential, such as a refresh token. It is removed from error messages.
+    /// A secret in the request other than the credential, such as a refresh token. The secret is removed from
+    /// error messages.
     pub(crate) secret: Option<String>,
-    /// Network scope of the server that provided this URL. `None` if the user provided it.
+    /// Network scope of the server that provided `url`. `None` if the user provided `url`.
     pub(crate) named_by: Option<NetworkScope>,
     pub(crate) retry_policy: RetryPolicy,
 }
@@ -245,8 +246,8 @@ impl Http {
         building.send().await
     }
 
-    /// Checks that a request may be sent to this URL. The URL must use TLS or be on this machine, unless the user
-    /// allowed plain HTTP.
+    /// Checks that a request may be sent to this URL. If the URL does not use TLS, it must refer to this machine,
+    /// unless the user allowed plain HTTP.
     pub(crate) fn check(&self, url: &Url, place: &str) -> Result<(), RegistryError> {
         let host = url.host_str().unwrap_or_default();
         let message = |message: String| Err(RegistryError::Server { place: place.to_owned(), message });
@@ -290,15 +291,15 @@ async fn follow_redirect(request: Request, response: &Response, place: &str) -> 
     Ok(Request { url, named_by: Some(named_by), ..request })
 }
 
-/// Returns the route of a response. If the route is unknown, returns [`Route::OtherOrigin`], because it is the
-/// stricter one.
+/// Returns the route of a response. If the route is unknown, returns [`Route::OtherOrigin`], because fewer operations
+/// are allowed for this route.
 pub(crate) fn route(response: &Response) -> Route {
     response.extensions().get().copied().unwrap_or(Route::OtherOrigin)
 }
 
 /// Checks whether a server in this network scope may redirect requests from one URL to another. The server must not
 /// redirect from TLS to plain HTTP, or to an address that it could not reach itself. This function does not resolve
-/// host names. Their addresses are checked when the next request resolves them.
+/// host names. The addresses of a host name are checked when the next request resolves the name.
 pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope), to: &Url) -> Result<(), &'static str> {
     if !matches!(to.scheme(), "http" | "https") {
         return Err("which is not a web address and does not use TLS");
@@ -320,8 +321,8 @@ pub(crate) fn check_redirect_target((from, network_scope): (&Url, NetworkScope),
     }
 }
 
-/// Converts an error of a request. The returned error distinguishes a server that cannot be reached from an interrupted
-/// connection, because a request is retried only after an interruption.
+/// Converts an error that occurred while a request was sent. The returned error distinguishes a server that cannot be
+/// reached from an interrupted connection, because a request is retried only if the connection was interrupted.
 fn send_error(error: &reqwest::Error, place: &str) -> RegistryError {
     let (place, reason) = (place.to_owned(), innermost_reason(error));
     match error.is_connect() || error.is_timeout() || error.is_builder() {
@@ -390,8 +391,8 @@ pub(crate) fn range_start(response: &Response) -> Option<u64> {
     range.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
 }
 
-/// Describes an error response in one line: the status, the messages from the registry, and the time after which to
-/// retry. Secrets that were sent are removed from the messages.
+/// Describes an error response in one line: the status, the registry's messages, and the time after which the registry
+/// asks for a retry. Secrets that the request contained are removed from the messages.
 pub(crate) async fn error_text(response: Response) -> String {
     let status = response.status();
     let later = retry_after(response.headers()).filter(|_| RetryPolicy::IfNotProcessed.allows(status));
@@ -409,8 +410,8 @@ pub(crate) async fn error_text(response: Response) -> String {
     format!("the server answered {status}{messages}{later}")
 }
 
-/// Removes secrets of at least [`MIN_SECRET_LENGTH`] bytes, including those that [`Redaction`] does not remove because
-/// they are short.
+/// Removes all secrets of at least [`MIN_SECRET_LENGTH`] bytes from a text. [`Redaction`] does not remove
+/// short secrets.
 fn without_short_secrets(secrets: &[String], text: &str) -> String {
     let values = secrets.iter().map(|secret| secret.rsplit(' ').next().unwrap_or_default());
     values

@@ -1,6 +1,6 @@
-//! A team's plugin index: a repository that contains one small artifact, with its own tag, for each version of a
-//! plugin. The index is not one shared list, because two clients can add different tags at the same time but cannot
-//! safely update the same list.
+//! The plugin index of a team. An index is a repository that contains a small artifact for each version of each plugin,
+//! and each artifact has its own tag. The index is not stored as one list, because two clients can safely add different
+//! tags at the same time but cannot safely update the same list.
 
 use crate::error::{RegistryError, display_text};
 use crate::oci::{DESCRIPTION, Descriptor, EMPTY, EMPTY_TYPE, KINDS, MANIFEST_TYPE, Manifest, TITLE, VERSION};
@@ -35,16 +35,16 @@ pub struct IndexEntry {
     pub name: String,
     /// Version of the plugin.
     pub version: String,
-    /// Description of the plugin, to show to users.
+    /// Description of the plugin that is shown to users.
     pub description: String,
     /// Kinds of the plugin, such as `tool`.
     pub kinds: Vec<String>,
     /// Reference of the plugin, with its tag.
     pub reference: String,
-    /// Digest of the plugin's manifest when the entry was written.
+    /// Digest that the plugin's manifest had when the entry was written.
     pub manifest: Option<Digest>,
-    /// Key that signed the plugin, according to the entry. This claim is not verified, and anybody who may push to the
-    /// index can write entries.
+    /// Key that signed the plugin, according to the entry. The host does not verify this claim, and anybody who may
+    /// push to the index can write an entry with a false claim.
     pub signer: Option<String>,
 }
 
@@ -58,8 +58,9 @@ pub struct IndexedPlugin {
 }
 
 impl Registry {
-    /// Adds a version to an index. Fails if the index already has a different manifest for the version, unless
-    /// overwriting is allowed. Without overwriting, the content of a version never changes.
+    /// Adds a version of a plugin to an index. Fails if the index already has this version with a different
+    /// manifest, unless `overwrite` allows the version to be replaced. Without overwriting, the content of a version
+    /// never changes.
     pub async fn add_to_index(
         &self,
         index: &Reference,
@@ -154,7 +155,7 @@ impl Registry {
     }
 }
 
-/// Parses the artifact under a tag. Returns `None` if it is not an index entry.
+/// Parses the manifest of an artifact in the index. Returns `None` if the artifact is not an index entry.
 fn parse_entry(bytes: &[u8]) -> Option<IndexEntry> {
     let manifest: Manifest = serde_json::from_slice(bytes).ok()?;
     if manifest.artifact_type.as_deref() != Some(ENTRY_TYPE) {

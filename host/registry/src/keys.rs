@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const MAX_KEY_FILE_BYTES: u64 = 4096;
 /// Size of a secret key with its parameters, in bytes.
 const SECRET_KEY_BYTES: usize = 158;
-/// Field value of a secret key that is not encrypted with a password.
+/// Value of the field that names the password algorithm, in a secret key that is not encrypted with a password.
 const UNENCRYPTED: [u8; 2] = [0, 0];
 
 /// A public key, which verifies signatures. The text of the key is the second line of a minisign `.pub` file.
@@ -23,7 +23,7 @@ pub struct PublicKey {
 }
 
 impl PublicKey {
-    /// Parses the base64 text of a key, which starts with `RW`.
+    /// Parses the base64 text of a public key, which starts with `RW`.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let text = text.trim();
         let refused = |reason: &str| RegistryError::Key { place: shortened_key(text), reason: reason.to_owned() };
@@ -47,7 +47,7 @@ impl PublicKey {
         })
     }
 
-    /// Returns the key as base64 text.
+    /// Returns the public key as base64 text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -88,7 +88,7 @@ impl fmt::Debug for SigningKey {
     }
 }
 
-/// The file of a signing key, whose password may not be known yet.
+/// The content of a signing key's file. If the key is encrypted, [`KeyFile::open`] needs the password to decrypt it.
 pub struct KeyFile {
     path: PathBuf,
     text: String,
@@ -113,8 +113,8 @@ impl KeyFile {
         self.is_encrypted
     }
 
-    /// Decrypts the key. With a password, this takes about a second and a lot of memory, so it must not be called on an
-    /// async thread.
+    /// Returns the signing key. If the key is encrypted, it is decrypted with `password`, which takes about a second
+    /// and a lot of memory. Therefore this function must not be called on an async thread.
     pub fn open(&self, password: Option<String>) -> Result<SigningKey, RegistryError> {
         let refused = |reason: String| RegistryError::Key { place: self.path.display().to_string(), reason };
         let secret = match (self.is_encrypted, password) {
@@ -142,7 +142,7 @@ impl KeyFile {
     }
 }
 
-/// Protection of a secret key in its file.
+/// How a secret key is protected in its file.
 pub enum Protection {
     /// The key is not encrypted. Anybody who can read the file can use the key.
     None,
@@ -151,7 +151,8 @@ pub enum Protection {
 }
 
 /// Creates a key pair. The secret key is written to the file `path`, which only its owner can read. The public key is
-/// written to a file next to it, with the extension `.pub`. Existing files are not replaced.
+/// written to the same path with the extension `.pub`. If one of the two files exists already, it is not replaced, and
+/// an error is returned.
 pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, RegistryError> {
     let refused = |reason: String| RegistryError::Key { place: path.display().to_string(), reason };
     let public_file = public_path(path);
@@ -170,8 +171,8 @@ pub fn create(path: &Path, protection: Protection) -> Result<PublicKey, Registry
     let public = PublicKey::parse(&pair.pk.to_base64())?;
     write_new(&public_file, &format!("untrusted comment: agent-host public key\n{public}\n"), 0o644)?;
     if let Err(error) = write_new(path, &secret, 0o600) {
-        // Remove the public key, because the next attempt would not replace an existing file. No signature depends on
-        // this key, because it was just created.
+        // Remove the file of the public key, because it would make the next attempt fail: existing files are not
+        // replaced. No signature depends on this public key, because it was just created.
         let _ = std::fs::remove_file(&public_file);
         return Err(error);
     }
@@ -200,7 +201,8 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), RegistryError> {
     })
 }
 
-/// Decodes the key, which is the second line of the file.
+/// Decodes a secret key from the text of its file, in which the key is the second line. Returns no bytes if the line is
+/// not valid base64.
 fn decode_key(text: &str) -> Vec<u8> {
     STANDARD.decode(text.lines().nth(1).unwrap_or_default().trim()).unwrap_or_default()
 }
@@ -212,8 +214,8 @@ fn read(path: &Path) -> Result<String, RegistryError> {
     read.map(|_| text).map_err(|source| RegistryError::file(path, "read", source))
 }
 
-/// Formats a key for an error message. Only the first characters are shown, because a user may by mistake have given a
-/// secret key.
+/// Formats a text that should be a public key for an error message. Only the first characters are shown, because a user
+/// may have given a secret key by mistake.
 fn shortened_key(text: &str) -> String {
     let start: String = text.chars().take(8).filter(|character| !character.is_control()).collect();
     format!("`{start}…`")

@@ -1,5 +1,5 @@
 //! Signatures of components that were built on this machine. The signature is in the file `FILE.minisig` next to the
-//! component. It must be made with a key that the agent trusts for the namespace [`LOCAL_NAMESPACE`].
+//! component. The signature must be made with a key that the agent trusts for the namespace [`LOCAL_NAMESPACE`].
 
 use crate::error::RegistryError;
 use crate::files::read_if_exists;
@@ -34,7 +34,8 @@ pub fn write_local_signature(component: &Path, signature: &str) -> Result<PathBu
     Ok(path)
 }
 
-/// Returns the claims that a local signature must contain: the name and the version from the component's manifest.
+/// Returns the claims that the signature of a component built on this machine must contain: the name and the version
+/// from the component's manifest.
 pub fn local_claims(stem: &str, component: &[u8]) -> Result<Claims, RegistryError> {
     let found = read_claims(stem, component).map_err(|error| RegistryError::Signature {
         place: LOCAL_NAMESPACE.to_owned(),
@@ -61,9 +62,9 @@ impl Trust {
     }
 }
 
-/// If signatures are required, checks whether a component without an entry in the lock file may be loaded. Returns an
-/// entry that proves the origin of the component and must be stored with it, or `None` if the agent's own configuration
-/// allows the component to have no signature.
+/// Checks whether a component without an entry in the lock file may be loaded if signatures are required. If a trusted
+/// key signed the component, returns an entry that proves the origin of the component and must be stored with the
+/// component. If the agent's own configuration allows the component to have no signature, returns `None`.
 pub(crate) fn verify_local(
     file: &Path,
     plugin: &PluginIdentity,

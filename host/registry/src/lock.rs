@@ -1,6 +1,6 @@
 //! The lock file `plugins.lock`, which stores the source and the exact digest of each plugin in a folder. Users should
-//! commit the file to version control. It is therefore sorted by plugin name, and a change to one plugin changes only
-//! the lines of this plugin.
+//! commit the file to version control. Therefore the entries are sorted by plugin name, and a change to one plugin
+//! changes only the lines of that plugin.
 
 use crate::error::{RegistryError, display_text};
 use crate::files::read_if_exists;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// Name of the lock file in a plugin folder.
 pub const LOCK_FILE: &str = "plugins.lock";
 
-/// Version of the file format.
+/// Version of the lock file's format that this version of the host reads and writes.
 const FORMAT: u32 = 1;
 /// Maximum size of a lock file, in bytes.
 const MAX_BYTES: u64 = 4 * 1024 * 1024;
@@ -32,20 +32,20 @@ pub struct LockFile {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockedPlugin {
-    /// Name of the plugin, and of its file without `.wasm`.
+    /// Name of the plugin. The plugin's file has this name with the extension `.wasm`.
     pub name: String,
     /// Version of the plugin. Empty if the plugin has no version.
     #[serde(default)]
     pub version: String,
-    /// Source of the plugin, as the user wrote it. An update fetches the version to which the tag in this source
-    /// then refers.
+    /// Source of the plugin, as the user wrote it. An update fetches the version to which the tag in this source refers
+    /// at the time of the update.
     pub reference: String,
-    /// Digest of the manifest in the registry. `None` for files and web addresses.
+    /// Digest of the plugin's manifest in the registry. `None` if the source is a file or a web address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub manifest: Option<Digest>,
     /// SHA-256 digest of the plugin's file.
     pub component: Digest,
-    /// Trusted key that signed the plugin. `None` if no trusted key signed it.
+    /// Trusted key that signed the plugin. `None` if no trusted key signed the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
     /// Signature of the plugin, so that the plugin can be verified offline. The signature may have been made with a key
@@ -111,7 +111,7 @@ impl LockFile {
         directory.join(LOCK_FILE)
     }
 
-    /// Reads the lock file of a folder. If there is no lock file, the result is empty.
+    /// Reads the lock file of a folder. If the folder has no lock file, the result has no entries.
     pub fn read(directory: &Path) -> Result<Self, RegistryError> {
         let path = Self::path(directory);
         let Some(bytes) = read_if_exists(&path, MAX_BYTES)? else {
@@ -159,8 +159,8 @@ impl LockFile {
             if !is_plugin_name(&plugin.name) {
                 return Err(refused(None, format!("`{}` is not a valid plugin name", display_text(&plugin.name))));
             }
-            // Without the manifest's digest, it could not be checked that the signature was made for this manifest in
-            // this repository.
+            // Without the digest of the manifest, the host could not check that the signature was made for this
+            // manifest in this repository.
             if plugin.manifest.is_none() && matches!(plugin.source(), Ok(Source::Registry(_))) {
                 let reason = format!(
                     "`{}` comes from a registry but has no `manifest`; remove it with `plugin remove` and add it again",

@@ -17,8 +17,8 @@ pub(crate) enum NetworkScope {
     Public,
     /// The address can be reached from the machines of a private network.
     PrivateNetwork,
-    /// The address can be reached only from this machine. This includes the addresses of cloud metadata services, which
-    /// provide secrets to the machines in the cloud.
+    /// The address can be reached only from this machine. The addresses of cloud metadata services, which provide
+    /// secrets to the machines in a cloud, are in this scope, too.
     ThisMachine,
 }
 
@@ -37,8 +37,8 @@ pub(crate) fn scope_in_url(url: &Url) -> Option<NetworkScope> {
 }
 
 /// Returns the network scope of a server that has just sent a response. If the server's name cannot be resolved on this
-/// machine, for example because a proxy resolves it, returns [`NetworkScope::Public`], from which the fewest redirects
-/// are allowed.
+/// machine, for example because a proxy resolves it, returns [`NetworkScope::Public`], because a server in this scope
+/// may redirect to the fewest addresses.
 pub(crate) async fn scope_of_server(url: &Url) -> NetworkScope {
     if let Some(scope) = scope_in_url(url) {
         return scope;
@@ -50,7 +50,7 @@ pub(crate) async fn scope_of_server(url: &Url) -> NetworkScope {
     }
 }
 
-/// A resolver that only returns addresses within a network scope.
+/// A resolver for host names that returns only addresses that a server in the given network scope can reach.
 pub(crate) struct ScopedResolver(pub(crate) NetworkScope);
 
 impl Resolve for ScopedResolver {
@@ -97,8 +97,8 @@ fn scope_of_v6(address: Ipv6Addr) -> NetworkScope {
     }
 }
 
-/// If an IPv6 address contains an IPv4 address, returns the scope of the IPv4 address. The addresses `::` and `::1`
-/// count as addresses that contain an IPv4 address, too.
+/// Returns the scope of the IPv4 address that an IPv6 address contains, given the two halves of the IPv4 address. The
+/// IPv6 addresses `::` and `::1` are treated as if they contained an IPv4 address.
 fn scope_of_embedded(high: u16, low: u16) -> NetworkScope {
     let [[a, b], [c, d]] = [high, low].map(u16::to_be_bytes);
     scope_of_v4(Ipv4Addr::new(a, b, c, d))

@@ -10,10 +10,10 @@ pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const WASM_TYPE: &str = "application/wasm";
 pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// Content of the blob that stands for an empty config or layer.
+/// Content of the blob that OCI artifacts without a config or without content use as their config or layer.
 pub(crate) const EMPTY: &[u8] = b"{}";
 
-/// Media types of layers that contain a component: the current type and the types of older tools.
+/// Media types of layers that contain a component: the current media type, and the media types that older tools write.
 const WASM_TYPES: &[&str] = &[
     WASM_TYPE,
     "application/vnd.wasm.content.layer.v1+wasm",
@@ -31,10 +31,11 @@ const CONFIG_TYPES: &[&str] = &[
 pub(crate) const TITLE: &str = "org.opencontainers.image.title";
 pub(crate) const VERSION: &str = "org.opencontainers.image.version";
 pub(crate) const DESCRIPTION: &str = "org.opencontainers.image.description";
-/// Annotation with the kinds of the component, separated by commas, as shown by `plugin list`.
+/// Name of the annotation that contains the kinds of the plugin, separated by commas. The command `plugin list` shows
+/// these kinds.
 pub(crate) const KINDS: &str = "host.agent.plugin.kinds";
 
-/// Reference to content by its digest.
+/// A reference to content in a registry, which identifies the content by its digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Descriptor {
@@ -90,7 +91,8 @@ impl Manifest {
         }
     }
 
-    /// Returns the layer that contains the component, or a description of the artifact's content if it is not a plugin.
+    /// Returns the layer that contains the component. If the artifact is not a plugin, the error describes the
+    /// artifact's content.
     pub(crate) fn component(&self) -> Result<&Descriptor, String> {
         let is_wasm = |layer: &&Descriptor| WASM_TYPES.contains(&layer.media_type.as_str());
         let components: Vec<_> = self.layers.iter().filter(is_wasm).collect();
@@ -154,7 +156,7 @@ pub(crate) struct WasmConfig {
     pub(crate) component: Option<WasmInterfaces>,
 }
 
-/// Names of the interfaces that a component exports and imports.
+/// Names of the interfaces that a component exports and of those that it imports.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WasmInterfaces {
     pub(crate) exports: Vec<String>,

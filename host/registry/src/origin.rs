@@ -36,7 +36,8 @@ impl OriginCredential {
         (url.origin() == self.origin).then_some(self.authorization.as_str())
     }
 
-    /// Returns all texts that must not be displayed: the header, and the parts of a Basic login.
+    /// Returns all texts that must not be displayed: the value of the header, the part after the scheme name and, for
+    /// Basic authentication, the decoded login and its password.
     pub(crate) fn secrets(&self) -> Vec<String> {
         let mut secrets = vec![self.authorization.clone()];
         secrets.extend(self.authorization.split_once(' ').map(|(_, value)| value.to_owned()));
@@ -63,7 +64,7 @@ impl OriginLogin {
         Some(OriginCredential { origin: self.origin.clone(), authorization })
     }
 
-    /// Returns the refresh token, or `None` if this login is no refresh token or the URL does not have the
+    /// Returns the refresh token. Returns `None` if this login is a password or the URL does not have the
     /// login's origin.
     pub(crate) fn refresh_token_for(&self, url: &Url) -> Option<&str> {
         match &self.login {
@@ -73,8 +74,8 @@ impl OriginLogin {
     }
 
     /// Returns a copy of the login that may be sent to the token server `realm`, which the registry itself named.
-    /// Returns `None` if [`TokenServers::may_receive_login`] does not allow this. No other function returns a login for
-    /// another origin.
+    /// Returns `None` if [`TokenServers::may_receive_login`] does not allow this. This is the only function that
+    /// returns a login for an origin other than the registry's origin.
     pub(crate) fn for_token_server(&self, registry: &Url, realm: &Url, servers: &TokenServers) -> Option<Self> {
         let is_allowed = registry.origin() == self.origin && servers.may_receive_login(registry, realm);
         is_allowed.then(|| Self { origin: realm.origin(), login: self.login.clone() })
@@ -87,9 +88,10 @@ impl TokenServers {
     }
 
     /// Returns whether a registry's login may be sent to this token server. The login may be sent if the server has the
-    /// registry's origin, if the user allowed the server, or if both use HTTPS and have the same registrable domain, as
-    /// `registry-1.docker.io` and `auth.docker.io` do. In the last case, the token server must also use the standard
-    /// port, because a registrable domain has one owner, but another port may belong to somebody else.
+    /// registry's origin, if the user allowed the server, or if the server and the registry both use HTTPS and have the
+    /// same registrable domain, as `registry-1.docker.io` and `auth.docker.io` do. In the last case, the token server
+    /// must also use the standard port, because a registrable domain has one owner, but another port may belong to
+    /// somebody else.
     fn may_receive_login(&self, registry: &Url, realm: &Url) -> bool {
         if realm.origin() == registry.origin() || self.0.contains(&realm.origin()) {
             return true;
@@ -135,7 +137,7 @@ mod tests {
         Login::Password { user: "ann".to_owned(), password: "very secret".to_owned() }
     }
 
-    // Row 42: a credential is available only if scheme, host and port match.
+    // Row 42: a credential is available only for URLs with the scheme, host and port of the credential's origin.
     #[test]
     fn credential_is_available_for_its_origin_only() {
         let registry = url("https://registry.example:5000/v2/");

@@ -18,9 +18,9 @@ pub struct PluginFacts {
     pub name: String,
     /// Version of the plugin. Empty if the plugin has no version.
     pub version: String,
-    /// Description of the plugin in one line, to show to users.
+    /// Description of the plugin in one line, which is shown to users.
     pub description: String,
-    /// Kinds of the plugin, as shown by `plugin list`.
+    /// Kinds of the plugin, which `plugin list` shows.
     pub kinds: Vec<String>,
     /// Names of the component's imports.
     pub imports: Vec<String>,
@@ -28,7 +28,7 @@ pub struct PluginFacts {
     pub exports: Vec<String>,
 }
 
-/// Creation time that is written into artifacts by default. It is constant, so that equal components have
+/// Creation time that is written into artifacts by default. This time is constant, so that equal components have
 /// equal manifests.
 pub const NO_TIMESTAMP: &str = "1970-01-01T00:00:00Z";
 
@@ -44,9 +44,9 @@ pub enum Overwrite {
 /// A component that was pushed to a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pushed {
-    /// Reference of the component, with its tag.
+    /// Reference of the pushed component, including the tag.
     pub reference: Reference,
-    /// Digest of the manifest.
+    /// Digest of the component's manifest.
     pub manifest: Digest,
     /// Size of the manifest in bytes.
     pub(crate) size: u64,
@@ -160,10 +160,10 @@ mod tests {
     use serde_json::{Value, json};
 
     /// Returns the manifest and the config that `oci-wasm` 0.6.0 wrote for a component with the interfaces of this
-    /// test. They were read back from Debian's docker-registry 2.8 on 2026-11-22, and the parameters replace their
-    /// digests and sizes. In addition, this crate pushed 27 components that five toolchains had built, and `oci-wasm`
-    /// read all of them back without a difference. For these components, the configs of `oci-wasm` and of this crate
-    /// differed only in `created`.
+    /// test. The two documents were read back from Debian's docker-registry 2.8 on 2026-11-22. The parameters of this
+    /// function replace the digests and sizes in the documents. In addition, this crate pushed 27 components that five
+    /// toolchains had built, and `oci-wasm` read all of them back without a difference. For these components, the
+    /// configs of `oci-wasm` and of this crate differed only in `created`.
     fn oci_wasm_documents(component: &Digest, size: usize, config: (&Digest, usize)) -> (Value, Value) {
         let manifest = json!({
             "annotations": {"org.opencontainers.image.version": "0.1.0"},
@@ -187,8 +187,8 @@ mod tests {
         (manifest, config)
     }
 
-    // P11: the layout equals the layout that other tools write, except that it has additional annotations and no
-    // creation time.
+    // P11: for the same component and creation time, the config equals the config that `oci-wasm` writes, and the
+    // manifest differs only in its additional annotations with the plugin's name.
     #[test]
     fn layout_matches_the_layout_of_other_tools() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();

@@ -39,9 +39,10 @@ pub enum Source {
 }
 
 impl Source {
-    /// Parses a source from the command line. A text in the form of a path is a file, and a valid reference or web
-    /// address is a reference or web address. Only a text that is neither of them is a file if a file with that name
-    /// exists. A file in the current folder therefore never takes precedence over a valid reference.
+    /// Parses a source from the command line. A text that looks like a path is parsed as the path of a file. Any other
+    /// text is parsed as a reference or a web address. If the text is neither a valid reference nor a valid web
+    /// address, but a file with that name exists, the text is parsed as the path of that file. A file in the current
+    /// folder therefore never takes precedence over a valid reference.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let has_path_form = text.starts_with(['/', '.', '~']) || (text.ends_with(".wasm") && !text.contains("://"));
         if has_path_form {
@@ -53,8 +54,8 @@ impl Source {
         }
     }
 
-    /// Parses a source from a lock file, in which files have absolute paths. The result does not depend on the current
-    /// folder.
+    /// Parses a source from a lock file, in which the paths of files are absolute. The result does not depend on the
+    /// current folder.
     pub fn parse_locked(text: &str) -> Result<Self, RegistryError> {
         if Path::new(text).is_absolute() {
             Ok(Self::File(PathBuf::from(text)))
@@ -92,7 +93,8 @@ impl fmt::Display for Source {
 }
 
 impl Reference {
-    /// Parses a reference of the form `[oci://]HOST[:PORT]/PATH[:TAG][@sha256:…]`. There is no default registry.
+    /// Parses a reference of the form `[oci://]HOST[:PORT]/PATH[:TAG][@sha256:…]`. The host of the registry is
+    /// required, because no registry is used by default.
     pub fn parse(text: &str) -> Result<Self, RegistryError> {
         let refused = |reason| RegistryError::Reference { text: text.chars().take(300).collect(), reason };
         let rest = text.strip_prefix("oci://").unwrap_or(text);
@@ -185,7 +187,7 @@ impl fmt::Display for Repository {
     }
 }
 
-/// Returns whether a host, with or without a port, is this machine.
+/// Returns whether a host, with or without a port, refers to this machine.
 pub(crate) fn is_loopback(host: &str) -> bool {
     let name = match host.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use url::{Origin, Url};
 
-/// Maximum size of a manifest or an index, in bytes. Registries use the same limit.
+/// Maximum size of a manifest or an index, in bytes. Registries limit the manifests that they accept to the same size.
 const MAX_MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
 /// Maximum size of one page of a list of tags, in bytes.
 const MAX_TAGS_BYTES: u64 = 4 * 1024 * 1024;
@@ -26,7 +26,7 @@ const MAX_TAGS_BYTES: u64 = 4 * 1024 * 1024;
 pub(crate) const MAX_LIST_BYTES: u64 = 16 * 1024 * 1024;
 /// Maximum number of tags that are read from a repository.
 const MAX_TAGS: usize = 25_000;
-/// Maximum number of pages that are read from a list.
+/// Maximum number of pages that are read if a registry splits a list into pages.
 const MAX_PAGES: usize = 100;
 
 /// A client for registries. A process needs only one client, which caches the tokens of all registries.
@@ -35,7 +35,7 @@ pub struct Registry {
     http: Http,
     credentials: Credentials,
     token_servers: TokenServers,
-    /// Cached credentials, keyed by the registry's origin and the scope.
+    /// Cached credentials, keyed by the registry's origin and the scope for which they were obtained.
     authorizations: Mutex<HashMap<(Origin, String), OriginCredential>>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Completeness {
     Truncated,
 }
 
-/// A list of the artifacts that refer to another artifact.
+/// A list of artifacts that refer to a given artifact.
 #[derive(Debug, Default)]
 pub(crate) struct Listing {
     pub(crate) entries: Vec<Descriptor>,
@@ -79,6 +79,9 @@ pub(crate) struct StoredManifest {
     pub(crate) media_type: String,
 }
 
+/// Error code of the OCI distribution specification for content that does not have the expected digest.
+const DIGEST_INVALID: &str = "DIGEST_INVALID";
+
 impl Registry {
     /// Creates a client that uses these credentials for registries that require a login.
     pub fn new(credentials: Credentials, plain: PlainHttp) -> Result<Self, RegistryError> {
@@ -105,9 +108,9 @@ impl Registry {
         &self.http
     }
 
-    /// Reads the manifest or index with the tag or digest `name`. Returns `None` if it does not exist. If the manifest
-    /// is read in preparation of a push, use [`Access::Push`], because some registries show a new repository only to
-    /// clients that may push.
+    /// Reads the manifest or index with the tag or digest `name`. Returns `None` if the repository has no such content.
+    /// If the manifest is read in preparation of a push, use [`Access::Push`], because some registries show a new
+    /// repository only to clients that may push.
     pub(crate) async fn find_manifest(
         &self,
         at: (&Repository, Access),
@@ -132,7 +135,7 @@ impl Registry {
         let media_type = header(&headers, CONTENT_TYPE.as_str()).unwrap_or_default();
         let digest = digest_of(&bytes);
         // If `name` is a digest, the content must match it. If the registry reports a digest, the content must match
-        // that digest too.
+        // the reported digest.
         for expected in Digest::parse(name).ok().iter().chain(&reported) {
             if *expected != digest {
                 return Err(RegistryError::tampered(place, expected, &digest));
@@ -210,7 +213,7 @@ impl Registry {
         RegistryError::NotFound { place: reference.to_string(), advice }
     }
 
-    /// Stores a manifest or an index under a tag or its digest.
+    /// Stores a manifest or an index in a repository under `name`, which is a tag or the digest of the bytes.
     pub(crate) async fn put_manifest(
         &self,
         repository: &Repository,
@@ -219,8 +222,21 @@ impl Registry {
     ) -> Result<Digest, RegistryError> {
         let place = reference_text(repository, name);
         let url = self.url(repository, &format!("manifests/{name}"))?;
-        let request = Request::new(Method::PUT, url).with_body(bytes.to_vec(), media_type);
-        let response = ensure_success(self.send(repository, Access::Push, request, &place).await?, &place).await?;
+        let mut attempts = Attempts::new(&self.http.listener, &place);
+        let response = loop {
+            let request = Request::new(Method::PUT, url.clone()).with_body(bytes.to_vec(), media_type);
+            let response = self.send(repository, Access::Push, request, &place).await?;
+            let may_be_race = response.status() == StatusCode::BAD_REQUEST;
+            match ensure_success(response, &place).await {
+                // The Docker registry answers like this while another client uploads a blob that the manifest refers
+                // to, because it then reads a reference to the blob that is not written yet.
+                Err(RegistryError::Server { message, .. })
+                    if may_be_race
+                        && message.contains(DIGEST_INVALID)
+                        && attempts.wait(message.clone(), None).await => {}
+                result => break result?,
+            }
+        };
         let digest = digest_of(bytes);
         let reported =
             header(response.headers(), "docker-content-digest").and_then(|digest| Digest::parse(&digest).ok());
@@ -232,7 +248,7 @@ impl Registry {
 
     /// Uploads bytes unless the registry already has them. If the result of an upload is unknown, the upload is retried
     /// from the beginning: the retry first checks whether the bytes have arrived, and starts a new upload session only
-    /// if they have not.
+    /// if the bytes have not arrived.
     pub(crate) async fn put_blob(&self, repository: &Repository, bytes: &Bytes) -> Result<(), RegistryError> {
         let digest = digest_of(bytes);
         let place = reference_text(repository, digest.as_str());
@@ -375,7 +391,7 @@ impl Registry {
                     Ok(None) => return Ok(listing),
                     Err(RegistryError::TooLarge { .. }) => break,
                     // Treat any error of the server as a missing feature, because registries report in different ways
-                    // that they do not support this list.
+                    // that they do not support lists of referrers.
                     Err(RegistryError::Server { .. }) if listing.is_none() => return Ok(None),
                     Err(error) => return Err(error),
                 };
@@ -406,7 +422,7 @@ impl Registry {
         place: &str,
     ) -> Result<Response, RegistryError> {
         let scope = access.scope(repository);
-        // If the URL belongs to another server, to which the registry redirected, it must not receive credentials for
+        // If the registry redirected the request to another server, that server must not receive credentials for
         // the registry.
         let origin = self.url(repository, "")?.origin();
         let is_same_origin = origin == request.url.origin();

@@ -16,7 +16,8 @@ const DELAY_FACTOR: f32 = 3.0;
 /// Maximum delay before a retry. If the server requests a longer delay, the request is not retried, and the error
 /// message contains the requested delay.
 const MAX_DELAY: Duration = Duration::from_secs(30);
-/// If a server requests a longer delay than this number of seconds, messages show this number instead.
+/// If a server requests a longer delay than this number of seconds, messages show this number instead of the
+/// requested delay.
 const MAX_SHOWN_SECONDS: u64 = 1_000_000_000;
 
 /// Notice for a listener that a request will be retried after a delay.
@@ -32,10 +33,10 @@ pub struct RetryNotice {
     pub next: (u32, u32),
 }
 
-/// A callback that is called before each delay. The callback should return quickly.
+/// A callback that is called before the delay of each retry. The callback should return quickly.
 pub type RetryListener = dyn Fn(&RetryNotice) + Send + Sync;
 
-/// The listener for retries. `None` if there is no listener.
+/// The listener that is called before each retry, or `None` if there is no listener.
 #[derive(Clone, Default)]
 pub(crate) struct Listener(pub(crate) Option<Arc<RetryListener>>);
 
@@ -86,8 +87,8 @@ impl<'t> Attempts<'t> {
         Self { listener, place, attempt: 1, delays: delays(FIRST_DELAY, DELAY_FACTOR, MAX_ATTEMPTS) }
     }
 
-    /// Waits before the next attempt, at least for the delay that the server requested. Returns `false` without waiting
-    /// if there is no attempt left or the delay would be longer than [`MAX_DELAY`].
+    /// Waits before the next attempt. If the server requested a delay, the wait is at least as long as this delay.
+    /// Returns `false` without waiting if there is no attempt left or the delay would be longer than [`MAX_DELAY`].
     pub(crate) async fn wait(&mut self, reason: String, retry_after: Option<Duration>) -> bool {
         let Some(delay) = self.delays.next() else { return false };
         let wait = round_to_milliseconds(delay).max(retry_after.unwrap_or_default());

@@ -30,7 +30,7 @@ pub(crate) enum SignatureProblem {
     Unreadable,
     /// The signature was made with another key. Contains the id of that key.
     OtherKey(String),
-    /// The signature does not match the bytes or its own comment.
+    /// The signature does not match the bytes of the component, or does not match its own trusted comment.
     Invalid,
     /// The signature is valid, but its claims differ from the expected claims. Contains a description of the
     /// difference.
@@ -71,8 +71,8 @@ fn verify_and_read_claims(key: &PublicKey, component: &[u8], text: &str) -> Resu
     Ok(parse_claims(signature.trusted_comment()))
 }
 
-/// Returns whether one of the keys signed these bytes for this repository and manifest. It does not check the name and
-/// the version, which are part of `component`. They are checked after the component was parsed.
+/// Returns whether one of the keys signed these bytes for this repository and manifest. The name and the version in the
+/// claims are checked later, because the component must be parsed first.
 pub(crate) fn is_signed_for(
     keys: &[PublicKey],
     component: &[u8],
@@ -83,7 +83,7 @@ pub(crate) fn is_signed_for(
     keys.iter().any(|key| verify_and_read_claims(key, component, text).is_ok_and(is_for))
 }
 
-/// Returns the id of a key, in the same format as [`signing_key_id`].
+/// Returns the id of a key, in the format that [`signing_key_id`] uses for ids.
 pub(crate) fn formatted_key_id(key: &PublicKey) -> Option<String> {
     key.id().map(format_key_id)
 }
@@ -198,7 +198,7 @@ mod tests {
         let text = sign(&own_key, b"component", &expected_claims()).expect("signing succeeds");
         let verified = verify(&other_key.public, b"component", &text, &expected_claims());
         assert_eq!(verified, Err(SignatureProblem::OtherKey(signing_key_id(&text).expect("there is a key"))));
-        // The comment is covered by the signature, too.
+        // The signature covers the trusted comment in addition to the component.
         let forged = text.replace("version:1.0.0", "version:2.0.0");
         let claims = Claims { version: "2.0.0".to_owned(), ..expected_claims() };
         assert_eq!(verify(&own_key.public, b"component", &forged, &claims), Err(SignatureProblem::Invalid));

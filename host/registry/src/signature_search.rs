@@ -23,8 +23,8 @@ const MAX_BYTES: u64 = 64 * 1024 * 1024;
 const TIMEOUT: Duration = Duration::from_secs(90);
 /// Maximum number of signatures that are requested at the same time.
 const MAX_CONCURRENT_READS: usize = 16;
-/// Maximum number of untrusted signatures that are kept, to report their keys. If there are no trusted keys, only this
-/// number of signatures is read.
+/// Maximum number of signatures by untrusted keys that the search returns, so that the caller can report the keys. If
+/// there are no trusted keys, only this number of signatures is read.
 const MAX_UNTRUSTED: usize = 32;
 /// Maximum size of the manifest of a signature, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 64 * 1024;
@@ -36,7 +36,7 @@ pub(crate) struct SignatureSearch<'s> {
     /// Digest of the signed manifest.
     pub(crate) subject: &'s Digest,
     pub(crate) component: &'s [u8],
-    /// The trusted keys. The search ends at a valid signature by any of these keys.
+    /// The trusted keys. The search ends when it finds a valid signature by any of these keys.
     pub(crate) keys: &'s [PublicKey],
 }
 
@@ -45,14 +45,17 @@ pub(crate) struct SignatureSearch<'s> {
 pub(crate) struct FoundSignatures {
     /// The valid signature, or some of the other signatures if no valid signature was found.
     pub(crate) texts: Vec<String>,
-    /// Reason why not all signatures were read, as a message for users.
+    /// Reason why the search stopped before it had read all signatures, as a message for users. `None` if the search
+    /// read all signatures or found a valid signature.
     pub(crate) stop_reason: Option<String>,
 }
 
-/// A signature that the search can read. The signature's manifest is requested by digest or by the signature's own tag.
+/// A signature that the search can read. The manifest of the signature is requested by `name`, which is the manifest's
+/// digest or the signature's own tag.
 struct Candidate {
     name: String,
-    /// Id of the key that made the signature, according to the list, which can be false. `None` if it is unknown.
+    /// Id of the key that made the signature, as the registry's list states it. The stated id can be false. `None` if
+    /// the list states no id.
     key: Option<String>,
 }
 
@@ -61,7 +64,7 @@ struct Candidate {
 struct Candidates {
     signatures: Vec<Candidate>,
     digests: BTreeSet<Digest>,
-    /// Whether a list has more entries than were read.
+    /// Whether a list of signatures has more entries than were read.
     has_more: bool,
 }
 
@@ -164,7 +167,8 @@ impl Registry {
                 candidates.signatures.extend(unlisted.map(|name| Candidate { name, key: None }));
             }
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
+            // Some registries do not list tags. In a registry without lists of tags, only the signatures in the index
+            // are found.
             Err(error) => tracing::warn!(%error, "could not list the tags of signatures"),
         }
         Ok(candidates)

@@ -1,6 +1,7 @@
-//! Attaches signatures to artifacts, in registries that support a list of referrers and in registries that do not.
+//! Attaches signatures to artifacts, in registries that list the artifacts that refer to an artifact (its referrers)
+//! and in registries that do not.
 //!
-//! If a registry does not support this list, the distribution specification requires clients to maintain the list
+//! If a registry does not list referrers, the distribution specification requires clients to maintain the list
 //! themselves, in an index under the tag `sha256-HEX`. Registries have no compare-and-swap operation, so an entry can
 //! be lost if two clients write the index at the same time. Therefore each signature also has its own tag, which no
 //! other client writes. The search reads these tags, and the next client that signs the artifact adds missing entries
@@ -18,10 +19,10 @@ use std::time::Duration;
 
 /// Artifact type of a signature.
 pub(crate) const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
-/// Media type of the content of a signature, which is the four lines of a minisign signature.
+/// Media type of a signature's content, which consists of the four lines of a minisign signature.
 const MINISIG_TYPE: &str = "application/vnd.minisign.signature.v1";
-/// Annotation with the id of the signature's key. Anybody can write this annotation, so it only determines which
-/// signatures are read first.
+/// Name of the annotation that contains the id of the key that made the signature. Anybody can write this annotation,
+/// so the host uses it only to decide which signatures are read first.
 pub(crate) const KEY_ANNOTATION: &str = "host.agent.plugin.signature.key";
 /// Maximum number of missing signatures that one update adds to an index.
 const MAX_RESTORED: usize = 32;
@@ -86,7 +87,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Reads the index of signatures under the fallback tag. Returns `None` if it does not exist.
+    /// Reads the index of signatures under the fallback tag. Returns `None` if the index does not exist.
     async fn read_signature_index(
         &self,
         (repository, access): (&Repository, Access),
@@ -111,7 +112,8 @@ impl Registry {
         let prefix = format!("{}.", fallback_tag(subject));
         let tags = match self.tags(repository).await {
             Err(error) if error.is_offline() => return Err(error),
-            // Some registries do not list tags. In such a registry, only the signatures in the index are found.
+            // Some registries do not list tags. In a registry without lists of tags, only the signatures in the index
+            // are found.
             Err(error) => {
                 tracing::warn!(%error, "could not list the tags of signatures");
                 Vec::new()
@@ -130,7 +132,8 @@ impl Registry {
     }
 }
 
-/// Returns the index entry of a signature. The entry has the annotations of the manifest, as in a registry's own list.
+/// Returns the entry for a signature in the index, given the signature's manifest. The entry contains the annotations
+/// of the manifest, as the entries in a registry's own list do.
 fn index_entry(manifest: &[u8]) -> Descriptor {
     let annotations = serde_json::from_slice::<Manifest>(manifest).map(|manifest| manifest.annotations);
     Descriptor {
@@ -149,7 +152,7 @@ pub(crate) fn fallback_tag(subject: &Digest) -> String {
     format!("sha256-{}", subject.hex())
 }
 
-/// Returns the tag of a single signature.
+/// Returns the tag under which a single signature of the artifact `subject` is stored.
 pub(crate) fn signature_tag(subject: &Digest, signature: &Digest) -> String {
     format!("{}.{}", fallback_tag(subject), signature.short())
 }

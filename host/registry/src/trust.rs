@@ -54,9 +54,11 @@ pub enum Signer {
         /// The signature that the key made.
         signature: String,
     },
-    /// No trusted key signed the plugin, but the policy accepts it.
+    /// No trusted key signed the plugin, but the plugin is accepted by the policy or by an exception in
+    /// the configuration.
     Untrusted {
-        /// Reason why there is no trusted signature, as a message for users. Empty if signatures were not checked.
+        /// Reason why the plugin has no signature by a trusted key, as a message for users. Empty if signatures were
+        /// not checked.
         reason: String,
     },
 }
@@ -99,8 +101,8 @@ impl Trust {
     }
 
     /// Checks the signatures of a component from a source, which is given as `HOST/PATH`. If signatures are checked at
-    /// all, an invalid signature by a trusted key is always an error, because it means that the component or the
-    /// signature was changed.
+    /// all, an invalid signature by a trusted key is always an error, because such a signature means that the component
+    /// or the signature was changed.
     pub fn verify(
         &self,
         source: &str,

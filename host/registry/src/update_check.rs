@@ -17,9 +17,10 @@ pub enum Downgrade {
     Refused,
 }
 
-/// Checks that `new` may replace `locked`. Both come from the same source. If the source is a file on this machine, its
-/// content may change without a new version, because it is the user's own work. If `new` is refused, the error contains
-/// the reason and the option that allows `new`.
+/// Checks that the plugin `new` may replace the plugin `locked`, which has the same name and comes from the same
+/// source. If the source is a file on this machine, the content of the file may change without a new version,
+/// because the file is the user's own work. If `new` is refused, the error contains the reason and the option that
+/// allows `new`.
 pub fn check_update(
     new: &LockedPlugin,
     locked: &LockedPlugin,
@@ -65,7 +66,7 @@ fn downgrade_problem(new: &LockedPlugin, locked: &LockedPlugin, trust: &Trust) -
 }
 
 /// Returns whether a trusted key signed the new plugin after the locked plugin was signed. If two plugins have the same
-/// version but different content, this is the only way to know which one is newer.
+/// version but different content, only the times of their signatures show which plugin is newer.
 fn is_signed_later(new: &LockedPlugin, locked: &LockedPlugin) -> bool {
     let time = |plugin: &LockedPlugin| {
         plugin.signer.as_ref()?;

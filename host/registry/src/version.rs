@@ -53,8 +53,9 @@ impl<'v> NumericVersion<'v> {
         Some(Self { numbers: numbers?.collect(), prerelease })
     }
 
-    /// Compares two versions. Missing numbers count as zero. If the numbers are equal, the prereleases are compared as
-    /// in semantic versions. Returns `None` if the prereleases cannot be compared.
+    /// Compares this version with `other`. If one of the versions has fewer numbers, the missing numbers count as zero.
+    /// If the numbers are equal, the prereleases are compared as in semantic versions. Returns `None` if the
+    /// prereleases cannot be compared.
     fn compare(&self, other: &Self) -> Option<Ordering> {
         let count = self.numbers.len().max(other.numbers.len());
         let number = |numbers: &[&'v str], position: usize| {

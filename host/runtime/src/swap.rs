@@ -1,5 +1,5 @@
-//! Hot swap: watches a directory of plugins and publishes changes to its agents. Each agent receives all changes that a
-//! scan found in one step (P10).
+//! Hot swap: watches a directory of plugins and publishes changes to the agents that use the directory. Each agent
+//! receives, in one step, all changes that a scan has found (P10).
 
 mod prune;
 mod publish;
@@ -54,7 +54,7 @@ pub enum Notice {
         /// Reason for the rollback, as a text for users.
         because: String,
     },
-    /// A change to the plugins was refused. The previous version stays in use.
+    /// A change to the plugins was refused. The versions that were in use before the change stay in use.
     Refused {
         /// The file, agent or directory that the notice is about.
         subject: String,
@@ -75,29 +75,29 @@ pub struct PluginWatcher {
     /// Plugins that passed their canary call, by the path of their file.
     accepted: BTreeMap<PathBuf, Arc<LoadedPlugin>>,
     /// Versions that failed their canary call or have the name of another plugin, by the path of their file. Users have
-    /// already been notified about these versions.
+    /// already been notified about every version in this map.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
     /// Versions that are in use now, by the name of the plugin.
     serving: BTreeMap<String, ChosenVersion>,
-    /// The last selection of plugin versions that some agents could not use. The selection is not offered to the agents
-    /// again until the selection changes.
+    /// The selection of plugin versions that was offered last, if it contains a change that all agents declined. The
+    /// agents are not offered the same selection twice in succession.
     declined_selection: Option<BTreeMap<String, ChosenVersion>>,
     /// Agent, plugin and version of each change that an agent declined and that users were already notified about. The
     /// version is `None` if the plugin's file was removed.
     declined: BTreeSet<(String, String, Option<Digest>)>,
     /// Versions on trial, by the name of the plugin.
     trials: BTreeMap<String, VersionTrial>,
-    /// Notified when a call of a version on trial traps.
+    /// Wakes the watcher when a plugin call that runs a version on trial traps.
     trapped: Arc<Notify>,
     /// The problems that exist now, by the file, agent or directory that the problem is about. Each problem is reported
     /// only once while it exists.
     reported_problems: BTreeMap<String, String>,
 }
 
-/// Key in `reported_problems` for the problem that the directory cannot be scanned.
+/// Key in `reported_problems` under which a failed scan of the directory is reported.
 const SCAN_PROBLEM: &str = "the directory";
-/// Key in `reported_problems` for the problem that the store fails.
+/// Key in `reported_problems` under which a failure of the store is reported.
 const STORE_PROBLEM: &str = "the store";
 
 /// The version of a plugin that is selected for use.
@@ -233,8 +233,8 @@ impl PluginWatcher {
         outcome
     }
 
-    /// Selects the version of each plugin from the files and the rollbacks. Offers the selection to the agents if it
-    /// differs from the versions in use.
+    /// Selects the version of each plugin from the files and the rollbacks. Offers the selection to the agents if the
+    /// selection differs from the versions in use.
     async fn publish_changes(&mut self, present: &BTreeSet<PathBuf>) {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for path in present {
@@ -263,8 +263,9 @@ impl PluginWatcher {
     }
 
     /// Returns the file whose plugin may use this plugin name, and therefore has the grants that are configured for the
-    /// name. If a plugin with this name is in use and its file still exists, the result is this file. Otherwise, the
-    /// result is `None` if several files contain a plugin with this name. The same rule applies when a host starts.
+    /// name. If a plugin with this name is in use and the plugin's file still exists, the result is that file.
+    /// Otherwise, the result is `None` if several files contain a plugin with this name. When a host starts, it decides
+    /// about duplicate plugin names in the same way as this function.
     fn owning_file(&self, name: &str, paths: &[PathBuf]) -> Option<PathBuf> {
         let serving = self.serving.get(name).map(|chosen| &chosen.path);
         match (serving.filter(|path| paths.contains(path)), paths) {
@@ -320,8 +321,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Returns whether an agent has declined the version in this file. A rollback does not end because of a new version
-    /// that an agent has declined.
+    /// Returns whether an agent has declined the version in this file. A new version in a file ends a rollback only if
+    /// no agent has declined that version.
     fn is_declined(&self, file: &ChosenVersion) -> bool {
         let is_file = |(_, plugin, digest): &(String, String, Option<Digest>)| {
             plugin == file.plugin.name() && digest.as_ref() == Some(file.plugin.digest())
@@ -330,7 +331,7 @@ impl PluginWatcher {
     }
 
     /// Offers the complete new selection to each agent in one step. If no agent can use the new version of a plugin,
-    /// that plugin stays unchanged, and all other changes are published.
+    /// the agents keep the plugin's previous version, but all other changes are published.
     async fn publish(&mut self, chosen: BTreeMap<String, ChosenVersion>) {
         let trials = self.trials_with(&chosen);
         let declined: Vec<DeclinedPlugin> =
@@ -372,8 +373,8 @@ impl PluginWatcher {
         declined_by_all: &[String],
     ) {
         let reported = std::mem::take(&mut self.declined);
-        // If a version was not offered this time because an earlier version is used instead, the agent has still
-        // declined it.
+        // If an earlier version was offered instead of a version that an agent has declined, the declined version stays
+        // in `declined`.
         let is_still_declined = |(_, plugin, digest): &&(String, String, Option<Digest>)| {
             let matches = |file: &Arc<LoadedPlugin>| file.name() == plugin && Some(file.digest()) == digest.as_ref();
             let is_offered = chosen.get(plugin).is_some_and(|chosen| matches(&chosen.plugin));
@@ -426,7 +427,8 @@ impl PluginWatcher {
         trials
     }
 
-    /// Stores traps and finished trials, and rolls back versions that failed their trial.
+    /// Stores the counts of those trials in which a call has trapped or that are over, and rolls back versions that
+    /// failed their trial.
     async fn count_trials(&mut self) {
         let needs_storing = |on_trial: &VersionTrial| {
             let unwritten = on_trial.calls.unwritten();
@@ -462,7 +464,7 @@ impl PluginWatcher {
     }
 
     async fn report_refused(&mut self, subject: String, reason: String) {
-        // Users also receive this message as a notice, so `info` is sufficient as the log level.
+        // Users are informed by a notice in addition to this log message, so `info` is sufficient as the log level.
         tracing::info!(subject, reason, "a change to the plugins was refused; the previous version stays in use");
         let entry =
             AuditAction::Refused { directory: self.name.clone(), subject: subject.clone(), reason: reason.clone() };
@@ -473,7 +475,7 @@ impl PluginWatcher {
 
     fn send_notice(&self, notice: Notice) {
         if self.notices.try_send(notice).is_err() {
-            tracing::debug!("a notice about plugins was dropped because nobody receives it");
+            tracing::debug!("a notice about plugins was dropped because its receiver is busy or gone");
         }
     }
 
@@ -486,8 +488,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Notifies users about a problem, unless they were already notified about the same problem with this subject and
-    /// it still exists.
+    /// Notifies users about a problem with this subject, unless users were already notified about this problem and the
+    /// problem has not been solved since then.
     fn report_problem(&mut self, subject: &str, reason: String) {
         if self.reported_problems.get(subject) != Some(&reason) {
             tracing::info!(directory = self.name, "{reason}");
@@ -508,7 +510,7 @@ fn share_trials(agents: &[LiveAgent], versions: &PluginVersions) {
         if !versions.trials.is_empty()
             && let Err(error) = agent.change(shared)
         {
-            tracing::warn!(%error, "an agent could not join the shared trials, so it counts its calls separately");
+            tracing::warn!(%error, "an agent could not join the shared trials, so its calls are counted separately");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Copies sessions: forks a session after a message, exports a session to a document, and imports such documents (D5).
+//! Copies sessions: forks a session after a message, exports a session to a document, and imports exported
+//! documents (D5).
 
 mod document;
 mod export;
@@ -25,7 +26,7 @@ pub enum TransferError {
     /// The session's stored state cannot be read.
     #[error("session `{session}`: {error}")]
     Restore {
-        /// Id (subject) of the session.
+        /// Id (subject) of the session whose state cannot be read.
         session: String,
         /// The reason why the state cannot be read.
         error: RestoreError,
@@ -33,13 +34,13 @@ pub enum TransferError {
     /// The session has no complete message, so there is nothing to fork.
     #[error("session `{session}` has no complete message yet, so there is nothing to fork")]
     Empty {
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that cannot be forked.
         session: String,
     },
     /// The session cannot be forked at the requested message.
     #[error("session `{session}` cannot be forked at this message: {place}")]
     CannotCut {
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that cannot be forked.
         session: String,
         /// The reason why the session cannot be forked at this message, and the messages at which it can be forked.
         place: CutError,
@@ -55,7 +56,7 @@ pub enum TransferError {
         "the exported session has version {found}; this host supports versions up to {supported}; use a newer host"
     )]
     UnsupportedVersion {
-        /// Version of the document's format.
+        /// Format version of the document.
         found: u32,
         /// Newest format version that this host can read.
         supported: u32,

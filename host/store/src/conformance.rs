@@ -1,5 +1,5 @@
-//! Conformance suite for stores (D6). The tests of a store call [`run`], which panics at the first test
-//! case that fails.
+//! Conformance suite: tests of the behaviour that every store must have (D6). The tests of a store call [`run`], which
+//! panics at the first test case that fails.
 
 mod approvals;
 mod audit;
@@ -61,7 +61,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     audit::host_grants_and_revocations_add_entries(new_store()).await;
     versions::versions_start_and_end(new_store()).await;
     versions::new_rollback_replaces_the_previous_one(new_store()).await;
-    versions::rollback_updates_the_history_at_once(new_store()).await;
+    versions::rollback_updates_the_history_immediately(new_store()).await;
     versions::set_serving_returns_each_change_once(new_store()).await;
     versions::turn_plugins_are_recorded_per_agent_and_name(new_store()).await;
     versions::trial_totals_grow_until_the_trial_ends(new_store()).await;
@@ -102,7 +102,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     hostile::too_deep_json_is_refused(new_store()).await;
 }
 
-/// An open session, its current revision, and the numbers of its last message and event.
+/// An open session with its current revision, the id of its last message and the number of its last event.
 struct SessionWriter {
     store: Arc<dyn Store>,
     opened: OpenedSession,
@@ -118,7 +118,7 @@ impl SessionWriter {
         Self { store: store.clone(), opened, revision, messages, events }
     }
 
-    /// Stores the commit, and updates the writer's revision and the writer's numbers of the last message and event.
+    /// Stores the commit. Then updates the revision, the last message id and the last event number of this writer.
     async fn commit(&mut self, commit: Commit) -> Result<u64, StoreError> {
         let (messages, events) = (commit.change.messages.len() as u64, commit.change.events.len() as u64);
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;
@@ -127,7 +127,7 @@ impl SessionWriter {
         Ok(self.revision)
     }
 
-    /// Appends one user message per text.
+    /// Appends one message of the user for each text.
     async fn append_texts(&mut self, texts: &[&str]) {
         let first = self.messages + 1;
         let messages = (first..).zip(texts).map(|(id, text)| message(id, vec![Part::Text((*text).to_owned())]));
@@ -193,7 +193,7 @@ fn finished_change(id: &str, content: &str) -> CallChange {
     CallChange::Finished { id: CallId(id.to_owned()), result }
 }
 
-/// Returns the assistant message that requests the call.
+/// Returns a message of the assistant that requests the call.
 fn call_message(id: MessageId, call: &CallRecord) -> NewMessage {
     let part = ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.clone() };
     NewMessage { role: Role::Assistant, ..message(id, vec![Part::ToolCall(part)]) }

@@ -118,7 +118,7 @@ pub enum StoreError {
         /// The problem, as SQLite or the code that read the data reported it.
         problem: String,
     },
-    /// A search index is damaged. The index can be rebuilt from the data that is not part of an index.
+    /// A search index is damaged. The index can be rebuilt from the messages or memories in the file.
     #[error(
         "a search index in the database `{path}` is damaged ({problem}); no messages or memories are lost: run \
          `agent-host store rebuild` to rebuild the index"
@@ -157,13 +157,13 @@ pub enum StoreError {
         /// Path of the database file.
         path: PathBuf,
     },
-    /// Another process kept the database file locked for longer than the store waits.
+    /// Another process kept the database file locked for longer than the store may wait for the lock.
     #[error("the database `{path}` is locked by another process{holder}: try again when that process is done")]
     Locked {
         /// Path of the database file.
         path: PathBuf,
-        /// The process that holds the lock, such as ` (1234, `agent-host`, which is stopped)`. Empty if the process
-        /// is unknown.
+        /// Description of the process that holds the lock, starting with a space, such as " (1234, `agent-host`, which
+        /// is stopped)". Empty if the process is unknown.
         holder: String,
     },
     /// The linked SQLite library is too old to be used safely with a shared write-ahead log.
@@ -174,7 +174,7 @@ pub enum StoreError {
         /// Oldest supported version, in the same format as `found`.
         needed: i32,
     },
-    /// The operating system or SQLite reported another error.
+    /// The operating system or SQLite reported an error for which this enum has no other variant.
     #[error("the database `{path}` cannot be used: {problem}")]
     Failed {
         /// Path of the database file.

@@ -7,6 +7,6 @@ use async_trait::async_trait;
 #[async_trait]
 pub trait Integrity: Send + Sync {
     /// Reads the whole storage and checks its integrity. If the storage is damaged, returns [`StoreError::Damaged`]
-    /// with a description of the damage. The time that this takes grows with the size of the storage.
+    /// with a description of the damage. The duration of the check grows with the size of the storage.
     async fn integrity_check(&self) -> Result<(), StoreError>;
 }

@@ -21,7 +21,8 @@ pub trait KeyValue: Send + Sync {
     /// Returns the value of the key, or `None` if the key has no value.
     async fn get(&self, bucket: &Bucket, key: &str) -> Result<Option<Vec<u8>>, StoreError>;
 
-    /// Stores a value of at most [`MAX_VALUE_BYTES`] bytes. An existing value is replaced.
+    /// Stores a value of at most [`MAX_VALUE_BYTES`] bytes. If the key already has a value, the new value replaces the
+    /// old value.
     async fn set(&self, bucket: &Bucket, key: &str, value: Vec<u8>) -> Result<(), StoreError>;
 
     /// Removes the key and its value. Does nothing if the key has no value.
@@ -49,7 +50,7 @@ pub trait KeyValue: Send + Sync {
     ) -> Result<Swap, StoreError>;
 }
 
-/// A group of keys of one plugin of one agent.
+/// A named group of keys, which belongs to one plugin of one agent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Bucket {
     /// Configured name of the agent.
@@ -69,7 +70,7 @@ pub struct Bucket {
 pub enum Swap {
     /// The current value was equal to the expected value, and the new value is stored.
     Done,
-    /// The current value did not match and was left unchanged. This variant contains the current value, or `None` if
-    /// the key has no value.
+    /// The current value differs from the expected value and was left unchanged. This variant contains the current
+    /// value, or `None` if the key has no value.
     Other(Option<Vec<u8>>),
 }

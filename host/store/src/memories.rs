@@ -25,7 +25,7 @@ pub trait Memories: Send + Sync {
     /// or with the newest memory if `after` is empty.
     async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<StoredMemory>, StoreError>;
 
-    /// Removes a memory of this user. Returns whether the memory existed.
+    /// Removes the memory with this id if the memory belongs to the user. Returns whether such a memory existed.
     async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError>;
 
     /// Removes the memories of a turn that was undone, and returns the number of removed memories. Returns 0 if the
@@ -54,12 +54,13 @@ impl MemoryFilter {
 /// Selects memories by the agents that made them. Each agent is identified by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MemoryScope {
-    /// Memories of all agents of the user.
+    /// The memories that any agent of the user made.
     AllAgents,
-    /// All memories of this agent, and the turn results of the user's other agents. The tool results of the other
-    /// agents are left out, because those agents obtained the results with their own grants.
+    /// All memories that the agent with this name made, and the memories that the user's other agents made from turns.
+    /// Memories that the other agents made from tool calls are left out, because those agents called the tools with
+    /// their own grants.
     OwnAndOtherResults(String),
-    /// Memories of this agent only.
+    /// Only the memories that the agent with this name made.
     OwnOnly(String),
 }
 
@@ -68,7 +69,7 @@ pub enum MemoryScope {
 pub struct StoredMemory {
     /// Id of the memory.
     pub id: String,
-    /// The memory. The fields of the memory are serialised next to `id`.
+    /// The memory without its id. The fields of the memory are serialised next to `id`.
     #[serde(flatten)]
     pub memory: Memory,
 }

@@ -22,9 +22,9 @@ pub trait Outbox: Send + Sync {
         limit: usize,
     ) -> Result<Vec<StoredOutboxItem>, StoreError>;
 
-    /// Records that the item's effect was performed. If the item was already delivered or is deleted, nothing changes.
-    /// If the item added a memory, the text is removed from the item, so that no copy remains after the memory is
-    /// forgotten.
+    /// Records that the item's effect was performed. If the item was already delivered or deleted, nothing
+    /// changes. If the item added a memory, the text is removed from the item, so that no copy remains after the
+    /// memory is forgotten.
     async fn mark_delivered(&self, number: u64) -> Result<(), StoreError>;
 }
 
@@ -40,11 +40,12 @@ pub enum OutboxFilter {
 /// An outbox item with its number, session and times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredOutboxItem {
-    /// Number of the item. Numbers increase in commit order over all sessions and are never reused.
+    /// Number that identifies the item. The numbers of items increase in commit order over all sessions and are
+    /// never reused.
     pub number: u64,
     /// Subject that identifies the session.
     pub session: String,
-    /// The item. The fields of the item are serialised next to `number`.
+    /// The item without its number, session and times. The fields of the item are serialised next to `number`.
     #[serde(flatten)]
     pub item: OutboxItem,
     /// Time of the item's commit, as RFC 3339 in UTC.

@@ -20,7 +20,7 @@ pub trait Projections: Send + Sync {
 /// returns `None`, the stored status is left unchanged.
 pub type StatusReader = fn(&[u8]) -> Option<Status>;
 
-/// A projection of the store.
+/// Names one of the projections that a store maintains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Projection {
@@ -28,7 +28,8 @@ pub enum Projection {
     MessageWords,
     /// The index of words in memories, for recall.
     MemoryWords,
-    /// The session list: state and turns of each session, and the numbers of its last message and event.
+    /// The session list: for each session, the state, the number of turns, the id of the last message and the number of
+    /// the last event.
     Sessions,
 }
 
@@ -37,7 +38,7 @@ pub enum Projection {
 pub struct ProjectionComparison {
     /// The projection that was compared.
     pub projection: Projection,
-    /// Number of log items that were compared.
+    /// Number of log items that were compared with the projection.
     pub compared: u64,
     /// Number of log items that the projection has not processed yet. The store adds these items to the projection
     /// before it uses the projection again.
@@ -54,6 +55,6 @@ pub struct ProjectionComparison {
 pub struct RebuiltProjection {
     /// The projection that was rebuilt.
     pub projection: Projection,
-    /// Number of log items that the projection was rebuilt from.
+    /// Number of log items from which the projection was rebuilt.
     pub made_from: u64,
 }

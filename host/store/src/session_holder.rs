@@ -3,8 +3,8 @@
 use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// The holder of a session's lease. `Display` writes a name for users, such as `process 1234`. The holder is serialised
-/// as the process id.
+/// The process that holds a session's lease. `Display` writes a name for users, such as `process 1234`. The holder is
+/// serialised as the process id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionHolder {
     /// Process id, or 0 if the process is unknown.

@@ -1,4 +1,4 @@
-//! Lists sessions and searches their messages. A store derives all data for these functions from the session log.
+//! Lists sessions and searches their messages. A store derives session lists and search indexes from the session log.
 
 use crate::{SessionHolder, StoreError};
 use agent_core::message::{MessageId, Role};
@@ -40,7 +40,8 @@ pub struct SessionFilter {
     pub agent: Option<String>,
     /// Selects only sessions of the user with this id.
     pub user: Option<String>,
-    /// Whether sessions without a known user are listed too. Has no effect if [`SessionFilter::user`] is `None`.
+    /// Whether sessions whose user is unknown are listed in addition to the sessions of [`SessionFilter::user`]. Has no
+    /// effect if [`SessionFilter::user`] is `None`.
     pub unowned: Unowned,
     /// Selects only sessions in this state.
     pub state: Option<SessionState>,
@@ -54,7 +55,7 @@ pub enum Unowned {
     /// Sessions without a user are not listed.
     #[default]
     Hidden,
-    /// Sessions without a user are listed too.
+    /// Sessions without a user are listed in addition to the sessions of the user.
     Shown,
 }
 
@@ -67,22 +68,23 @@ pub struct SessionSummary {
     pub agent: String,
     /// Id of the user. `None` if the host does not know the user.
     pub user: Option<String>,
-    /// Id (subject) of the session that delegated work to this session (L16). `None` if there is no such session.
+    /// Id (subject) of the session that delegated work to this session (L16). `None` if no session delegated work to
+    /// this session.
     pub delegated_by: Option<String>,
     /// Time at which the session was created, as RFC 3339 in UTC.
     pub created: String,
     /// Time of the last commit, as RFC 3339 in UTC.
     pub updated: String,
-    /// Number of commits so far.
+    /// Number of commits that the session has so far.
     pub revision: u64,
-    /// Number of turns that were started.
+    /// Number of turns of the session that were started.
     pub turns: u32,
-    /// Number of appended messages, including hidden messages.
+    /// Number of messages that were appended to the session, including hidden messages.
     pub messages: u64,
-    /// State after the last commit. The store reports only stored states: [`SessionState::Running`] with no process in
-    /// `open_in` means that the session was interrupted.
+    /// State of the session after its last commit. The store does not change this state when a session is interrupted:
+    /// a session was interrupted if its state is [`SessionState::Running`] and `open_in` is `None`.
     pub state: SessionState,
-    /// The process that has the session open.
+    /// The process that has the session open. `None` if no process has the session open.
     pub open_in: Option<SessionHolder>,
     /// Title: the beginning of the session's first input.
     pub title: Option<String>,

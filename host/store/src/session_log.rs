@@ -16,42 +16,45 @@ pub const MAX_PAGE: usize = 10_000;
 /// limit. Only an empty page means that there are no more items.
 pub const MAX_PAGE_BYTES: usize = 4 << 20;
 
-/// Maximum nesting depth of stored JSON, including the levels that the message, call or record adds around a value.
-/// Deeper JSON could be written but not read back.
+/// Maximum nesting depth of stored JSON, including the levels that the message, call or record adds around a value. A
+/// store could write JSON with more levels, but could not read such JSON.
 pub const MAX_JSON_DEPTH: usize = 127;
 
-/// The log of all sessions, and the leases that allow writing to them.
+/// Reads and writes the logs of all sessions. A process needs the lease of a session to write to the session's log.
 #[async_trait]
 pub trait SessionLog: Send + Sync {
-    /// Acquires the session's lease and returns the session's state. If a process that has exited still has the lease,
-    /// the lease is taken over at once. Fails with [`StoreError::Busy`] if a running process, including this process,
-    /// has the lease. A session in the state [`SessionState::Incomplete`] fails with [`StoreError::Incomplete`].
+    /// Acquires the session's lease and returns the session's state. If a process that has exited still has
+    /// the lease, the lease is taken over without waiting. Fails with [`StoreError::Busy`] if a running
+    /// process, including this process, has the lease. A session in the state [`SessionState::Incomplete`]
+    /// fails with [`StoreError::Incomplete`].
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError>;
 
     /// Releases the lease. Releasing a lease that is no longer valid changes nothing.
     async fn release(&self, lease: Lease) -> Result<(), StoreError>;
 
-    /// Stores the whole commit, or nothing if an error occurs. A commit is the only way to write to a session (D6).
-    /// A commit requires a valid lease and the session's current revision. Returns the new revision after the
-    /// commit is durable.
+    /// Stores the whole commit, or nothing if an error occurs. A commit is the only way to write to a session (D6). A
+    /// commit requires a valid lease and the session's current revision. Waits until the commit is durable, and returns
+    /// the new revision.
     async fn commit(&self, lease: &Lease, expected_revision: u64, commit: Commit) -> Result<u64, StoreError>;
 
-    /// Returns the selected messages of the session, including hidden messages. A page ends after [`MAX_PAGE_BYTES`].
-    /// For [`MessageRange::Ids`], the messages are in the order of the ids, and the method fails with
-    /// [`StoreError::NoMessage`] if one of the ids does not exist.
+    /// Returns the selected messages of the session, including hidden messages. A page ends early if the items of the
+    /// page have more than [`MAX_PAGE_BYTES`] bytes. For [`MessageRange::Ids`], the messages are in the order of the
+    /// ids, and the method fails with [`StoreError::NoMessage`] if one of the ids does not exist.
     async fn messages(&self, session: &str, range: MessageRange) -> Result<Vec<StoredMessage>, StoreError>;
 
     /// Returns up to `limit` messages that are no longer in the view and whose id is above `after`, ordered by id.
     async fn hidden(&self, session: &str, after: MessageId, limit: usize) -> Result<Vec<HiddenMessage>, StoreError>;
 
-    /// Returns the selected calls in the order in which they were first committed. Ids that do not exist are skipped.
+    /// Returns the selected calls in the order in which they were first committed. Ids of calls that do not exist
+    /// are skipped.
     async fn calls(&self, session: &str, filter: CallFilter) -> Result<Vec<CallRecord>, StoreError>;
 
-    /// Returns up to `limit` durable events whose number is above `after`, in order. A page ends after
-    /// [`MAX_PAGE_BYTES`].
+    /// Returns up to `limit` durable events whose number is above `after`, in order. A page ends early if the items of
+    /// the page have more than [`MAX_PAGE_BYTES`] bytes.
     async fn events(&self, session: &str, after: u64, limit: usize) -> Result<Vec<TimedEvent>, StoreError>;
 
-    /// Returns the selected step records in commit order. A page ends after [`MAX_PAGE_BYTES`].
+    /// Returns the selected step records in commit order. A page ends early if the items of the page have more than
+    /// [`MAX_PAGE_BYTES`] bytes.
     async fn records(&self, session: &str, range: RecordRange) -> Result<Vec<StoredRecord>, StoreError>;
 
     /// Deletes the session with all of its data, its memories (D4), and the blobs that no other session refers to. The
@@ -78,7 +81,8 @@ pub struct SessionMeta {
     pub agent: String,
     /// Id of the user. `None` if the host does not know the user.
     pub user: Option<String>,
-    /// Id (subject) of the session that delegated work to this session (L16). `None` if there is no such session.
+    /// Id (subject) of the session that delegated work to this session (L16). `None` if no session delegated work to
+    /// this session.
     pub delegated_by: Option<String>,
 }
 
@@ -91,7 +95,7 @@ pub struct Lease {
     pub epoch: u64,
 }
 
-/// A session's lease and its state at the time of opening.
+/// The lease of a session, and the state that the session had when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedSession {
     /// The lease to pass to [`SessionLog::commit`].
@@ -108,32 +112,33 @@ pub struct OpenedSession {
     pub last_event: u64,
 }
 
-/// One transition of a session, to be stored as a unit.
+/// One transition of a session, which is stored completely or not at all.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Commit {
     /// Snapshot of the session's run as JSON. The store does not interpret this JSON.
     pub snapshot: Vec<u8>,
     /// The part of the snapshot that grows with the history. The view is stored separately from [`Commit::snapshot`].
     pub view: StoredView,
-    /// The changes of the transition. The numbers of messages and events must continue the stored numbers without gaps.
+    /// The changes that the transition makes to messages, calls, events and the outbox. The numbers of messages and
+    /// events must continue the stored numbers without gaps.
     pub change: Change,
     /// Records of the step's inputs and outputs (D1).
     pub records: Vec<StepRecord>,
     /// Texts that the records refer to by their digest (see [`crate::digest_of`]). Equal texts are stored once for all
     /// sessions.
     pub texts: Vec<String>,
-    /// Status for session lists.
+    /// Status of the session after the transition, for session lists.
     pub status: Status,
 }
 
 /// The `view` member of the snapshot's JSON object. The view is stored in pieces, so that a commit writes only the
-/// pieces that it changes. Opening the session joins the pieces and adds the view to the snapshot again.
+/// pieces that it changes. Opening the session joins the pieces and adds the view to the snapshot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum StoredView {
     /// The snapshot itself contains the view. All stored pieces of the session are removed.
     #[default]
     InSnapshot,
-    /// The view consists of these pieces only. All other stored pieces are removed.
+    /// These pieces are the whole view. All other stored pieces are removed.
     Whole(Vec<ViewPiece>),
     /// These pieces replace the stored pieces with the same numbers. All other stored pieces are kept.
     Changed(Vec<ViewPiece>),
@@ -144,7 +149,8 @@ pub enum StoredView {
 pub struct ViewPiece {
     /// Position of the piece in the view. Pieces are joined in ascending order of their numbers.
     pub number: u64,
-    /// Items of the view's JSON array, separated by commas. If the piece has no items, the stored piece is removed.
+    /// Items of the view's JSON array, separated by commas. If the piece has no items, the stored piece with the same
+    /// number is removed.
     pub items: Vec<u8>,
 }
 
@@ -160,8 +166,8 @@ impl StoredView {
 /// Status of a session for lists of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. Such a
-    /// session cannot be opened, is not found by searches, and is never the latest session.
+    /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. An
+    /// incomplete session cannot be opened, is not found by searches, and is never the latest session.
     pub state: SessionState,
     /// Number of the last turn that was started, counted from 1.
     pub turn: u32,
@@ -179,19 +185,19 @@ pub struct StepRecord {
     pub step: u32,
     /// Kind of the record, such as `prompt`.
     pub kind: String,
-    /// Content of the record.
+    /// Content of the record, whose structure depends on `kind`.
     pub body: Value,
 }
 
 /// A stored step record with its number and time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StoredRecord {
-    /// Number of the record. A reader can pass the number of a record to request the records after this record. Numbers
-    /// increase in commit order.
+    /// Number that identifies the record. A reader can pass the number of a record to request the records after this
+    /// record. The numbers of records increase in commit order.
     pub number: u64,
     /// Time of the record's commit, as RFC 3339 in UTC.
     pub time: String,
-    /// The record. The fields of the record are serialised next to `number`.
+    /// The record without its number and time. The fields of the record are serialised next to `number`.
     #[serde(flatten)]
     pub record: StepRecord,
 }
@@ -199,7 +205,7 @@ pub struct StoredRecord {
 /// A durable event with the time of its commit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TimedEvent {
-    /// The event. The fields of the event are serialised next to `time`.
+    /// The event without its time. The fields of the event are serialised next to `time`.
     #[serde(flatten)]
     pub event: Event,
     /// Time of the event's commit, as RFC 3339 in UTC.
@@ -247,9 +253,9 @@ pub enum RecordRange {
     },
 }
 
-/// Number of items that were deleted together with a session.
+/// Counts of the items that were deleted together with a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deletion {
-    /// Number of memories that were made from the session.
+    /// Number of deleted memories that had been made from the session.
     pub memories: u64,
 }

@@ -1,6 +1,6 @@
-//! The embedded store: one SQLite file in WAL mode, with one writer, group commit and a few readers (D1). Several
-//! processes may share the file; each open store keeps a lock on a file of its own, which shows that the store is
-//! alive.
+//! The embedded store: one SQLite file in WAL mode (D1). The store has one write connection, which commits waiting jobs
+//! together, and a few read connections. Several processes may share the file. Each open store locks a separate file,
+//! which shows other stores that this store is alive.
 
 mod approvals;
 mod audit;
@@ -89,17 +89,20 @@ pub struct Options {
     /// with [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has reached
     /// `max_bytes`. Default: 10 minutes.
     pub max_wait: Duration,
-    /// Whether to accept a file whose search indexes are damaged. Default: such a file is refused.
+    /// Whether to accept a file whose search indexes are damaged. By default, a file with damaged search indexes
+    /// is refused.
     pub indexes: Indexes,
 }
 
-/// Whether damaged search indexes are accepted when a file is opened. The other data in the file must always be intact.
+/// Whether damaged search indexes are accepted when a file is opened. All data outside of the search indexes must
+/// always be intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
-    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Some damage is not found when the file is opened.
+    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Opening a file does not find every kind
+    /// of damage.
     #[default]
     Intact,
-    /// Damaged indexes are accepted, because they are about to be rebuilt.
+    /// Damaged indexes are accepted, because the caller is about to rebuild the indexes.
     ToBeRebuilt,
 }
 
@@ -126,7 +129,7 @@ pub enum Synchronous {
     Off,
 }
 
-/// Counts of the store's operations since it was opened.
+/// Counts of the operations of a store since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Number of successful session commits.
@@ -209,7 +212,7 @@ impl SqliteStore {
         Self::start(connection, path, writer_options, Owner::in_memory())
     }
 
-    /// Returns the counters since the store was opened.
+    /// Returns the counts of the store's operations since the store was opened.
     pub fn stats(&self) -> Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {
@@ -233,8 +236,8 @@ impl SqliteStore {
         Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::ReadWrite })
     }
 
-    /// Moves the content of the write-ahead log into the database file and empties the log, so that neither of the two
-    /// contains deleted data. The log cannot be emptied while a reader uses it.
+    /// Moves the content of the write-ahead log into the database file and empties the log, so that neither of these
+    /// two files contains deleted data. The log cannot be emptied while a reader uses it.
     async fn empty_log(&self) {
         let Some(readers) = &self.readers else { return };
         if let Err(error) = readers.empty_log().await {
@@ -242,8 +245,8 @@ impl SqliteStore {
         }
     }
 
-    /// Runs `work` in a transaction that may also contain other jobs. Each job succeeds or fails independently. If the
-    /// transaction is lost because the disk is full, `work` runs again.
+    /// Runs `work` in a transaction that may also contain other jobs. Each job succeeds or fails independently of the
+    /// other jobs. If the transaction is lost because the disk is full, `work` runs again.
     async fn write<T, F>(&self, effort: Effort, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

@@ -37,7 +37,8 @@ pub trait PluginVersions: Send + Sync {
     /// Ends the trial of a plugin's version, regardless of the trial's outcome.
     async fn end_trial(&self, directory: &str, plugin: &str) -> Result<(), StoreError>;
 
-    /// Rolls a plugin back. The new rollback replaces an existing rollback of the plugin.
+    /// Records that a plugin is rolled back to an earlier version. The new rollback replaces an existing rollback of
+    /// the plugin.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 
     /// Removes a rollback, so that the version in the plugin's file is used again. Returns whether the plugin had
@@ -48,8 +49,8 @@ pub trait PluginVersions: Send + Sync {
     /// and the component's digest.
     async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
-    /// Returns the components from `plugins` with which no turn of the agent has ever started. A component that was
-    /// used only under a different plugin name is also returned (row 38).
+    /// Returns those components in `plugins` that were not in use at the start of any turn of the agent. A component
+    /// that was used only under a different plugin name is also returned (row 38).
     async fn plugins_without_turns(
         &self,
         agent: &str,
@@ -60,7 +61,7 @@ pub trait PluginVersions: Send + Sync {
     async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError>;
 }
 
-/// Selects versions to list.
+/// Selects the plugin versions to list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VersionFilter {
     /// Path of a plugin directory, whose versions are selected. `None` selects the versions of all directories.
@@ -85,7 +86,7 @@ pub struct ServedPlugin {
     pub trial: Option<Digest>,
 }
 
-/// For one plugin, the version that was used before and the version that is used now.
+/// The change of one plugin from the version that was used before to the version that is used now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VersionChange {
     /// Name of the plugin.
@@ -103,7 +104,7 @@ pub struct StoredTrial {
     pub plugin: String,
     /// Digest of the version on trial.
     pub digest: Digest,
-    /// Digest of the version that was used before.
+    /// Digest of the version that was used before the version on trial.
     pub before: Digest,
     /// Number of calls to the version since its trial started.
     pub calls: u32,
@@ -111,7 +112,7 @@ pub struct StoredTrial {
     pub traps: u32,
 }
 
-/// Calls to add to a trial.
+/// Counts of calls that are added to the totals of a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrialCalls {
     /// Path of the plugin directory.
@@ -120,7 +121,7 @@ pub struct TrialCalls {
     pub plugin: String,
     /// Digest of the version that was called.
     pub digest: Digest,
-    /// Number of calls to add.
+    /// Number of calls that are added to the total of the trial.
     pub calls: u32,
     /// Number of the added calls that trapped.
     pub traps: u32,
@@ -130,7 +131,7 @@ pub struct TrialCalls {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VersionEndReason {
-    /// The plugin's file contains another version.
+    /// The plugin's file was replaced by a file with a different version.
     Replaced,
     /// The plugin's file was removed.
     Removed,
@@ -156,7 +157,7 @@ impl VersionEndReason {
 /// A plugin version, and the period in which it was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PluginVersion {
-    /// Number of the entry. Numbers start at 1 and are never reused.
+    /// Number that identifies this entry of the history. The numbers of entries start at 1 and are never reused.
     pub number: u64,
     /// Path of the plugin directory.
     pub directory: String,
@@ -183,7 +184,7 @@ pub struct Rollback {
     pub plugin: String,
     /// Digest of the version in the plugin's file.
     pub from: Digest,
-    /// Digest of the version that is used instead.
+    /// Digest of the earlier version, which is used instead of the version `from`.
     pub to: Digest,
     /// Reason for the rollback: [`VersionEndReason::Trapped`] or [`VersionEndReason::Requested`].
     pub why: VersionEndReason,

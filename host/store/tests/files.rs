@@ -46,7 +46,7 @@ async fn open(store: &SqliteStore, session: &str) -> Lease {
     store.open(session, OpenMode::Either, SessionMeta::default()).await.unwrap().lease
 }
 
-/// Returns a commit of several pages, with text that no other commit contains.
+/// Returns a commit that fills several database pages with text that no other commit contains.
 fn large_commit() -> Commit {
     let text = uuid::Uuid::new_v4().to_string().repeat(400);
     Commit { texts: vec![text], snapshot: vec![b'x'; 3000], ..Commit::default() }
@@ -60,7 +60,8 @@ fn opening_error(path: &Path) -> StoreError {
     error
 }
 
-/// D1: a new database can be read only by the owner of the file, in any folder. An existing file keeps its permissions.
+/// D1: a new database can be read only by the owner of the file, even if other users can read the folder. An existing
+/// file keeps its permissions.
 #[test]
 fn new_database_is_private() {
     let folder = Folder::new();
@@ -118,7 +119,7 @@ async fn damaged_file_is_refused_and_unchanged() {
     assert_eq!(store.integrity_check().await, Ok(()));
 }
 
-/// Limit 28: a database of another program is not changed, and neither is its write-ahead log.
+/// Limit 28: neither the database of another program nor the write-ahead log of that database is changed.
 #[test]
 fn database_of_another_program_is_refused_and_unchanged() {
     let folder = Folder::new();
@@ -239,8 +240,8 @@ async fn row_46_commit_waits_for_a_lock() {
     unlocking.await.unwrap();
 }
 
-/// Row 50: after a newer host has migrated the file, every commit fails with an error that explains this. The data can
-/// still be read.
+/// Row 50: after a newer host has migrated the file, every commit fails with an error that names the versions. This
+/// host can still read the data.
 #[tokio::test]
 async fn row_50_commit_fails_after_a_migration_by_a_newer_host() {
     let folder = Folder::new();
@@ -300,7 +301,7 @@ async fn d5_deleted_data_is_in_no_file() {
         let bytes = [read(""), read("-wal"), read("-shm")].concat();
         bytes.windows(word.len()).any(|window| window.eq_ignore_ascii_case(word.as_bytes()))
     };
-    // The words are written in separate pages, in shared pages, and repeatedly, as in a snapshot.
+    // Write the words in small rows and in large rows, and write each word several times.
     let (deleted_word, memory_word, kept_word) = ("xylophonwalrus", "zwerchfellwalrus", "harmonikawalrus");
     for (session, word) in [("gone", deleted_word), ("kept", kept_word)] {
         let lease = open(&store, session).await;

@@ -167,12 +167,12 @@ async fn idle_writer_updates_the_index() {
         };
         tokio::time::timeout(Duration::from_secs(30), indexed).await.expect("the thread updates the index");
         assert_eq!(store.search_messages("words", 10).await.unwrap().len() as u64, number);
-        // After this time, the thread has found that there are no more messages to index.
+        // After this time, the writer thread has found that there are no more messages to index.
         tokio::time::sleep(Duration::from_millis(1_200)).await;
     }
 }
 
-/// D2: dropping the store stores the commits that are still queued.
+/// D2: when a store is dropped, the commits that are still queued are stored first.
 #[tokio::test]
 async fn drop_stores_queued_commits() {
     let folder = tempfile::tempdir().unwrap();

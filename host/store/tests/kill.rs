@@ -1,5 +1,5 @@
-//! If a process is killed at any moment, no acknowledged commit is lost, and the session of the process can be taken
-//! over at once (D3, limits 27 and 32). The test starts its own executable as the process to kill.
+//! If a process is killed at any moment, no acknowledged commit is lost, and another process can open the session
+//! without waiting (D3, limits 27 and 32). The test starts its own executable as the process to kill.
 
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Body, Change, NewMessage, OutboxEffect, OutboxItem};
@@ -83,7 +83,7 @@ async fn killed_process_loses_no_commits_and_keeps_no_lease() {
             check_session_is_busy(&database, &child.0).await;
         }
         drop(child);
-        // Also count the revisions that the process printed before it was killed.
+        // Read the remaining revisions that the process printed before it was killed.
         last_revision = lines.filter_map(|line| revision_in(&line)).last().or(acknowledged).unwrap();
         check_database(&database, last_revision).await;
     }

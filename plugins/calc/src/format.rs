@@ -5,7 +5,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
-/// Maximum number of digits after the decimal point for which a number is also shown as a repeating decimal.
+/// Maximum number of digits after the decimal point of a repeating decimal. If the repeating decimal of a number is
+/// longer, the repeating decimal is not shown.
 const MAX_REPEATING: usize = 60;
 
 /// The text forms of a number: fraction, decimal and repeating decimal.
@@ -18,12 +19,13 @@ pub struct Forms {
     /// Whether `decimal` is exact.
     pub exactness: Exactness,
     /// The decimal with its repeating digits in parentheses, such as `0.1(6)`. None if no digits repeat, or if the
-    /// decimal would be too long.
+    /// decimal would have more than 60 digits after the point.
     pub repeating: Option<String>,
 }
 
 impl Forms {
-    /// Returns a line for the model that contains the decimal and the exact value.
+    /// Returns a line for the model that contains the decimal, the exact value (if it is known) and the repeating
+    /// decimal (if there is one).
     pub fn summary(&self, digits: u32) -> String {
         let rounded = || format!("{} (rounded to {digits} digits)", self.decimal);
         match (&self.exact, self.exactness) {
@@ -39,7 +41,7 @@ impl Forms {
 }
 
 /// Formats a number. `digits` is the maximum number of digits after the decimal point. If the number is between -1 and
-/// 1, the zeros directly after the decimal point do not count.
+/// 1, the zeros directly after the decimal point are not counted.
 pub fn forms(number: &Number, digits: u32) -> Forms {
     let value = &number.value;
     let places = digits + leading_zeros(value);
@@ -79,7 +81,7 @@ fn without_trailing_zeros(decimal: String) -> String {
     decimal.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// Finds the repeating digits by long division, until a remainder occurs for the second time.
+/// Finds the repeating digits by long division, which ends when a remainder occurs for the second time.
 fn repeating(value: &BigRational) -> Option<String> {
     let ten = BigInt::from(10);
     let whole = value.trunc().to_integer();

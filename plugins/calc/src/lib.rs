@@ -36,7 +36,7 @@ struct Evaluation {
     repeating: Option<String>,
 }
 
-/// The plugin, which has one tool.
+/// The plugin, whose only tool is `calc.evaluate`.
 pub struct Calc;
 
 impl ToolPlugin for Calc {

@@ -10,7 +10,7 @@ pub const MAX_BITS: u64 = 16_610;
 /// Maximum argument of `factorial`. 1500! has 4,115 digits.
 pub const MAX_FACTORIAL: u32 = 1_500;
 
-/// Number of digits of an irrational root that are calculated in addition to the requested digits.
+/// An irrational root is calculated with this number of digits more than the call requests.
 const GUARD_DIGITS: u32 = 20;
 
 /// A rational number that is exact, or that approximates an irrational root.
@@ -27,11 +27,11 @@ pub struct Number {
 pub enum Exactness {
     /// The number is exact.
     Exact,
-    /// The number depends on an irrational root, so it is rounded.
+    /// The number is rounded, because it depends on an irrational root.
     Rounded,
 }
 
-/// The reason why an operation has no result. The parser adds the position of the operation in the expression.
+/// The reason why an operation has no result. The parser adds the position of the operation to the error message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NumberError {
     /// The divisor is zero.
@@ -40,7 +40,8 @@ pub enum NumberError {
     /// The result would be larger than [`MAX_BITS`].
     #[error("the result would have more than 5,000 digits; use smaller numbers")]
     TooLarge,
-    /// The operation is not defined for one of its arguments.
+    /// The operation is not defined for one of the arguments, such as the square root of a negative number. The variant
+    /// contains the error message.
     #[error("{0}")]
     Domain(String),
 }
@@ -80,7 +81,7 @@ impl Number {
         Self::from_operands(&self.value * &other.value, &[self, other])
     }
 
-    /// Divides this number by `other`, as a fraction.
+    /// Divides this number by `other`. The quotient is a fraction and is not rounded.
     pub fn divide(&self, other: &Number) -> Result<Number> {
         if other.value.is_zero() {
             return Err(NumberError::DivisionByZero);
@@ -88,8 +89,8 @@ impl Number {
         Self::from_operands(&self.value / &other.value, &[self, other])
     }
 
-    /// Returns the remainder of the floored division of this number by `other`. The remainder has the sign of the
-    /// divisor, so `-7 % 3` is 2.
+    /// Returns the remainder of the floored division of this number by `other`. The remainder has the sign of `other`,
+    /// so `-7 % 3` is 2.
     pub fn remainder(&self, other: &Number) -> Result<Number> {
         let quotient = self.divide(other)?.floor()?;
         self.subtract(&other.multiply(&quotient)?)
@@ -103,7 +104,7 @@ impl Number {
         }
         let (numerator, denominator) = (self.value.numer(), self.value.denom());
         if numerator.magnitude() <= BigInt::one().magnitude() && denominator.is_one() {
-            // The powers of 0, 1 and -1 are calculated separately, because they are small even if the exponent is
+            // The powers of 0, 1 and -1 are calculated separately, because the result is small even if the exponent is
             // very large.
             let odd = exponent_value.bit(0);
             let negative_one = numerator.sign() == Sign::Minus && odd;
@@ -119,7 +120,8 @@ impl Number {
         }
         let times = exponent_value.abs().to_u64().ok_or(NumberError::TooLarge)?;
         let bits = numerator.bits().max(denominator.bits()) - 1;
-        // A number with b + 1 bits is at least 2^b, so its power has at least b * times bits.
+        // A number with `bits + 1` bits is at least 2^bits, so raising the number to the power `times` gives at
+        // least 2^(bits*times).
         if bits.saturating_mul(times) > MAX_BITS {
             return Err(NumberError::TooLarge);
         }
@@ -151,8 +153,8 @@ impl Number {
         self.to_whole(|value| value.ceil())
     }
 
-    /// Rounds to `digits` digits after the decimal point. Halves are rounded away from zero. A negative number of
-    /// digits rounds to tens, hundreds and so on.
+    /// Rounds to `digits` digits after the decimal point. Halves are rounded away from zero. If `digits` is negative,
+    /// the number is rounded to tens, hundreds and so on.
     pub fn round(&self, digits: &Number) -> Result<Number> {
         let places = digits.integer("the number of digits")?;
         let places = places
@@ -167,7 +169,7 @@ impl Number {
     }
 
     /// Applies a function that returns an integer, such as `floor`. Fails if the number depends on a rounded root and
-    /// the rounding could change the integer.
+    /// the integer could be wrong because of the rounding.
     fn to_whole(&self, step: impl Fn(&BigRational) -> BigRational) -> Result<Number> {
         if self.exactness == Exactness::Rounded {
             let error =
@@ -181,8 +183,8 @@ impl Number {
         Self::from_operands(step(&self.value), &[])
     }
 
-    /// Returns the square root. If the root is irrational, it is rounded to a number of significant digits that is
-    /// larger than `digits`.
+    /// Returns the square root. If the root is irrational, the result is rounded, but to more than `digits`
+    /// significant digits.
     pub fn square_root(&self, digits: u32) -> Result<Number> {
         if self.value.is_negative() {
             return Err(NumberError::Domain("a negative number has no real square root".into()));

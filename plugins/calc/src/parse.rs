@@ -1,4 +1,4 @@
-//! Parses an expression from left to right, and calculates its value while parsing. The grammar is:
+//! Parses an expression from left to right, and calculates the value of the expression during parsing. The grammar is:
 //!
 //! ```text
 //! sum     = product { ("+" | "-") product }
@@ -20,11 +20,11 @@ pub const MAX_LENGTH: usize = 4_000;
 /// Maximum nesting depth of parentheses, signs and powers.
 const MAX_DEPTH: u32 = 100;
 
-/// Maximum exponent of a number in the expression, such as `1.5e300`. It is also the maximum number of digits of a
-/// number in the expression.
+/// Maximum exponent of a number in the expression, such as `1.5e300`. The number of digits of a number in the
+/// expression has the same maximum.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
-/// List of the functions with their arguments, for error messages and for the tool's description.
+/// The list of all functions and their arguments, for error messages and for the description of the tool.
 pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x), round(x), round(x, digits), \
                              gcd(a, b, …), lcm(a, b, …), factorial(n), sqrt(x)";
 
@@ -34,14 +34,13 @@ pub const FUNCTIONS: &str = "abs(x), min(x, …), max(x, …), floor(x), ceil(x)
 pub struct ExpressionError {
     /// Position of the problem in the expression, in characters. The first character has position 1.
     pub position: usize,
-    /// Description of the problem, and how to fix it.
+    /// Description of the problem, and advice on how to correct the expression.
     pub message: String,
-    /// The text around the position, with `▸` before the character at the position.
+    /// An excerpt of the expression around the position, with `▸` before the character at the position.
     pub excerpt: String,
 }
 
-/// Calculates an expression. Irrational roots are rounded to a number of significant digits that is larger
-/// than `digits`.
+/// Calculates an expression. Irrational roots are rounded, but to more than `digits` significant digits.
 pub fn evaluate(expression: &str, digits: u32) -> Result<Number, ExpressionError> {
     let mut parser = Parser { text: expression, offset: 0, depth: 0, digits };
     if expression.len() > MAX_LENGTH {
@@ -72,7 +71,7 @@ impl Parser<'_> {
             let position = self.take(operator);
             let right = self.product()?;
             let result = if operator == '+' { left.add(&right) } else { left.subtract(&right) };
-            left = self.located(position, result)?;
+            left = self.with_position(position, result)?;
         }
         Ok(left)
     }
@@ -87,7 +86,7 @@ impl Parser<'_> {
                 '%' => left.remainder(&right),
                 _ => left.multiply(&right),
             };
-            left = self.located(position, result)?;
+            left = self.with_position(position, result)?;
         }
         Ok(left)
     }
@@ -118,16 +117,16 @@ impl Parser<'_> {
         let position = self.offset;
         self.offset += if doubled { 2 } else { 1 };
         let exponent = self.sign()?;
-        self.located(position, base.power(&exponent))
+        self.with_position(position, base.power(&exponent))
     }
 
     fn postfix(&mut self) -> Parsed {
         let mut value = self.atom()?;
         while self.peek() == Some('!') {
             let position = self.take('!');
-            value = self.located(position, value.factorial())?;
+            value = self.with_position(position, value.factorial())?;
         }
-        // Skip white space, so that `power` also recognises `**` if it follows white space.
+        // Skip white space, so that `power` recognises `**` even if white space precedes the operator.
         self.peek();
         Ok(value)
     }
@@ -217,7 +216,7 @@ impl Parser<'_> {
         }
         self.close(opened)?;
         let result = self.apply(&name, &arguments);
-        self.located(start, result)
+        self.with_position(start, result)
     }
 
     fn apply(&self, name: &str, arguments: &[Number]) -> Result<Number, NumberError> {
@@ -227,8 +226,8 @@ impl Parser<'_> {
         };
         match (name, arguments) {
             ("abs", [value]) => Ok(value.absolute()),
-            ("min", _) => Ok(extreme(arguments, |new, old| new.value < old.value)),
-            ("max", _) => Ok(extreme(arguments, |new, old| new.value > old.value)),
+            ("min", _) => Ok(best_argument(arguments, |new, old| new.value < old.value)),
+            ("max", _) => Ok(best_argument(arguments, |new, old| new.value > old.value)),
             ("floor", [value]) => value.floor(),
             ("ceil", [value]) => value.ceiling(),
             ("round", [value]) => value.round(&Number::exact(BigRational::zero())),
@@ -275,14 +274,14 @@ impl Parser<'_> {
         self.text[self.offset..].starts_with(expected)
     }
 
-    /// Consumes the next character, which must be `symbol`, and returns its position.
+    /// Consumes the next character, which must be `symbol`, and returns the position of this character.
     fn take(&mut self, symbol: char) -> usize {
         let position = self.offset;
         self.offset += symbol.len_utf8();
         position
     }
 
-    fn located(&self, position: usize, result: Result<Number, NumberError>) -> Parsed {
+    fn with_position(&self, position: usize, result: Result<Number, NumberError>) -> Parsed {
         result.map_err(|error| self.error(position, error.to_string()))
     }
 
@@ -298,7 +297,7 @@ impl Parser<'_> {
     }
 }
 
-fn extreme(arguments: &[Number], better: fn(&Number, &Number) -> bool) -> Number {
+fn best_argument(arguments: &[Number], better: fn(&Number, &Number) -> bool) -> Number {
     let mut best = &arguments[0];
     for argument in &arguments[1..] {
         if better(argument, best) {

@@ -1,4 +1,4 @@
-//! Tests of `calc.evaluate` (P2, S7): results, their text forms, and rejected expressions.
+//! Tests of `calc.evaluate` (P2, S7): results, the text forms of results, and rejected expressions.
 
 use agent_host_sdk::prelude::*;
 use calc::Calc;

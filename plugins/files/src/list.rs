@@ -17,7 +17,7 @@ pub(crate) struct List {
     /// The directory, for example `src`.
     path: String,
     /// Levels of directories to list: 1 for the directory alone, at most 32.
-    #[serde(default = "one")]
+    #[serde(default = "default_depth")]
     #[schemars(range(min = 1, max = 32))]
     depth: u32,
 }
@@ -44,7 +44,7 @@ struct Listed {
     size: Option<u64>,
 }
 
-fn one() -> u32 {
+fn default_depth() -> u32 {
     1
 }
 

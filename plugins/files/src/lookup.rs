@@ -1,5 +1,5 @@
 //! Finds a file or directory in a granted tree by the path in the arguments of a call. Pipes, devices and other special
-//! files are rejected before they are opened, because opening them could block.
+//! files are never opened but rejected, because opening such a file could block.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
@@ -23,7 +23,7 @@ pub(crate) fn entry(path: &str) -> Result<Entry, ToolError> {
     Ok(Entry { path: located, metadata })
 }
 
-/// Looks up the regular file at `path`.
+/// Looks up the regular file at `path`, and rejects a directory.
 pub(crate) fn file(path: &str) -> Result<Entry, ToolError> {
     let entry = entry(path)?;
     match entry.metadata.is_dir() {

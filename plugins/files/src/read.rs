@@ -10,8 +10,8 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 const MAX_BYTES: usize = 64 * 1024;
 /// Maximum number of bytes of a line in the result. Longer lines are truncated.
 const MAX_LINE: usize = 16 * 1024;
-/// Maximum number of bytes that are skipped to reach the first requested line. Lines after these bytes can be read only
-/// with `offset`.
+/// Maximum number of bytes that are skipped to reach the first requested line. Lines after this number of bytes can be
+/// read only by a call with `offset`.
 const MAX_SKIPPED: u64 = 256 * 1024 * 1024;
 
 /// Arguments of `files.read`.
@@ -90,7 +90,7 @@ fn read_bytes(mut file: File, size: u64, offset: u64, length: Option<u64>) -> Re
     file.take(length).read_to_end(&mut bytes)?;
     let is_complete = offset + bytes.len() as u64 >= size;
     // The requested range may start or end inside a character. An incomplete character at the start of the range is
-    // left out. An incomplete character at the end is returned with the next range.
+    // left out. An incomplete character at the end is left out too, because the next range starts with this character.
     let begin = bytes.iter().take(3).take_while(|byte| offset > 0 && **byte & 0xC0 == 0x80).count();
     let text = match std::str::from_utf8(&bytes[begin..]) {
         Ok(text) => text,

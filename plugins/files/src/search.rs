@@ -21,7 +21,7 @@ const MAX_CONTEXT: u32 = 10;
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 /// Maximum total size of the files that are searched, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Length of the result in bytes. If the result is at least this long, no more matches are added.
+/// Length from which a result is full, in bytes. A search ends when the result has at least this length.
 const MAX_TEXT: usize = 64 * 1024;
 /// Maximum number of characters of a line in the result. Longer lines are truncated.
 const MAX_LINE: usize = 400;
@@ -127,7 +127,8 @@ struct SearchRun {
     searched: usize,
     bytes: u64,
     text: String,
-    /// For each reason for skipping files, the number of skipped files and the name of the first of them.
+    /// The skipped files. For each reason for skipping a file, the value contains the number of files that were skipped
+    /// for this reason, and the name of the first of these files.
     skipped: BTreeMap<&'static str, (usize, String)>,
     /// The reason why the search ended before all files were searched, or `None` if all files were searched.
     ended: Option<String>,
@@ -177,8 +178,8 @@ impl SearchRun {
         ControlFlow::Continue(())
     }
 
-    /// Adds a match and the lines around it to the result, except for lines that the result already contains. Returns
-    /// the index of the first line of the file that has not been added.
+    /// Adds a match and the lines around the match to the result. Lines that the result already contains are not
+    /// repeated. Returns the index of the line of the file that follows the last added line.
     fn show(&mut self, name: &str, lines: &[&str], index: usize, shown: usize) -> usize {
         let first = index.saturating_sub(self.context).max(shown);
         let last = (index + self.context).min(lines.len() - 1);
@@ -227,7 +228,7 @@ impl SearchRun {
     }
 }
 
-/// The content of a file, if the file can be searched.
+/// The text of a file, or the reason why the file is not searched.
 enum Content {
     Text(String),
     Binary,

@@ -1,5 +1,5 @@
 //! Visits the entries of a directory tree up to a maximum depth, in the order of their names. Links are visited but not
-//! followed. If the target of a link is in the same tree, the target is visited under its own name.
+//! followed. If the target of a link is in the same tree, the walk visits the target at its own path.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
@@ -36,12 +36,12 @@ pub(crate) struct Entry {
 pub(crate) struct Skipped {
     /// Names of directories that could not be read.
     pub(crate) unreadable: Vec<String>,
-    /// Names of directories with more than 20,000 entries, of which only the first 20,000 are visited.
+    /// Names of directories that have more than 20,000 entries and were therefore visited only in part.
     pub(crate) truncated: Vec<String>,
 }
 
 /// Visits the entries below `root`. A directory is visited before its entries. `shown` is the path of `root` in the
-/// arguments of the call, for error messages.
+/// arguments of the call, and is used in error messages.
 pub(crate) fn walk(
     root: &Path,
     shown: &str,

@@ -79,7 +79,7 @@ pub(crate) fn write(WriteFile { path, text, mode }: WriteFile) -> Result<Written
     }
     match mode {
         Mode::Append => append(&target, &text).map_err(failed)?,
-        // This operation fails if the file exists, so that a file that another program creates at this moment is
+        // `create` fails if the file exists, so a file that another program has created since the check above is
         // not overwritten.
         Mode::Create => create(&target, &text).map_err(|error| match error.kind() {
             ErrorKind::AlreadyExists => exists_error(&path),
@@ -136,8 +136,8 @@ fn append(target: &Path, text: &str) -> io::Result<()> {
 fn create(target: &Path, text: &str) -> io::Result<()> {
     let file = File::create_new(target)?;
     write_and_sync(file, text).inspect_err(|_| {
-        // Remove the incomplete file, because a reader could not recognise that it is incomplete. If it cannot be
-        // removed, this second error is ignored.
+        // Remove the incomplete file, because a reader could not recognise that it is incomplete. If this removal
+        // fails, the error of the removal is ignored, because the caller gets the error of the write.
         let _ = fs::remove_file(target);
     })
 }

@@ -1,9 +1,9 @@
-//! Finds the quoted passages of a text, and checks whether sources contain them.
+//! Finds the quoted passages of a text, and checks whether the sources contain each passage.
 
 /// Minimum number of words in a passage. Shorter passages are usually names or scare quotes.
 const MIN_WORDS: usize = 4;
 
-/// Opening quotation marks with their closing quotation marks.
+/// Each opening quotation mark, with a mark that can close the quote.
 const MARKS: [(char, char); 5] = [('"', '"'), ('“', '”'), ('„', '“'), ('«', '»'), ('»', '«')];
 
 /// Returns the passages that a text quotes: text between quotation marks in one paragraph, and lines that start with
@@ -63,7 +63,7 @@ fn passages_of(passage: &str) -> Vec<String> {
 pub struct Sources(Vec<String>);
 
 impl Sources {
-    /// Normalizes the texts, so that passages can be compared with them.
+    /// Normalizes the texts, so that passages can be compared with the texts.
     pub fn new<'t>(texts: impl IntoIterator<Item = &'t str>) -> Self {
         Self(texts.into_iter().map(normalized).collect())
     }

@@ -1,5 +1,5 @@
-//! Estimates the memory for decoding a picture from its header, and checks that the call has enough memory. The header
-//! of a very small file may claim that the picture has very many pixels.
+//! Estimates from the header of a picture how much memory decoding the picture needs, and checks that the call has this
+//! much memory. The header of a very small file may claim that the picture has very many pixels.
 
 use crate::header::Header;
 use agent_host_sdk::prelude::*;
@@ -19,8 +19,8 @@ pub(crate) fn check_pixels(title: &str, pixels: u64) -> Result<(), ToolError> {
     Err(ToolError::failed(format!("`{title}` claims {claimed} megapixels; the limit is {limit}")))
 }
 
-/// Rejects a picture if the call does not have enough memory to decode the picture and to create the result, which
-/// needs `result_bytes` bytes. Without this check, the call would run out of memory without a clear error.
+/// Rejects a picture if the call does not have enough memory to decode the picture and to create the result. Creating
+/// the result needs `result_bytes` bytes. Without this check, the call would run out of memory without a clear error.
 pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], result_bytes: u64) -> Result<(), ToolError> {
     let needed = decoding_bytes(header, bytes).saturating_add(result_bytes);
     let free = usize::try_from(needed).is_ok_and(|needed| Vec::<u8>::new().try_reserve_exact(needed).is_ok());
@@ -61,7 +61,7 @@ fn is_progressive(bytes: &[u8]) -> bool {
     let mut offset = 2;
     while let Some([0xff, marker, high, low]) = bytes.get(offset..offset + 4) {
         match marker {
-            // This byte is padding before a marker.
+            // A byte 0xFF before a marker is padding.
             0xff => offset += 1,
             0xc0 | 0xc1 | 0xda => return false,
             0xc2 => return true,

@@ -1,4 +1,4 @@
-//! Encodes new pictures and returns them to the host, with a line that describes them.
+//! Encodes a new picture, and returns the picture to the host with a line that describes the picture.
 
 use agent_host_sdk::media::NewMedium;
 use agent_host_sdk::prelude::*;
@@ -48,8 +48,8 @@ pub(crate) fn described(mime_type: &str, (width, height): (u32, u32), bytes: usi
     format!("{mime_type}, {width} × {height} pixels, {bytes} bytes")
 }
 
-/// Encodes the picture, and returns a result that consists of `text` and the picture. The name of the picture is the
-/// name of the original, followed by `suffix`.
+/// Encodes the picture, and returns a result that consists of `text` and the picture. The name of the new picture
+/// consists of the name of the original and `suffix`.
 pub(crate) fn deliver(
     picture: DynamicImage,
     format: Format,
@@ -65,7 +65,7 @@ pub(crate) fn deliver(
     return_picture(bytes, mime_type, &name, text)
 }
 
-/// Returns a picture as part of the result if it is small, or through the media store if it is large.
+/// Returns a small picture as a part of the result, and a large picture through the media store.
 pub(crate) fn return_picture(bytes: Vec<u8>, mime_type: &str, name: &str, text: String) -> Result<Done, ToolError> {
     let about = Done::text(text);
     if bytes.len() <= INLINE_BYTES {
@@ -89,7 +89,7 @@ fn encode(picture: DynamicImage, format: Format) -> Result<Vec<u8>, ToolError> {
     Ok(bytes)
 }
 
-/// Draws the picture on a white background, so that it has no transparent pixels.
+/// Draws the picture on a white background, so that the result has no transparent pixels.
 fn without_alpha(picture: DynamicImage) -> DynamicImage {
     if !picture.color().has_alpha() {
         return picture;

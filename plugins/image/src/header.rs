@@ -1,4 +1,4 @@
-//! Reads the header of a picture without decoding its pixels, and implements `image.describe`.
+//! Reads the header of a picture without decoding the pixels, and implements `image.describe`.
 
 use crate::budget;
 use crate::source::Source;
@@ -60,7 +60,7 @@ pub(crate) fn describe(Describe { from }: Describe) -> Result<Description, ToolE
     })
 }
 
-/// The header of a picture.
+/// The properties of a picture that the header of the file contains.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) format: ImageFormat,
@@ -112,8 +112,8 @@ impl Header {
     }
 }
 
-/// Returns the number of pixels that the first chunk of a PNG claims. This number is checked before the decoder is
-/// created, because on 32-bit targets creating a decoder fails if the picture has too many pixels.
+/// Returns the number of pixels that the first chunk of a PNG claims. The caller checks this number before the decoder
+/// is created, because on 32-bit targets, the decoder cannot be created if the picture has too many pixels.
 fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
     let number_at = |offset: usize| bytes.get(offset..offset + 4)?.try_into().ok().map(u32::from_be_bytes);
     match (format, number_at(16), number_at(20)) {
@@ -140,7 +140,7 @@ pub(crate) fn names_of(format: ImageFormat) -> (ImageFormat, &'static str, &'sta
     FORMATS.into_iter().find(|(known, ..)| *known == format).unwrap_or(FORMATS[0])
 }
 
-/// Returns the limits for a decoder. The limits also apply to data other than the pixels, such as colour profiles.
+/// Returns the limits for a decoder. The limits apply to the pixels and to all other data, such as colour profiles.
 pub(crate) fn limits() -> Limits {
     let mut limits = Limits::default();
     limits.max_alloc = Some(budget::MAX_MEMORY);

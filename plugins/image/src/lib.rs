@@ -1,5 +1,5 @@
 //! Tools for pictures: open a file so that the model sees it, and describe, crop and scale pictures. The package is not
-//! called `image`, because it uses the crate `image`.
+//! called `image`, because the package uses a crate with this name.
 
 mod budget;
 mod deliver;

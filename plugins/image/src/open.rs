@@ -7,10 +7,10 @@ use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
 use image::ImageFormat;
 
-/// Maximum size of a file, in bytes. This is also the maximum size that the host accepts in one call.
+/// Maximum size of a file, in bytes. The host accepts at most this number of bytes of new media from one call.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// Maximum number of bytes of a JPEG that are passed to the decoder to read the header, because the decoder copies its
-/// input.
+/// Maximum number of bytes of a JPEG from which the decoder reads the header. The number is limited because the decoder
+/// copies its input.
 const JPEG_HEADER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Arguments of `image.open`.

@@ -1,11 +1,12 @@
-//! Decodes the stored pixels of a picture to 8 bits per channel. The result is not turned upright.
+//! Decodes the stored pixels of a picture to 8 bits per channel. The decoded picture has the orientation of the stored
+//! picture, and is not turned upright.
 
 use crate::header::{Header, limits};
 use agent_host_sdk::prelude::*;
 use image::{DynamicImage, ImageReader};
 use std::io::Cursor;
 
-/// Decodes a picture, or the first frame of an animation. The caller must check before that the call has enough memory.
+/// Decodes a picture, or the first frame of an animation. The caller must first check that the call has enough memory.
 pub(crate) fn decode(title: &str, bytes: &[u8], header: &Header) -> Result<DynamicImage, ToolError> {
     let mut reader = ImageReader::with_format(Cursor::new(bytes), header.format);
     reader.limits(limits());

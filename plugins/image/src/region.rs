@@ -1,4 +1,4 @@
-//! Rectangles of the upright picture, and their positions in the stored picture.
+//! Converts rectangles of the upright picture to rectangles of the stored picture.
 
 use agent_host_sdk::prelude::*;
 use image::metadata::Orientation;
@@ -23,7 +23,7 @@ pub(crate) struct Region {
     pub(crate) height: u32,
 }
 
-/// A requested range on one axis, in the unit of the call.
+/// A requested range on one axis. The unit is the unit that the call sets.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestedRange {
     pub(crate) from: f64,
@@ -42,8 +42,8 @@ impl Region {
         Ok(Self { x, y, width, height })
     }
 
-    /// Returns the position of this region of the upright picture in the stored picture. The last argument is the size
-    /// of the stored picture.
+    /// Converts this region of the upright picture to the same region of the stored picture. The last argument is the
+    /// width and height of the stored picture.
     pub(crate) fn stored(self, orientation: Orientation, (width, height): (u32, u32)) -> Self {
         let Self { x, y, width: across, height: down } = self;
         let (right, below) = (x + across, y + down);
@@ -86,7 +86,7 @@ fn range(
             format!("is outside of the picture, which has {whole_side} on this side"),
         ));
     }
-    // After rounding and limiting, both values are between 0 and the length of the side.
+    // After rounding and limiting, `first` and `last` are between 0 and the length of the side.
     let (first, last) = (first.floor() as u32, last.ceil().min(f64::from(side)) as u32);
     Ok((first, (last - first).max(1)))
 }

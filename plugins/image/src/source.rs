@@ -3,8 +3,8 @@
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::{media, trees};
 
-/// Maximum number of bytes of a picture that is decoded. While a JPEG is decoded, the memory contains two copies of its
-/// bytes, in addition to the pixels.
+/// Maximum number of bytes of a picture that is decoded. The limit is low because, while a JPEG is decoded, the memory
+/// contains the pixels and two copies of the JPEG file.
 const MAX_BYTES: u64 = 16 * 1024 * 1024;
 
 /// The picture to process.
@@ -17,7 +17,7 @@ pub(crate) enum Source {
     Digest(String),
 }
 
-/// The bytes of a picture, with the names that are used in messages and for new pictures.
+/// The bytes of a picture, with a name for messages and a name from which the names of new pictures are derived.
 pub(crate) struct LoadedPicture {
     /// The name in messages: the path of the file, or the name of the media item.
     pub(crate) title: String,

@@ -16,7 +16,7 @@ use image::imageops::FilterType;
 const MAX_ENLARGED: u64 = 4_000_000;
 /// Maximum width and height of a new picture, in pixels.
 const MAX_SIDE: u32 = 16_384;
-/// Memory of the filter for enlarging, in bytes per pixel: 4 channels with 4 bytes each.
+/// Memory that the filter for enlarging needs, in bytes per pixel of the new picture: 4 channels with 4 bytes each.
 const FILTER_BYTES: u64 = 16;
 
 /// Arguments of `image.crop`.
@@ -119,9 +119,8 @@ fn resampled(picture: DynamicImage, size: (u32, u32)) -> DynamicImage {
     }
 }
 
-/// Returns the number of bytes of memory that are needed for the new picture, in addition to those for the decoded
-/// picture. Turning and encoding the new picture needs three times its size, but the memory of the decoded picture has
-/// been freed by then.
+/// Returns how many bytes of memory the new picture needs in addition to the decoded picture. Turning and encoding the
+/// new picture needs three times the size of the new picture, but the decoded picture is freed before these steps.
 fn additional_bytes(header: &Header, new: u64) -> u64 {
     let decoded = header.pixels().saturating_mul(channels(header));
     new.max(new.saturating_mul(3).saturating_sub(decoded))
@@ -143,7 +142,7 @@ fn within_bounds(width: Option<u32>, height: Option<u32>) -> Result<(u32, u32), 
     }
 }
 
-/// Returns the largest size with the same proportions that fits into the maximum size.
+/// Returns the largest size that has the proportions of the first size and fits into the second size.
 fn fitted((width, height): (u32, u32), (max_width, max_height): (u32, u32)) -> (u32, u32) {
     let factor = (f64::from(max_width) / f64::from(width)).min(f64::from(max_height) / f64::from(height));
     let side = |pixels: u32, max: u32| ((f64::from(pixels) * factor).round() as u32).clamp(1, max);

@@ -8,7 +8,7 @@ use image_plugin::ImagePlugin;
 use std::io::Cursor;
 use tempfile::TempDir;
 
-/// A granted directory with pictures, and the test host.
+/// A directory with pictures, and a test host that grants the directory to the plugin.
 struct Pictures {
     directory: TempDir,
     host: Host,
@@ -106,7 +106,7 @@ fn open_returns_the_unchanged_file() {
     assert_eq!(done.texts(), format!("a.png: image/png, 40 × 20 pixels, {} bytes", png.len()));
     assert!(matches!(done.content[1], Content::NewMedia(_)), "the picture is in the result itself");
     assert_eq!(pictures.picture(&done), (png.clone(), "a.png".to_owned()));
-    // If a file contains bytes after the end of the PNG data, these bytes are returned too.
+    // If a file contains bytes after the end of the PNG data, the returned picture contains these bytes.
     let mut large = png;
     large.resize(5_000_000, 7);
     let file = pictures.file("large.png", &large);
@@ -210,7 +210,7 @@ fn loads_a_picture_of_the_conversation_by_digest() {
     );
 }
 
-/// Row 34: every tool checks the size that the header claims before it decodes a picture.
+/// Row 34: before a tool decodes a picture, the tool checks the size that the header claims.
 #[test]
 fn row_34_rejects_bombs_by_their_headers() {
     let mut pictures = Pictures::new();

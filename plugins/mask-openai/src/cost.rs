@@ -7,21 +7,23 @@ use agent_host_sdk::types::Dimensions;
 /// The rule by which a model family converts an image to tokens, at the API's default level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
-    /// A base cost, and a cost for each tile of 512 pixels after scaling.
+    /// An image costs a base number of tokens, plus a number of tokens for each tile. The tiles are squares of the
+    /// scaled image, with sides of 512 pixels.
     Tiles {
-        /// Number of tokens for each image.
+        /// Number of tokens that each image costs in addition to the cost of the tiles.
         base: u64,
-        /// Number of tokens for each tile.
+        /// Number of tokens that each tile costs.
         tile: u64,
     },
-    /// A cost for each patch of 32 pixels.
+    /// An image costs a number of tokens for each patch. A patch is a square with sides of 32 pixels.
     Patches {
         /// Maximum number of patches. A larger image is scaled down by the service or, if the service would reject the
         /// image, by this plugin.
         budget: u32,
-        /// Maximum length of a side. An image with a longer side is also scaled down by the service or by this plugin.
+        /// Maximum length of a side. An image with a longer side is scaled down by the service or, if the service would
+        /// reject the image, by this plugin.
         max_side: u32,
-        /// Number of tokens for 100 patches.
+        /// Number of tokens that 100 patches cost.
         multiplier: u64,
     },
 }
@@ -34,13 +36,14 @@ const fn patches(budget: u32, max_side: u32, multiplier: u64) -> Rule {
     Rule::Patches { budget, max_side, multiplier }
 }
 
-/// The rule of GPT-5.6 and of all unknown models: `auto` means `original`, without resizing.
+/// The rule of GPT-5.6 and of all unknown models. At the default level of detail, `auto`, GPT-5.6 does not
+/// resize images.
 pub const NEWEST: Rule = patches(MAX_PATCHES, MAX_SIDE, 120);
 
-/// Rules by model name. A rule also applies to models whose name is the rule's name followed by `-` and other
-/// characters. The first rule that matches applies. The sources are the section "Model sizing behavior" and the tables
-/// in the section "Calculating costs" of the vision guide. The multipliers with the value 120 are not confirmed by the
-/// guide itself, but only by measurements and citations.
+/// Rules by model name. A rule applies to the model with the name of the rule, and to models whose name consists of
+/// this name, `-` and further characters. The first rule that matches applies. The sources are the section "Model
+/// sizing behavior" and the tables in the section "Calculating costs" of the vision guide. The guide itself does not
+/// confirm the multipliers with the value 120: only measurements and citations of the guide do.
 const RULES: [(&str, Rule); 24] = [
     ("gpt-4o-mini", tiles(2_833, 5_667)),
     ("gpt-4o", tiles(85, 170)),
@@ -68,7 +71,7 @@ const RULES: [(&str, Rule); 24] = [
     ("gpt-5.6", NEWEST),
 ];
 
-/// Returns the rule of a model. Unknown models get the newest rule, which scales images down least, so that the
+/// Returns the rule of a model. Unknown models get the newest rule. This rule scales images down least, so the
 /// calculated cost is never too low.
 pub fn rule_of(model: &str) -> Rule {
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -89,7 +92,8 @@ pub fn tokens(rule: Rule, size: Dimensions) -> u64 {
     }
 }
 
-/// Returns the size to which the limits of the rule reduce an image, or the original size if it is within the limits.
+/// Applies the limits of the rule to the size of an image. Returns a smaller size if the image exceeds the limits, and
+/// otherwise the original size.
 pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
     let size = Dimensions { width: size.width.max(1), height: size.height.max(1) };
     match rule {
@@ -125,8 +129,8 @@ fn patch_count(size: Dimensions) -> u64 {
     u64::from(size.width.div_ceil(PATCH)) * u64::from(size.height.div_ceil(PATCH))
 }
 
-/// Reduces a size to at most `budget` patches, with the formula of the vision guide: the size is shrunk to the area of
-/// the budget, and then until one side is a whole number of patches.
+/// Reduces a size to at most `budget` patches, with the formula of the vision guide. The formula first reduces the size
+/// to the area of `budget` patches, and then reduces the size further, until one side is a whole number of patches.
 fn within_patches(size: Dimensions, budget: u32) -> Dimensions {
     if patch_count(size) <= u64::from(budget) {
         return size;

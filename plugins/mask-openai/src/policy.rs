@@ -1,5 +1,6 @@
 //! Decides about the media of a request. The first step decides for each media item whether it may stay in the prompt.
-//! The second step keeps as many of these items as the limits allow, newest first.
+//! The second step keeps as many of these items as the limits allow, beginning with the newest item that the model has
+//! not seen.
 
 use crate::cost::{Rule, affordable, rule_of, tokens, within};
 use crate::limits::{
@@ -11,7 +12,7 @@ use agent_host_sdk::types::{Dimensions, Media};
 /// Maximum number of characters of a name in the text that replaces a media item.
 const NAME_LENGTH: usize = 60;
 
-/// Returns one decision for each item, in the same order.
+/// Returns one decision for each item of the request, in the order of the items.
 pub fn decide(request: &Request) -> Vec<Decision> {
     let rule = rule_of(&request.model.name);
     let mut budget = RequestBudget::of(request);
@@ -41,7 +42,8 @@ fn may_stay(item: &Item, rule: Rule) -> bool {
     } else if is_image(media) {
         !seen || tokens(rule, size_of(media)) <= SEEN_COST
     } else {
-        // The cost of a file depends on the number of its pages, which the description does not contain.
+        // A file has no known cost, because the cost depends on the number of pages, which the description does
+        // not contain.
         media.mime_type == FILE_TYPE && !seen
     }
 }
@@ -63,9 +65,10 @@ impl RequestBudget {
     fn admit_image(&mut self, media: &Media, rule: Rule) -> Option<Decision> {
         let size = size_of(media);
         let target = affordable(rule, size, self.tokens)?;
-        let exceeds_budget = !same(target, within(rule, size));
-        // Only the newest image is scaled down, because older images would have to be so small that they would be
-        // unreadable. An image of unknown size cannot be scaled down.
+        let exceeds_budget = !same_size(target, within(rule, size));
+        // Only the newest image is scaled down to fit into the budget of tokens. The tokens that remain for older
+        // images would allow only sizes at which these images are unreadable. An image of unknown size cannot be
+        // scaled down.
         let newest = self.images == MAX_IMAGES;
         let reducible = newest && media.dimensions.is_some();
         if self.images == 0 || (exceeds_budget && !reducible) || !self.reserve_payload(media) {
@@ -73,12 +76,12 @@ impl RequestBudget {
         }
         self.images -= 1;
         self.tokens -= tokens(rule, target);
-        let keep = same(target, size) || media.dimensions.is_none();
+        let keep = same_size(target, size) || media.dimensions.is_none();
         Some(if keep { Decision::Keep } else { Decision::downscale(target.width, target.height) })
     }
 
     fn admit_file(&mut self, media: &Media) -> Option<Decision> {
-        // The guide requires files "under" the limit, so a file of exactly this size is too large.
+        // The guide requires files "under" the limit, so a file whose size is exactly the limit is too large.
         if media.size >= self.files || !self.reserve_payload(media) {
             return None;
         }
@@ -104,12 +107,12 @@ fn size_of(media: &Media) -> Dimensions {
     media.dimensions.unwrap_or(Dimensions { width: ASSUMED_SIDE, height: ASSUMED_SIDE })
 }
 
-fn same(first: Dimensions, second: Dimensions) -> bool {
+fn same_size(first: Dimensions, second: Dimensions) -> bool {
     (first.width, first.height) == (second.width, second.height)
 }
 
-/// Returns the decision to mask a media item. The text depends only on the item, so that it is the same in every prompt
-/// and the provider can cache the prompt.
+/// Returns the decision to mask a media item. The text depends only on the item. Every prompt therefore contains the
+/// same text, and the provider can cache the prompt.
 fn mask(media: &Media) -> Decision {
     let name: String =
         media.name.as_deref().unwrap_or("unnamed").chars().filter(|letter| !letter.is_control()).collect();

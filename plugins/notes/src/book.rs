@@ -10,7 +10,7 @@ const MAX_TEXT: usize = 16 * 1024;
 const MAX_TAGS: usize = 16;
 /// Maximum size of a tag, in bytes.
 const MAX_TAG: usize = 64;
-/// The key of the counter, which contains the number of the last note.
+/// The key under which the counter is stored. The counter contains the number of the last note.
 const COUNTER: &str = "last";
 
 /// A note.
@@ -26,7 +26,7 @@ pub(crate) struct Note {
 }
 
 impl Note {
-    /// Whether the text and the tags of the note contain all words. The words must be in lower case.
+    /// Whether each of the words occurs in the text or in the tags of the note. The words must be in lower case.
     pub(crate) fn contains_all(&self, words: &[String]) -> bool {
         let (text, tags) = (self.text.to_lowercase(), self.tags.join(" ").to_lowercase());
         words.iter().all(|word| text.contains(word) || tags.contains(word))
@@ -59,11 +59,11 @@ impl Book {
         Ok(note)
     }
 
-    /// Returns all notes, oldest first. If a note cannot be read, it is left out and a warning is logged.
+    /// Returns all notes, oldest first. A note that cannot be read is left out, and a warning is logged.
     pub(crate) fn all(&self) -> Result<Vec<Note>, ToolError> {
         let mut notes = Vec::new();
         for key in self.notes.keys()? {
-            // Another session may have removed the note in the meantime.
+            // Another session may have removed the note after the keys were read.
             let Some(json) = self.notes.get(&key)? else { continue };
             match serde_json::from_slice(&json) {
                 Ok(note) => notes.push(note),

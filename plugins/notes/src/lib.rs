@@ -1,12 +1,12 @@
 //! Tools that add, list, find and remove notes. The notes are kept from one session to the next in the host's store.
-//! Each agent has its own notes.
+//! Agents do not share notes.
 
 mod book;
 
 use agent_host_sdk::prelude::*;
 use book::{Book, Note};
 
-/// The plugin, which has four tools for notes.
+/// The plugin, which has four tools: `notes.add`, `notes.list`, `notes.find` and `notes.remove`.
 pub struct Notes;
 
 impl ToolPlugin for Notes {

@@ -1,5 +1,5 @@
-//! Detects files that have changed since the start of the turn. `init` stores size and modification time of the files
-//! as state, and the steps compare them with the current files.
+//! Detects files that have changed since the start of the turn. `init` stores the size and the modification time of
+//! each file as state, and each later step compares the current files with this state.
 
 use crate::tree::{Stamp, Tree};
 use agent_host_sdk::serde_json;
@@ -11,8 +11,8 @@ const MAX_BYTES: usize = 60_000;
 /// Maximum number of names that are listed for each kind of change.
 const MAX_NAMES: usize = 20;
 
-/// The stamps of the files in a tree. A stamp is a file's size and modification time. If all stamps together would
-/// exceed [`MAX_BYTES`], the list is incomplete.
+/// The stamps of the files in a tree. A stamp is a file's size and modification time. If the stamps of all files
+/// together would exceed [`MAX_BYTES`], some files have no stamp.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Stamps {
     /// Path, size in bytes, and modification time in milliseconds since 1970.
@@ -31,8 +31,8 @@ impl Stamps {
             let Some(Stamp { size, modified }) = entry.file else {
                 continue;
             };
-            // This is the estimated size of the entry as JSON: escapes may double the length of the path, and each
-            // number has at most 20 digits.
+            // Adds the estimated size of the entry as JSON: escapes may double the length of the path, and each number
+            // has at most 20 digits.
             bytes += entry.path.len() * 2 + 48;
             if bytes > MAX_BYTES {
                 stamps.complete = false;
@@ -43,13 +43,14 @@ impl Stamps {
         stamps
     }
 
-    /// Encodes the stamps as state.
+    /// Encodes the stamps as JSON, which `init` returns as the state of the turn.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        // The encoding cannot fail, because strings, numbers and a boolean can be written as JSON.
+        // The encoding cannot fail, because every string, every number and every boolean of this type can be written
+        // as JSON.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// Decodes the stamps from state.
+    /// Decodes the stamps from the state that [`encode`](Self::encode) returned.
     pub(crate) fn decode(state: &[u8]) -> serde_json::Result<Self> {
         serde_json::from_slice(state)
     }
@@ -69,8 +70,8 @@ impl Stamps {
                 _ => {}
             }
         }
-        // If the current tree is incomplete because a limit was reached, a file that is not in it may still exist, so
-        // no files are reported as removed.
+        // If the current tree is incomplete because a limit was reached, a file that is missing from this tree may
+        // still exist, so no files are reported as removed.
         let removed = if now.cut { Vec::new() } else { before.into_keys().collect() };
         let mut text = String::new();
         for (kind, names) in [("changed", changed), ("new", new), ("removed", removed)] {

@@ -1,5 +1,6 @@
-//! A context builder for agents that work in a project folder. It adds the project's notes and file tree to the prompt.
-//! Before each step, it adds the names of files that have changed.
+//! A context builder for agents that work in a project folder. At the start of a turn, the context builder adds the
+//! project's notes and file tree to the prompt. Before each later step, the context builder adds the names of files
+//! that have changed.
 
 mod changes;
 mod notes;
@@ -12,14 +13,16 @@ use changes::Stamps;
 use std::path::PathBuf;
 use tree::Tree;
 
-/// The notes and the tree together use at most the tokens that are available in the turn, divided by this number.
+/// The notes and the tree together use at most this fraction of the available tokens of the turn: 1 divided by
+/// this number.
 const TOKEN_DIVISOR: u32 = 4;
 /// Maximum number of tokens of the notes and the tree together.
 const MAX_TOKENS: u32 = 8_000;
-/// Assumed number of bytes per token. Text usually has more bytes per token, so the limit is not exceeded.
+/// Assumed number of bytes per token. Text usually has more than three bytes per token, so the sections do not exceed
+/// the limit.
 const BYTES_PER_TOKEN: usize = 3;
 
-/// The plugin, which is a context builder that also adds sections before steps.
+/// The plugin, which is a context builder that adds sections at the start of the turn and before steps.
 pub struct ProjectContext;
 
 impl ContextBuilder for ProjectContext {

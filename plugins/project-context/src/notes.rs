@@ -1,10 +1,11 @@
-//! Reads the project's notes, and truncates them to the available size.
+//! Reads the project's notes, and truncates the notes to the available size.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::path::Path;
 
-/// Folder, name and maximum size in bytes of each file with notes, most important first.
+/// The files with notes, most important first. Each entry consists of the folder, the name, and the maximum number of
+/// bytes that are used.
 const SOURCES: [(&str, &str, usize); 5] = [
     ("", "agents.md", 24_000),
     ("", "notes.md", 6_000),
@@ -14,8 +15,8 @@ const SOURCES: [(&str, &str, usize); 5] = [
 ];
 /// Maximum number of entries of a directory that are searched for a file with notes.
 const MAX_ENTRIES: usize = 2_000;
-/// If only a part of a file fits, the part must have at least this number of bytes. A shorter part is left out, because
-/// it would be useless.
+/// Minimum number of bytes of a part of a file, if the complete file does not fit. A shorter part would be useless and
+/// is left out.
 const MIN_PIECE: usize = 80;
 
 /// Returns the notes of the project in at most `limit` bytes, or `None` if there are no notes.
@@ -47,7 +48,7 @@ pub(crate) fn gather(root: &Path, limit: usize) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// Finds the file `name` in any capitalization. If there are several files, returns the first by name.
+/// Finds the file `name` in any capitalization. If several files match, returns the file whose name sorts first.
 fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::PathBuf)> {
     let directory = root.join(folder);
     let names = fs::read_dir(&directory).ok()?.take(MAX_ENTRIES).filter_map(Result::ok);
@@ -62,8 +63,8 @@ fn find(root: &Path, folder: &str, name: &str) -> Option<(String, std::path::Pat
     Some((shown, directory.join(found)))
 }
 
-/// Returns the beginning of a text file, cut after a whole line if possible, and whether it is the complete file.
-/// Returns `None` if the file is not text.
+/// Returns the beginning of a text file, and whether this beginning is the complete file. If possible, the beginning
+/// ends after a whole line. Returns `None` if the file is not text.
 fn head(path: &Path, max: usize) -> Option<(String, bool)> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(max as u64 + 1).read_to_end(&mut bytes).ok()?;

@@ -9,11 +9,12 @@ use std::time::UNIX_EPOCH;
 const MAX_ENTRIES: usize = 5_000;
 /// Maximum number of entries of one directory that are read.
 const MAX_IN_DIRECTORY: usize = 1_000;
-/// Maximum depth of the tree.
+/// Maximum number of levels of the tree that are read.
 const MAX_DEPTH: usize = 6;
 /// Maximum number of entries of one directory that are drawn.
 const MAX_DRAWN: usize = 40;
-/// Names of directories that are left out, because they contain files that build tools and package managers create.
+/// Names of directories that are left out, because build tools and package managers create the files in
+/// these directories.
 const EXCLUDED: [&str; 6] = ["target", "node_modules", "dist", "build", "vendor", "__pycache__"];
 
 /// The files and directories of the project.
@@ -24,9 +25,9 @@ pub(crate) struct Tree {
     pub(crate) cut: bool,
 }
 
-/// A file or directory.
+/// A file or directory of the project.
 pub(crate) struct Entry {
-    /// The path relative to the root, with `/`.
+    /// The path relative to the root, with `/` as the separator.
     pub(crate) path: String,
     /// The number of directories between the root and this entry.
     level: usize,
@@ -39,7 +40,7 @@ pub(crate) struct Entry {
 pub(crate) struct Stamp {
     /// Size of the file, in bytes.
     pub(crate) size: u64,
-    /// Modification time in milliseconds since 1970. 0 if it is unknown.
+    /// Modification time in milliseconds since 1970. 0 if the time is unknown.
     pub(crate) modified: u64,
 }
 
@@ -63,7 +64,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Reads the entries of a directory. The entries are sorted in reverse order, so that `pop` returns them in order.
+    /// Reads the entries of a directory. The entries are sorted in reverse order, so that `pop` returns the first
+    /// name first.
     fn read_directory(&mut self, root: &Path, path: &str, level: usize) -> io::Result<Vec<Entry>> {
         let mut entries = Vec::new();
         for entry in fs::read_dir(root.join(path))? {
@@ -101,7 +103,8 @@ impl Tree {
     fn draw_levels(&self, levels: usize) -> String {
         let mut drawing = String::new();
         let mut left_out = false;
-        // For each level, the numbers of drawn and of left-out entries in the current directory of this level.
+        // For each level, two counts for the current directory of this level: the number of entries that were drawn,
+        // and the number of entries that were left out.
         let mut counts = vec![(0_usize, 0_usize); levels + 1];
         let mut hidden_below = None;
         for entry in &self.entries {

@@ -18,8 +18,8 @@ pub enum SearchResult<'a> {
     One(Candidate<'a>),
     /// The reply contains nothing that looks like JSON.
     None,
-    /// The reply contains several parts that are probably JSON, at these byte offsets. None of them is used, because
-    /// choosing one could change the meaning of the reply.
+    /// The reply contains several parts that are probably JSON. The parts start at these byte offsets. The validator
+    /// uses none of these parts, because choosing one could change the meaning of the reply.
     Several(Vec<usize>),
 }
 
@@ -93,9 +93,8 @@ fn block(reply: &str, start: usize, end: usize) -> Option<Candidate<'_>> {
     (text.starts_with(['{', '[']) || is_json(text)).then_some(Candidate { start: start + skipped, text })
 }
 
-/// Finds objects and arrays that are separate from the prose. Such objects and arrays start after a line break or a
-/// colon, and end at the end of a line. An object or array inside a sentence may be an example or a reference, as in
-/// `see [1]`, and is ignored.
+/// Finds objects and arrays that start after a line break or a colon and end at the end of a line. An object or array
+/// inside a sentence may be an example or a reference, as in `see [1]`, and is ignored.
 fn between_prose(whole: Candidate<'_>) -> SearchResult<'_> {
     let mut found: Vec<Candidate<'_>> = Vec::new();
     let mut offset = 0;

@@ -1,13 +1,13 @@
-//! Finds duplicate keys in objects. The value of a duplicate key is ambiguous, because some parsers use its first value
-//! and others its last value (RFC 8259, section 4).
+//! Finds duplicate keys in objects. The value of a duplicate key is ambiguous: some parsers use the first value of the
+//! key, and other parsers use the last value (RFC 8259, section 4).
 
 use agent_host_sdk::json::pointer_token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// Parses a whole text as JSON and returns the JSON pointers of all duplicate keys in order. The result is also an
-/// error if the text contains a number or an escape that cannot be represented.
+/// Parses a whole text as JSON and returns the JSON pointers of all duplicate keys in the order of the text. The result
+/// is an error if the text is not valid JSON, or if it contains a number or an escape that cannot be represented.
 pub fn duplicate_keys(json: &str) -> serde_json::Result<Vec<String>> {
     let mut found = Vec::new();
     let mut deserializer = serde_json::Deserializer::from_str(json);

@@ -14,7 +14,7 @@ use duplicates::duplicate_keys;
 use locate::Position;
 use repair::repair;
 
-/// The text at the end of every rejection.
+/// The sentence that tells the model what to answer. Most rejections contain this sentence.
 const REQUIREMENT: &str = "Answer with one JSON value and nothing else: no prose before or after it, no code fence.";
 
 /// Maximum number of problems in one rejection.
@@ -31,9 +31,9 @@ impl OutputValidator for StrictJson {
 
 agent_host_sdk::export_output_validator!(StrictJson);
 
-/// Whether the agent has an output schema. This plugin does not check the output schema, because the host checks it
-/// after the validators. The plugin only uses another message for rejections, and returns accepted text in another
-/// form, if there is a schema.
+/// Whether the agent has an output schema. This plugin does not check the output, because the host checks the output
+/// against the schema after the validators. If there is a schema, the plugin mentions the schema when it rejects prose,
+/// and accepts valid JSON without returning a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schema {
     /// The agent has a schema. The host parses the text and checks it against the schema.
@@ -69,11 +69,13 @@ pub fn judge(text: &str, schema: Schema) -> Verdict {
     if json == text && schema == Schema::Present {
         return Verdict::Accept;
     }
-    // Return JSON explicitly, because without a schema the host would treat accepted text as a string.
+    // Without a schema, the host treats an accepted text as a string. The JSON is therefore returned explicitly, even
+    // if the text did not change.
     Verdict::AcceptAs(Output::Json(json))
 }
 
-/// Tries to repair a text. Returns the repaired JSON and its duplicate keys, or None if the text cannot be repaired.
+/// Tries to repair a text. Returns the repaired JSON, and the JSON pointers of all duplicate keys. Returns None if the
+/// text cannot be repaired.
 fn repaired_json(text: &str) -> Option<(String, Vec<String>)> {
     let json = repair(text)?;
     let duplicates = duplicate_keys(&json).ok()?;

@@ -3,7 +3,7 @@
 /// Maximum number of characters that an excerpt shows before and after a position.
 const AROUND: usize = 20;
 
-/// A position in a text.
+/// A position in a text, as line and column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Line number. The first line has number 1.
@@ -21,14 +21,14 @@ impl Position {
     }
 }
 
-/// Returns the byte offset of a parser error. `line` counts from 1. `column` is the number of bytes of the line that
-/// were read.
+/// Returns the byte offset of a parser error at this line and column. The first line is line 1. `column` is the number
+/// of bytes of the line that the parser has read.
 pub fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     floor(text, (line_start + column.saturating_sub(1)).min(text.len()))
 }
 
-/// Returns the text around a byte offset on the same line, with `▸` at the offset.
+/// Returns an excerpt of the line around a byte offset, with `▸` at the offset.
 pub fn excerpt(text: &str, offset: usize) -> String {
     let offset = floor(text, offset);
     let before: Vec<char> = text[..offset].chars().rev().take(AROUND).take_while(|letter| *letter != '\n').collect();

@@ -1,4 +1,4 @@
-//! Repairs JSON without changing its meaning: removes commas before a closing bracket, escapes line breaks inside
+//! Repairs JSON without changing the meaning: removes commas before a closing bracket, escapes line breaks inside
 //! strings, and replaces single quotes if the text has no other possible meaning.
 
 use std::iter::Peekable;
@@ -23,7 +23,7 @@ pub fn repair(text: &str) -> Option<String> {
     Some(repaired)
 }
 
-/// Copies a string in double quotes, and escapes the control characters in it.
+/// Copies a string in double quotes, and escapes the control characters in the string.
 fn double_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) -> Option<()> {
     repaired.push('"');
     loop {
@@ -58,7 +58,8 @@ fn single_quoted(characters: &mut Peekable<Chars<'_>>, repaired: &mut String) ->
         }
     }
     repaired.push('"');
-    // If a character other than these follows, the quote may be an apostrophe inside a word, as in 'it's'.
+    // The closing quote is followed by `,`, `:`, `}` or `]`. If another character follows, the quote may be an
+    // apostrophe inside a word, as in 'it's'.
     characters
         .clone()
         .find(|letter| !letter.is_whitespace())
@@ -70,7 +71,7 @@ fn drop_trailing_comma(repaired: &mut String) {
     let Some(before) = repaired.trim_end().strip_suffix(',') else {
         return;
     };
-    // In `[,]` and `{,}`, the comma is not removed, because a value is missing before it.
+    // In `[,]` and `{,}`, the comma is not removed, because a value is missing before the comma.
     if !before.trim_end().ends_with(['[', '{', ',', ':']) && !before.trim_end().is_empty() {
         let at = before.len();
         repaired.remove(at);

@@ -1,17 +1,19 @@
-//! Exact decimal numbers, stored as an integer and the number of its digits after the decimal point.
+//! Exact decimal numbers. A number is stored as an integer without the decimal point, and the number of digits after
+//! the decimal point.
 
 use num_bigint::{BigInt, Sign};
 use std::cmp::Ordering;
 use std::fmt;
 
-/// Maximum number of digits of a number. Longer digit strings are probably identifiers, and stay text.
+/// Maximum number of digits of a number. A text with more digits is probably an identifier, and is not converted to
+/// a number.
 const MAX_DIGITS: usize = 60;
 
 /// Maximum number of digits after the decimal point of a mean.
 pub const MEAN_DIGITS: u32 = 12;
 
-/// The number `unscaled / 10^scale`. Trailing zeros after the decimal point are removed, so that two equal numbers are
-/// always equal values of this type.
+/// The number `unscaled / 10^scale`. Trailing zeros after the decimal point are removed, so that numbers that are equal
+/// are always equal values of this type.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Decimal {
     unscaled: BigInt,
@@ -62,7 +64,7 @@ impl Decimal {
         Decimal { unscaled: self.at_scale(scale) + other.at_scale(scale), scale }.trimmed()
     }
 
-    /// Divides this number, which is a sum, by the number of its values. `count` must not be 0.
+    /// Divides this number, which is the sum of `count` values, by `count`. `count` must not be 0.
     pub fn mean_of(&self, count: u64) -> (Decimal, Precision) {
         let scale = self.scale.max(MEAN_DIGITS);
         let count = BigInt::from(count);

@@ -1,4 +1,4 @@
-//! Describes the columns of a table: their types, and the ranges of their values.
+//! Describes the columns of a table: the type and the range of the values of each column.
 
 use crate::output::cell_json;
 use crate::select::natural_order;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::HashSet;
 
-/// The distinct values of a column are counted only up to this number.
+/// Maximum number of distinct values of a column that are counted.
 const MAX_DISTINCT: usize = 10_000;
 
 /// Number of example values per column.
@@ -72,7 +72,7 @@ pub enum ColumnType {
     Mixed,
 }
 
-/// Describes a table.
+/// Returns a description of the table and of its columns.
 pub fn describe(table: &Table) -> Description {
     Description {
         rows: table.rows.len(),

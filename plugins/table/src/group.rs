@@ -48,8 +48,9 @@ impl Function {
     }
 }
 
-/// Groups the rows and calculates the aggregates of each group. Returns a table with one row for each group, in the
-/// order of the first rows of the groups, and notes. If there are no key columns, all rows belong to one group.
+/// Groups the rows and calculates the aggregates of each group. Returns notes, and a table with one row for each group.
+/// The order of the groups is the order of the first rows of the groups. If there are no key columns, all rows belong
+/// to one group.
 pub fn group(table: &Table, keys: &[String], aggregates: &[Aggregate]) -> Result<(Table, Vec<String>), TableError> {
     let key_columns: Vec<usize> = keys.iter().map(|name| table.column(name)).collect::<Result<_, _>>()?;
     let aggregations: Vec<Aggregation> =
@@ -91,9 +92,9 @@ fn split_into_groups<'a>(table: &'a Table, keys: &[usize]) -> Vec<Vec<&'a Row>> 
     let mut groups: Vec<Vec<&Row>> = Vec::new();
     let mut positions: HashMap<Vec<(u8, String)>, usize> = HashMap::new();
     for row in &table.rows {
-        // The key of a group also contains the type of the value, because the text `true` and the boolean `true` belong
-        // to different groups.
-        let key = keys.iter().map(|column| (kind(&row.cells[*column]), row.cells[*column].text())).collect();
+        // The key of a group contains the type of each value in addition to its text, because the text `true` and the
+        // boolean `true` belong to different groups.
+        let key = keys.iter().map(|column| (type_number(&row.cells[*column]), row.cells[*column].text())).collect();
         let position = *positions.entry(key).or_insert_with(|| {
             groups.push(Vec::new());
             groups.len() - 1
@@ -103,7 +104,7 @@ fn split_into_groups<'a>(table: &'a Table, keys: &[usize]) -> Vec<Vec<&'a Row>> 
     groups
 }
 
-fn kind(cell: &Cell) -> u8 {
+fn type_number(cell: &Cell) -> u8 {
     match cell {
         Cell::Empty => 0,
         Cell::Boolean(_) => 1,
@@ -173,8 +174,8 @@ fn number<'a>(table: &Table, row: &'a Row, column: usize) -> Result<&'a Decimal,
     match &row.cells[column] {
         Cell::Number(number) => Ok(number),
         other => {
-            // Report the first row whose value is not a number, because this value is the reason why the column is a
-            // text column.
+            // The error names the first row whose value is not a number, because this value is the reason why the
+            // column is a text column.
             let offending = table.rows.iter().find(|row| match &row.cells[column] {
                 Cell::Number(_) | Cell::Empty => false,
                 Cell::Text(text) => Decimal::parse(text.trim()).is_none(),

@@ -11,7 +11,8 @@ mod tools;
 
 use agent_host_sdk::prelude::*;
 
-/// The plugin, which has five tools for tables. Each tool accepts a table in a file or in a text.
+/// The plugin, which has five tools for tables. Each tool accepts the path of a file with a table, or the text of
+/// a table.
 pub struct TablePlugin;
 
 impl ToolPlugin for TablePlugin {

@@ -1,4 +1,5 @@
-//! Converts a table to the result of a tool: JSON rows or CSV, with a maximum number of rows.
+//! Converts a table to the result of a tool. The result contains a limited number of rows, as JSON objects or as
+//! CSV text.
 
 use crate::decimal::Decimal;
 use crate::table::{BadRow, Cell, Row, Table};
@@ -44,7 +45,7 @@ pub struct Rows {
     pub notes: Vec<String>,
 }
 
-/// Creates a result with these columns and at most `limit` rows.
+/// Creates a result with these columns and with at most `limit` rows of the table.
 pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, mut notes: Vec<String>) -> Rows {
     let shown = &table.rows[..table.rows.len().min(limit as usize)];
     let left_out = table.rows.len() - shown.len();
@@ -62,7 +63,7 @@ pub fn rows(table: &Table, columns: &[usize], format: OutputFormat, limit: u32, 
 }
 
 /// Converts a cell to JSON. A number becomes a JSON number only if a parser that uses binary floating point would read
-/// the same number. Otherwise, it becomes a string.
+/// the same number. Any other number becomes a string.
 pub fn cell_json(cell: &Cell) -> Value {
     match cell {
         Cell::Empty => Value::Null,

@@ -84,8 +84,8 @@ pub enum Order {
     Descending,
 }
 
-/// Removes the rows that do not meet the conditions. Returns how often a cell could not be compared, because one value
-/// was a text and the other a number.
+/// Removes the rows that do not meet the conditions. Returns the number of comparisons that have no result because the
+/// cell and the value of the condition have different types, for example text and number.
 pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> Result<u64, TableError> {
     let mut prepared = Vec::new();
     for condition in conditions {
@@ -106,7 +106,7 @@ pub fn filter(table: &mut Table, conditions: &[Condition], require: Require) -> 
     Ok(incomparable)
 }
 
-/// Sorts the rows. Equal rows keep their order. Numbers come before text, and empty cells come last.
+/// Sorts the rows. Rows with equal keys keep their order. Numbers come before text, and empty cells come last.
 pub fn sort(table: &mut Table, keys: &[SortKey]) -> Result<(), TableError> {
     let mut columns = Vec::new();
     for key in keys {
@@ -221,7 +221,7 @@ fn decide(comparison: Comparison, order: Ordering) -> bool {
 }
 
 /// Compares a cell with the value of a condition. Returns None if the types differ. If the cell is a number and the
-/// value is a string that contains a number, the two are compared as numbers.
+/// value is a string that contains a number, the cell and the value are compared as numbers.
 fn order_of(cell: &Cell, operand: &Operand) -> Option<Ordering> {
     match (cell, operand) {
         (Cell::Number(cell), Operand::Number(operand)) => Some(cell.cmp(operand)),

@@ -14,7 +14,7 @@ pub const MAX_ROWS: usize = 200_000;
 /// Maximum number of columns in a table.
 pub const MAX_COLUMNS: usize = 1_000;
 
-/// Maximum number of bad rows that are described. Further bad rows are only counted.
+/// Maximum number of bad rows that a result describes. If a table has more bad rows, the others are only counted.
 const MAX_PROBLEMS: usize = 20;
 
 /// The format of a table.
@@ -29,7 +29,7 @@ pub enum Format {
     Json,
 }
 
-/// A value in a table.
+/// The value of one cell of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// No value: an empty field, a JSON null, or a missing key.
@@ -45,7 +45,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Returns the value as text.
+    /// Returns the value as text, which is empty for an empty cell.
     pub fn text(&self) -> String {
         match self {
             Cell::Empty => String::new(),
@@ -59,7 +59,7 @@ impl Cell {
 /// A row with one cell per column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Line of the text, or number of the JSON object, from 1.
+    /// Number of the line in the text, or of the object in the JSON array. The first has number 1.
     pub line: u64,
     /// The cells in the order of the columns.
     pub cells: Vec<Cell>,
@@ -79,11 +79,11 @@ pub struct BadRow {
 pub struct Table {
     /// Names of the columns in order, without duplicates.
     pub columns: Vec<String>,
-    /// The valid rows.
+    /// The rows that could be read.
     pub rows: Vec<Row>,
-    /// The first bad rows.
+    /// The first rows that could not be read, at most 20.
     pub bad_rows: Vec<BadRow>,
-    /// Number of all bad rows.
+    /// Number of all rows that could not be read, including rows that `bad_rows` does not contain.
     pub bad_row_count: usize,
 }
 
@@ -95,7 +95,8 @@ pub enum TableError {
     Malformed {
         /// The requested or detected format.
         format: Format,
-        /// The problem and its position.
+        /// Description of the problem. If the problem has a position in the text, the description contains
+        /// the position.
         problem: String,
     },
     /// The table has more than [`MAX_ROWS`] rows or more than [`MAX_COLUMNS`] columns.
@@ -106,25 +107,26 @@ pub enum TableError {
         /// The maximum number of rows or columns.
         limit: usize,
     },
-    /// The column does not exist.
+    /// The table has no column with the requested name.
     #[error("there is no column `{name}`; columns: {columns}")]
     NoSuchColumn {
-        /// The requested name.
+        /// The requested name, which no column has.
         name: String,
-        /// Names of the existing columns.
+        /// Names of all columns of the table, separated by commas.
         columns: String,
     },
-    /// A cell that must be a number is not a number.
+    /// The function calculates with numbers, but a cell of the column is not a number.
     #[error("line {line}: `{value}` in column `{column}` is not a number; filter such rows out first")]
     NotANumber {
-        /// Line of the text, or number of the JSON object, from 1.
+        /// Number of the line in the text, or of the object in the JSON array. The first has number 1.
         line: u64,
-        /// Name of the column.
+        /// Name of the column that contains the cell.
         column: String,
         /// The beginning of the cell's text.
         value: String,
     },
-    /// The arguments contradict each other.
+    /// The arguments cannot be used together, or an argument is missing. The variant contains the message for
+    /// the model.
     #[error("{0}")]
     Request(String),
 }
@@ -226,8 +228,8 @@ fn check_header(columns: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Converts the values of a column of CSV or TSV to numbers if all values are numbers. A value such as `01234` is an
-/// identifier, and all values of its column stay text.
+/// Converts the values of a column of a CSV or TSV table to numbers, if all values of the column are numbers. A value
+/// such as `01234` is an identifier: if a column contains such a value, all values of the column stay text.
 fn read_numbers(rows: &mut [Row], column: usize) {
     let numbers: Option<Vec<Option<Decimal>>> = rows
         .iter()
@@ -279,8 +281,8 @@ fn from_json(text: &str) -> Result<Table, TableError> {
     Ok(table)
 }
 
-/// Converts the source text of a JSON value to a cell. Numbers are parsed from their digits, because binary floating
-/// point would change them.
+/// Converts the source text of a JSON value to a cell. A number is parsed from its digits, because a conversion to
+/// binary floating point could change the number.
 fn json_cell(text: &str) -> Cell {
     match text.as_bytes().first() {
         Some(b'"') => Cell::Text(serde_json::from_str(text).unwrap_or_else(|_| text.to_owned())),

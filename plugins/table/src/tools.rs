@@ -1,4 +1,4 @@
-//! The definitions of the tools, their arguments, and the functions that run them.
+//! Defines the tools and their arguments, and runs calls to the tools.
 
 use crate::describe::{Description, describe};
 use crate::group::{Aggregate, group};

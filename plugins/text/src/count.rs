@@ -4,8 +4,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use std::io::{self, Read};
 
-/// Number of bytes that are read at once. Files are read in chunks, so that the required memory does not depend on the
-/// length of a file.
+/// Size of a chunk, in bytes. Files are read in chunks, so that the required memory does not depend on the length of
+/// a file.
 const CHUNK: usize = 64 * 1024;
 
 /// The counts of a text.
@@ -27,7 +27,8 @@ pub enum CountError {
     /// The text cannot be read.
     #[error(transparent)]
     Read(#[from] io::Error),
-    /// The text is not valid UTF-8. Contains the position of the first invalid byte, which counts from 0.
+    /// The text is not valid UTF-8. The variant contains the position of the first invalid byte. The first byte of the
+    /// text has position 0.
     #[error("byte {0} (from 0) is not part of a character")]
     NotUtf8(u64),
 }
@@ -42,14 +43,14 @@ impl Counts {
     }
 }
 
-/// Counts a text.
+/// Counts the lines, words, characters and bytes of a text.
 pub fn count(text: &str) -> Counts {
     let mut counter = Counter::default();
     counter.add(text);
     counter.counts
 }
 
-/// Reads a text in chunks and counts it.
+/// Reads a text in chunks, and counts its lines, words, characters and bytes.
 pub fn count_stream(mut text: impl Read) -> Result<Counts, CountError> {
     let mut counter = Counter::default();
     let mut buffer = vec![0; CHUNK];

@@ -30,15 +30,15 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} has {lines} lines; at most {MAX_LINES} can be compared")]
 pub struct TooLong {
-    /// Name of the text.
+    /// Name of the text that is too long.
     pub name: String,
-    /// Number of lines of the text.
+    /// Number of lines of this text.
     pub lines: usize,
 }
 
 /// A text, with the name that is shown in the header of the diff.
 #[derive(Clone, Copy, Debug)]
-pub struct Named<'a> {
+pub struct NamedText<'a> {
     /// The name, for example a path.
     pub name: &'a str,
     /// The whole text.
@@ -46,8 +46,8 @@ pub struct Named<'a> {
 }
 
 /// Compares two texts. `context` is the number of lines to show around each change.
-pub fn diff(old: Named<'_>, new: Named<'_>, context: usize) -> Result<Difference, TooLong> {
-    for Named { name, text } in [old, new] {
+pub fn diff(old: NamedText<'_>, new: NamedText<'_>, context: usize) -> Result<Difference, TooLong> {
+    for NamedText { name, text } in [old, new] {
         let lines = text.lines().count();
         if lines > MAX_LINES {
             return Err(TooLong { name: name.to_owned(), lines });
@@ -78,8 +78,8 @@ fn lines_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Compares the lines of two texts. Equal lines are first replaced by equal numbers, so that the diff algorithm is
-/// compiled only for numbers, which keeps the component small.
+/// Compares the lines of two texts. The function first replaces equal lines by equal numbers. The diff algorithm is
+/// therefore compiled only for numbers, which keeps the component small.
 fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut numbers = HashMap::new();
     let mut number = |lines: &[&str]| -> Vec<usize> {
@@ -124,8 +124,8 @@ fn write_lines(diff: &mut String, sign: char, lines: &[&str]) {
     }
 }
 
-/// Formats a range of lines like `diff -u`: a length of 1 is omitted, and an empty range has the number of the line
-/// before it.
+/// Formats a range of lines like `diff -u`: a length of 1 is omitted, and for an empty range, the number of the
+/// preceding line is given.
 fn position(range: &Range<usize>) -> String {
     match range.len() {
         0 => format!("{},0", range.start),
@@ -139,7 +139,8 @@ mod tests {
     use super::*;
 
     fn differ(old: &str, new: &str) -> Difference {
-        diff(Named { name: "old", text: old }, Named { name: "new", text: new }, 1).expect("the texts are short")
+        diff(NamedText { name: "old", text: old }, NamedText { name: "new", text: new }, 1)
+            .expect("the texts are short")
     }
 
     #[test]
@@ -173,7 +174,7 @@ mod tests {
     #[test]
     fn rejects_long_texts_and_cuts_long_diffs() {
         let long = "x\n".repeat(MAX_LINES + 1);
-        let error = diff(Named { name: "big.txt", text: &long }, Named { name: "new", text: "" }, 3);
+        let error = diff(NamedText { name: "big.txt", text: &long }, NamedText { name: "new", text: "" }, 3);
         assert_eq!(error, Err(TooLong { name: "big.txt".into(), lines: MAX_LINES + 1 }));
         let difference = differ("", &format!("{}\n", "x".repeat(99)).repeat(4_000));
         assert!(difference.diff.len() <= MAX_DIFF && difference.diff.ends_with("x\n"));

@@ -1,4 +1,4 @@
-//! Finds matches of a regular expression in a text, with their groups and positions.
+//! Finds matches of a regular expression in a text, with the groups and the position of each match.
 
 use regex_lite::{Captures, Regex, RegexBuilder};
 use schemars::JsonSchema;
@@ -90,7 +90,7 @@ pub fn extract(text: &str, pattern: &str, case: LetterCase, limit: usize) -> Res
     Ok(Extraction { left_out: match_count - matches.len(), matches, match_count })
 }
 
-/// A position in the text.
+/// A byte offset in the text, the number of the line at this offset, and the offset at which this line starts.
 struct Position {
     line: usize,
     line_start: usize,

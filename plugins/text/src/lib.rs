@@ -1,5 +1,5 @@
-//! Tools that count texts, extract parts of them with a regular expression and compare them. The argument of each tool
-//! is either a text or the path of a file in a granted directory.
+//! Tools that count the words of texts, extract parts of texts with a regular expression, and compare texts. Each tool
+//! accepts either texts or the paths of files in a granted directory.
 
 pub mod count;
 pub mod diff;
@@ -8,14 +8,15 @@ pub mod extract;
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees::{self, read_text};
 use count::{CountError, Counts, count, count_stream};
-use diff::{Difference, Named, diff};
+use diff::{Difference, NamedText, diff};
 use extract::{Extraction, LetterCase, extract};
 
-/// The maximum size in bytes of a file to search. The file is read completely, and a call has 64 MiB of memory.
+/// The maximum size in bytes of a file to search. The limit is low because the file is read completely, and a call has
+/// 64 MiB of memory.
 pub const MAX_SIZE: u64 = 8 * 1024 * 1024;
 
-/// The maximum size in bytes of a file to compare. Both files are read completely, and the diff can be as long as both
-/// files together.
+/// The maximum size in bytes of a file to compare. The limit is low because both files are read completely, and the
+/// diff can be as long as both files together.
 pub const MAX_COMPARED: u64 = 4 * 1024 * 1024;
 
 /// The number of matches to show if the call sets no limit.
@@ -24,7 +25,7 @@ const DEFAULT_LIMIT: u32 = 50;
 /// The maximum number of matches to show.
 const MAX_LIMIT: u32 = 1_000;
 
-/// The number of unchanged lines to show around each change if the call does not set it.
+/// The number of unchanged lines to show around each change if the call does not set `context`.
 const DEFAULT_CONTEXT: u32 = 3;
 
 /// Arguments of `text.count_file`.
@@ -136,14 +137,15 @@ fn file_tools() -> [Tool; 3] {
             let ExtractFile { path, pattern, ignore_case, limit } = arguments;
             extract_matches(&read_text(&path, MAX_SIZE)?, &pattern, ignore_case, limit)
         });
-    let diff =
-        Tool::new("text.diff_files", DIFF_FILES).title("Compare two files").read_only().output::<Difference>().run(
-            |arguments: DiffFiles, _: &Call| {
-                let DiffFiles { old_path, new_path, context } = arguments;
-                let (old, new) = (read_text(&old_path, MAX_COMPARED)?, read_text(&new_path, MAX_COMPARED)?);
-                compare_texts(Named { name: &old_path, text: &old }, Named { name: &new_path, text: &new }, context)
-            },
-        );
+    let diff = Tool::new("text.diff_files", DIFF_FILES)
+        .title("Compare two files")
+        .read_only()
+        .output::<Difference>()
+        .run(|arguments: DiffFiles, _: &Call| {
+            let DiffFiles { old_path, new_path, context } = arguments;
+            let (old, new) = (read_text(&old_path, MAX_COMPARED)?, read_text(&new_path, MAX_COMPARED)?);
+            compare_texts(NamedText { name: &old_path, text: &old }, NamedText { name: &new_path, text: &new }, context)
+        });
     [count, extract, diff]
 }
 
@@ -165,7 +167,7 @@ fn literal_tools() -> [Tool; 3] {
     let diff = Tool::new("text.diff", DIFF).title("Compare two texts").read_only().output::<Difference>().run(
         |arguments: Diff, _: &Call| {
             let Diff { old, new, context } = arguments;
-            compare_texts(Named { name: "old", text: &old }, Named { name: "new", text: &new }, context)
+            compare_texts(NamedText { name: "old", text: &old }, NamedText { name: "new", text: &new }, context)
         },
     );
     [count, extract, diff]
@@ -197,7 +199,7 @@ fn extract_matches(text: &str, pattern: &str, ignore_case: bool, limit: Option<u
     Done::json(&extraction)
 }
 
-fn compare_texts(old: Named<'_>, new: Named<'_>, context: Option<u32>) -> Result<Done, ToolError> {
+fn compare_texts(old: NamedText<'_>, new: NamedText<'_>, context: Option<u32>) -> Result<Done, ToolError> {
     let context = context.unwrap_or(DEFAULT_CONTEXT).min(100) as usize;
     let difference = diff(old, new, context).map_err(|error| ToolError::failed(error.to_string()))?;
     let text = match (&difference, difference.left_out) {

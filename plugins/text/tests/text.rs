@@ -12,7 +12,8 @@ fn structured_result(name: &str, arguments: Value) -> Value {
     call(name, arguments).expect("the call succeeds").value().expect("the result is structured")
 }
 
-/// Creates a granted directory with these files. Returns the directory, a host that grants it, and its path.
+/// Creates a directory with these files. Returns the directory, a test host that grants the directory, and the path of
+/// the directory.
 fn granted_directory(contents: &[(&str, &[u8])]) -> (tempfile::TempDir, Host, String) {
     let directory = tempfile::tempdir().expect("a temporary directory");
     for (name, content) in contents {

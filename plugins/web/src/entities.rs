@@ -1,7 +1,8 @@
-//! Decodes the character references of HTML: references by number, and those references by name that are common
-//! on pages.
+//! Decodes character references in HTML: all references by number, and references by name if the name is common on
+//! web pages.
 
-/// The supported names and their characters. Other references stay unchanged.
+/// The supported names, each with the character that the name represents. References with other names stay unchanged in
+/// the text.
 const NAMES: [(&str, &str); 40] = [
     ("amp", "&"),
     ("lt", "<"),
@@ -68,7 +69,8 @@ pub fn decode(text: &str) -> String {
     decoded
 }
 
-/// Returns the text of a reference without its `&` and `;`, or `None` if the reference is not supported.
+/// Returns the character that a reference represents, or `None` if the reference is not supported. `reference` does not
+/// contain the `&` and the `;` of the reference.
 fn decode_reference(reference: &str) -> Option<String> {
     let Some(number) = reference.strip_prefix('#') else {
         return NAMES.iter().find(|(name, _)| *name == reference).map(|(_, text)| (*text).to_owned());

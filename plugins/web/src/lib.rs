@@ -1,4 +1,4 @@
-//! A tool that reads web pages over `wasi:http` and returns their title, text and links.
+//! A tool that reads a web page over `wasi:http` and returns the title, the text and the links of the page.
 
 pub mod entities;
 pub mod page;
@@ -75,7 +75,7 @@ fn default_limit() -> usize {
     5_000
 }
 
-/// Fetches the page and returns the requested part of its text.
+/// Fetches the page and returns the requested part of the text of the page.
 fn fetch_page(fetch: &Fetch) -> Result<Fetched, ToolError> {
     let (url, response) = follow(&fetch.url)?;
     let content_type = response.header("content-type").unwrap_or("text/plain").to_owned();
@@ -87,7 +87,7 @@ fn fetch_page(fetch: &Fetch) -> Result<Fetched, ToolError> {
     Ok(Fetched { url: url.into(), status: response.status, content_type, title: page.title, text, next_offset, links })
 }
 
-/// Fetches the page, follows redirects and returns the response with its final address.
+/// Fetches the page and follows redirects. Returns the response, with the address that sent the response.
 fn follow(url: &str) -> Result<(Url, Response), ToolError> {
     let mut url = Url::parse(url).map_err(|_| HttpError::Url(url.to_owned()))?;
     for _ in 0..=MAX_REDIRECTS {
@@ -117,7 +117,8 @@ fn read(url: &Url, content_type: &str, body: Vec<u8>) -> Result<Page, ToolError>
     Ok(if is_html { Page::of_html(&text, url) } else { Page { title: String::new(), text, links: Vec::new() } })
 }
 
-/// Decodes UTF-8, or Latin-1 if the server declares it. Invalid bytes become replacement characters.
+/// Decodes the body as UTF-8, or as Latin-1 if the server declares that the body is Latin-1. Invalid bytes become
+/// replacement characters.
 fn decode(content_type: &str, body: Vec<u8>) -> String {
     let charset = content_type.to_ascii_lowercase();
     if charset.contains("iso-8859-1") || charset.contains("windows-1252") {

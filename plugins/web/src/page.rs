@@ -94,7 +94,7 @@ fn after_element<'h>(html: &'h str, name: &str) -> &'h str {
     ""
 }
 
-/// Splits the HTML into its first token and the remaining HTML. Returns `None` at the end.
+/// Splits the HTML into the first token and the remaining HTML. Returns `None` if the HTML is empty.
 fn next_token(html: &str) -> Option<(Token<'_>, &str)> {
     if html.is_empty() {
         return None;
@@ -146,7 +146,8 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
         let (name, after) = remaining.split_at(end);
         let after = after.trim_start();
         let Some(value) = after.strip_prefix('=') else {
-            // Skip an `=` that has no attribute name before it. Otherwise, the loop would never end.
+            // Skip an `=` without an attribute name before it, because the loop would never end if it did not skip
+            // the `=`.
             remaining = if name.is_empty() { after.get(1..)? } else { after };
             continue;
         };
@@ -162,7 +163,7 @@ fn attribute(attributes: &str, wanted: &str) -> Option<String> {
     }
 }
 
-/// Builds a page from tokens.
+/// Builds a [`Page`] from the tokens of the HTML.
 struct Reader {
     base: Url,
     page: Page,

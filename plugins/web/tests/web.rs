@@ -68,7 +68,7 @@ fn returns_long_text_in_parts() {
     assert_eq!((&second["text"], second.get("next_offset")), (&json!("ef"), None));
 }
 
-/// P6: each redirect is a separate request, and the tool follows at most three of them.
+/// P6: each redirect is a separate request, and the tool follows at most three redirects.
 #[test]
 fn p6_requests_each_redirect_separately() {
     let redirect_to = |location: &str| response(302, &[("location", location)], "");

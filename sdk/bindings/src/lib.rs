@@ -1,6 +1,6 @@
 //! Generated bindings for agent-host-sdk: the functions that a plugin may call, the types that all plugin kinds share,
-//! and a context builder without `step-context`. The bindings are in a separate crate because two generated worlds
-//! export macros with the same name for the same interface, and a crate can export a name only once.
+//! and the export of a context builder without `step-context`. The bindings are in a separate crate because two
+//! generated worlds export macros with the same name for the same interface, and a crate can export a name only once.
 //! `sdk/tests/bindings.rs` generates the files.
 
 mod words;

@@ -46,18 +46,19 @@ impl Media {
 }
 
 impl Failure {
-    /// Creates the failure of a plugin that cannot process its input. The message should explain what a valid input is.
+    /// Creates the failure of a plugin that cannot process the input of the call. The message should explain what a
+    /// valid input is.
     pub fn invalid_input(message: impl Into<String>) -> Self {
         Self::InvalidInput(message.into())
     }
 
-    /// Creates a failure for the case that an external service that the plugin needs does not respond. The host may
+    /// Creates the failure of a plugin that needs an external service, if the service does not respond. The host may
     /// retry the call once.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable(message.into())
     }
 
-    /// Creates a failure for any other reason.
+    /// Creates a failure whose reason is neither invalid input nor an unavailable service.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }

@@ -11,10 +11,10 @@ use serde::de::DeserializeOwned;
 #[serde(deny_unknown_fields)]
 pub struct NoArguments {}
 
-/// Deserialises arguments. The JSON pointer of an error is computed from the position of the parser. A deserialiser
-/// that tracks the path is not used, because it would be compiled for each argument type: in tests, its code was up to
-/// a tenth of a component. If a type rejects the value of a field after the parser has read it (`try_from`), the
-/// pointer may name the object that contains the field.
+/// Deserialises arguments. The JSON pointer of an error is computed from the position at which the parser failed. A
+/// deserialiser that tracks the path of the current value is not used, because the compiler would generate code for
+/// each argument type: in tests, this code was up to a tenth of a component. If a type rejects the value of a field
+/// after the parser has read it (`try_from`), the pointer may name the object that contains the field.
 pub(super) fn parse<A: DeserializeOwned>(text: &str) -> Result<A, ToolError> {
     serde_json::from_str(text).map_err(|error| violation(text, &error))
 }

@@ -1,4 +1,4 @@
-//! Results and errors of tools, and their constructors.
+//! Constructors and methods of the results and errors of tools.
 
 use super::{Content, Done, NewMedia, Outcome, ServiceRequest, ToolError, Unavailable, Violation};
 use serde::Serialize;
@@ -101,8 +101,8 @@ impl Done {
         self
     }
 
-    /// Adds a stored media item to the result, by its digest. The media item must already belong to this session, or
-    /// this call must have written it with [`crate::media::NewMedium`].
+    /// Adds the stored media item with this digest to the result. The media item must already belong to this session,
+    /// or this call must have written the media item with [`crate::media::NewMedium`].
     pub fn and_stored(mut self, digest: impl Into<String>) -> Self {
         self.content.push(Content::StoredMedia(digest.into()));
         self
@@ -117,8 +117,8 @@ impl Done {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the parsed machine-readable result. If there is none, returns the parsed content if it is a single JSON
-    /// value, and otherwise `None`.
+    /// Returns the parsed machine-readable result. If the tool returned no machine-readable result, returns the parsed
+    /// content if the content is a single JSON value, and otherwise `None`.
     pub fn value(&self) -> Option<Value> {
         let text = self.structured.as_deref().or_else(|| self.only_json())?;
         serde_json::from_str(text).ok()
@@ -206,12 +206,12 @@ impl ToolError {
         Self::InvalidArguments(vec![Violation { pointer: pointer.into(), message: message.into() }])
     }
 
-    /// Creates an error for a missing object, such as a file that does not exist.
+    /// Creates an error for a call that refers to an object that does not exist, such as a missing file.
     pub fn not_found(message: impl Into<String>) -> Self {
         Self::NotFound(message.into())
     }
 
-    /// Creates an error for a call that is not allowed, and that would fail again if it were repeated. The message
+    /// Creates an error for a call that is not allowed. Such a call would fail again if it were repeated. The message
     /// should name the missing permission.
     pub fn denied(message: impl Into<String>) -> Self {
         Self::Denied(message.into())
@@ -227,12 +227,13 @@ impl ToolError {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
     }
 
-    /// Creates an error for any other reason.
+    /// Creates an error for a reason for which this type has no other constructor.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }
 
-    /// Returns all messages of the error as one text. The messages of invalid arguments start with their JSON pointers.
+    /// Returns all messages of the error as one text. The message about an invalid argument starts with the JSON
+    /// pointer to the argument.
     pub fn message(&self) -> String {
         match self {
             Self::InvalidArguments(violations) => {

@@ -1,5 +1,5 @@
-//! The files that scenarios write (S4): transcripts that are kept after a failure, and reports that are written even
-//! after a failure. The tests also cover the files that scenarios set up.
+//! The files that scenarios write (S4): a failed run does not change golden transcripts but writes its reports. The
+//! tests also cover the files that a scenario creates before it runs.
 
 use super::{ScenarioFolder, plugins_line};
 use serde_json::Value;
@@ -12,7 +12,7 @@ fn does_not_overwrite_transcripts_of_failed_scenarios() {
     let good = plugins_line("text") + "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [{ text = \"Ho.\" }]\n";
     let folder = ScenarioFolder::with(&[("one", &good)]);
     let golden = folder.path().join("one.golden");
-    assert_eq!(folder.shown(&["--update"]).0, Some(0));
+    assert_eq!(folder.code_and_output(&["--update"]).0, Some(0));
     std::fs::set_permissions(&golden, std::fs::Permissions::from_mode(0o640)).unwrap();
     let before = std::fs::read_to_string(&golden).unwrap();
     let slow = good
@@ -20,7 +20,7 @@ fn does_not_overwrite_transcripts_of_failed_scenarios() {
         .replace("\"Ho.\"", "\"Ho.\", delay_ms = 60000");
     for failing in [&slow, &(good.replace("Ho.", "Other.") + "output = \"Ho.\"\n")] {
         folder.write("one.scenario.toml", failing);
-        let (code, printed) = folder.shown(&["--update"]);
+        let (code, printed) = folder.code_and_output(&["--update"]);
         assert_eq!(code, Some(1), "{printed}");
         assert!(
             printed.contains("one.golden was not changed: a scenario that fails does not update its transcript"),
@@ -29,14 +29,14 @@ fn does_not_overwrite_transcripts_of_failed_scenarios() {
         assert_eq!(std::fs::read_to_string(&golden).unwrap(), before);
     }
     folder.write("one.scenario.toml", &good.replace("Ho.", "Hey."));
-    assert_eq!(folder.shown(&["--update"]).0, Some(0));
+    assert_eq!(folder.code_and_output(&["--update"]).0, Some(0));
     assert_eq!(std::fs::metadata(&golden).unwrap().permissions().mode() & 0o777, 0o640);
     let elsewhere = tempfile::tempdir().unwrap();
     let precious = elsewhere.path().join("precious");
     std::fs::write(&precious, "precious").unwrap();
     std::fs::remove_file(&golden).unwrap();
     symlink(&precious, &golden).unwrap();
-    let (code, printed) = folder.shown(&["--update"]);
+    let (code, printed) = folder.code_and_output(&["--update"]);
     assert_eq!(code, Some(1), "{printed}");
     assert!(printed.contains("one.golden is a link or not a regular file: remove it"), "{printed}");
     assert_eq!(std::fs::read_to_string(&precious).unwrap(), "precious");
@@ -44,19 +44,19 @@ fn does_not_overwrite_transcripts_of_failed_scenarios() {
     assert_eq!(files.len(), 2, "{files:?}");
 }
 
-/// S4: Whatever a transcript contains, the next run after it was written produces the same text.
+/// S4: After a transcript was written, the next run produces the same text, whatever the transcript contains.
 #[test]
 fn transcripts_are_stable() {
     let scenario = plugins_line("text")
         + "golden = true\n[[turns]]\nsay = \"a\\r\\r\\nb\"\nreplies = [{ text = \"\\u001b[2Jgone\\u0000\" }]\n";
     let folder = ScenarioFolder::with(&[("odd", &scenario)]);
-    assert_eq!(folder.shown(&["--update"]).0, Some(0));
+    assert_eq!(folder.code_and_output(&["--update"]).0, Some(0));
     let golden = std::fs::read_to_string(folder.path().join("odd.golden")).unwrap();
     assert!(golden.contains("user:\n  a\\u{d}\\u{d}\n  b\nmodel: \\u{1b}[2Jgone\\u{0}\n"), "{golden:?}");
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(0), "{printed}");
     folder.write("odd.golden", &golden.replace('\n', "\r\n"));
-    assert_eq!(folder.shown(&[]).0, Some(0), "line endings of another system are not part of the text");
+    assert_eq!(folder.code_and_output(&[]).0, Some(0), "line endings of another system are not part of the text");
 }
 
 /// S4: If a project cannot be built, the other scenarios still run, and the reports contain the failed build.
@@ -87,7 +87,7 @@ fn reports_projects_that_cannot_be_built() {
         "{}",
         report()
     );
-    // If a run cannot start, it still writes a report, which replaces the report of the previous run.
+    // A run that cannot start writes a report too, which replaces the report of the previous run.
     let output = test(&["nowhere", "--json", "--junit", "report.xml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(report().contains("there is no file or folder `nowhere`") && !report().contains("good"), "{}", report());
@@ -95,7 +95,7 @@ fn reports_projects_that_cannot_be_built() {
     assert_eq!(document["not_played"], 1, "{document}");
 }
 
-/// S4: A scenario can set up only regular files and folders. Any other kind of file is refused, also inside a folder,
+/// S4: A scenario can create only regular files and folders. Any other kind of file is refused, even inside a folder,
 /// and the error contains the line of the scenario.
 #[test]
 fn sets_up_only_files_and_folders() {
@@ -119,7 +119,7 @@ fn sets_up_only_files_and_folders() {
     for pipe in ["pipe", "deep/pipe"] {
         assert!(Command::new("mkfifo").arg(folder.path().join(pipe)).status().unwrap().success());
     }
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(2), "{printed}");
     for line in [
         "pipe.scenario.toml:2:17: files.\"a\": `./pipe` cannot be copied: the path is neither a file nor a folder",

@@ -19,7 +19,7 @@ fn reports_a_call_of_an_unknown_tool() {
         ("word", &call("text.count", "fails = \"maybe\"\n")),
         ("turn", &(plugins_line("text") + turn)),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     for line in [
         "✓ meant",
@@ -33,8 +33,8 @@ fn reports_a_call_of_an_unknown_tool() {
     }
 }
 
-/// S4: The expectations of scripted summaries and scripted answers are checked like other expectations, and all of
-/// these replies must be used.
+/// S4: The expectations of scripted summaries and scripted answers are checked like all other expectations. A scripted
+/// summary or answer that is not used fails the scenario.
 #[test]
 fn checks_expectations_of_summaries_and_answers() {
     let long = "many words of which most must go ".repeat(60);
@@ -60,7 +60,7 @@ fn checks_expectations_of_summaries_and_answers() {
                 + "answers = [{ text = \"a\" }]\nagent = { model = \"offline\" }\n[[turns]]\nsay = \"Hi.\"\n"),
         ),
     ]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     for line in [
         "evicting.scenario.toml:3: summaries[0]\n    expected  a request that matches `expect` of this reply",
@@ -79,15 +79,16 @@ const SERVICE: &str = "plugins = []\ngolden = true\n[agent.services.tide]\ntype 
     replies = [{ calls = [{ name = \"tide\", arguments = { day = \"Friday\" } }] }, { text = \"At four.\" }]\n\
     services = [{ name = \"tide\", type = \"com.example.tide.known\", data = { at = 4 }, request = { at = { \"/day\" = \"DAY\" } } }]\n";
 
-/// L10: Expected requests to services are checked like other expectations, and the transcript contains the requests.
+/// L10: If a scenario expects requests to services, these expectations are checked like all other expectations, and the
+/// transcript contains the requests.
 #[test]
 fn l10_checks_requests_to_services() {
     let folder = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Friday"))]);
-    let (code, printed) = folder.shown(&["--update"]);
+    let (code, printed) = folder.code_and_output(&["--update"]);
     assert_eq!(code, Some(0), "{printed}");
     let golden = std::fs::read_to_string(folder.path().join("asked.golden")).unwrap();
     assert!(golden.contains("\nwaits for the service: com.example.tide {\"day\":\"Friday\"}\n"), "{golden}");
-    let (code, printed) = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Monday"))]).shown(&[]);
+    let (code, printed) = ScenarioFolder::with(&[("asked", &SERVICE.replace("DAY", "Monday"))]).code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     let failure = "asked.scenario.toml:10: turns[0].services[0].request\n    expected  \"Monday\" at \"/day\"\n    found     \"Friday\"";
     assert!(printed.contains(failure), "{printed}");
@@ -105,14 +106,14 @@ fn reports_invalid_answers_at_their_lines() {
            replies = [{ calls = [{ name = \"files.write\", arguments = { path = \"a\", text = \"b\" } }] }, { text = \"a\" }]\n\
            approvals = [{ name = \"files.write\", verdict = \"allow\", arguments = { bad = 1 } }]\n";
     let folder = ScenarioFolder::with(&[("service", &service), ("approval", &approval)]);
-    let (code, printed) = folder.shown(&[]);
+    let (code, printed) = folder.code_and_output(&[]);
     assert_eq!(code, Some(1), "{printed}");
     assert!(printed.contains("service.scenario.toml:11: turns[0].services[0]\n"), "{printed}");
     assert!(printed.contains("approval.scenario.toml:7: turns[0].approvals[0]\n"), "{printed}");
 }
 
-/// S4: Only the components in the folder that `--plugins` names are tested. If a component is missing, no
-/// scenario runs.
+/// S4: Only the components in the folder that `--plugins` names are tested. If a component that a scenario needs is
+/// missing from this folder, no scenario runs.
 #[test]
 fn tests_only_the_components_in_the_named_folder() {
     let folder = ScenarioFolder::with(&[(
@@ -131,9 +132,9 @@ fn tests_only_the_components_in_the_named_folder() {
         ("empty", "--plugins: there is no component (*.wasm) in `empty`"),
         ("others", "own.scenario.toml:1: plugins[0]: there is no text.wasm in `others`"),
     ] {
-        let (code, printed) = folder.shown_with(Path::new(plugins), &[]);
+        let (code, printed) = folder.code_and_output_with(Path::new(plugins), &[]);
         assert_eq!(code, Some(2), "{printed}");
         assert!(printed.contains(message), "{message} is not in {printed}");
     }
-    assert_eq!(folder.shown_with(Path::new("plugins"), &[]).0, Some(0));
+    assert_eq!(folder.code_and_output_with(Path::new("plugins"), &[]).0, Some(0));
 }

@@ -1,4 +1,5 @@
-//! The complete sequence of a resumed service turn in one session, from its input event to its exhausted quota.
+//! The complete sequence of a session: the input, the wait for a service, the resumed turn, and a second turn that
+//! reaches the interaction limit.
 
 use super::response;
 use crate::fixture::{ServerLog, mcp_server};
@@ -24,9 +25,10 @@ struct ResumeSetup {
     session: Session,
 }
 
-/// Adds to a reply what its request must contain: the lifecycle of the prompt, and the messages with their seen counts.
+/// Adds to a scripted reply what the request for this reply must contain: the lifecycle of the prompt, and the messages
+/// with their seen counts.
 fn expecting(mut reply: Value, lifecycle: &str, messages: &str) -> Value {
-    // The prompt ends with one more message: the builder's text for the step, which is not stored in the history.
+    // At its end, the prompt has one message more than the history: the context builder's text for the step.
     let messages = format!("{messages}, user 0");
     let (roles, seen): (Vec<&str>, Vec<u32>) = messages
         .split(", ")
@@ -100,13 +102,13 @@ impl ResumeSetup {
         Self { test_host, agent, log, session }
     }
 
-    /// Waits until the MCP server is disconnected, and checks how often it was connected.
+    /// Waits until no process of the MCP server runs, and checks how many processes were started.
     async fn check_disconnected(&self, times: usize) {
         self.log.all_gone().await;
         assert_eq!(self.log.started().len(), times);
     }
 
-    /// Runs the turn from its input event until it waits for the service.
+    /// Runs the first turn from its input until it waits for the service.
     async fn run_until_it_waits(&mut self) {
         let input = TurnInput::Json(json!({"city": "Bern"}));
         assert!(self.log.started().is_empty());
@@ -118,17 +120,18 @@ impl ResumeSetup {
         self.check_disconnected(1).await;
         let outbox = self.test_host.store.outbox(Some(self.session.subject()), OutboxFilter::All, 0, 9).await.unwrap();
         assert_eq!(outbox.len(), 1, "the outbox contains the event of the service call");
-        // The stored state contains the seen counts, the sections, the interactions, and the execution units so far.
+        // The stored state contains the seen counts, the prompt sections, the number of interactions, and the execution
+        // units that were used.
         let turn = self.session.state().turn.clone().unwrap();
         assert_eq!((turn.interactions, turn.config.max_interactions, turn.execution_units), (2, 4, 220));
         assert!(!turn.sections.is_empty());
         let counts = ["user 2", "assistant 2", "tool 1", "tool 1", "tool 1", "assistant 1"];
         assert_eq!(view_summary(&self.test_host, &self.session).await, counts);
-        // The builder returned no messages, so the JSON of the input is the message.
+        // The context builder returned no messages, so the first message is the input as JSON.
         assert_eq!(visible_messages(&self.test_host, &self.session).await[0].plain_text(), "{\"city\":\"Bern\"}");
     }
 
-    /// Reopens the session, answers the service call, and runs the turn until it has its output.
+    /// Reopens the session, answers the service call, and runs the first turn until it ends with an output.
     async fn run_until_it_answers(&mut self) {
         let subject = self.session.subject().to_owned();
         let state = self.session.state().clone();
@@ -152,8 +155,8 @@ impl ResumeSetup {
         self.check_disconnected(2).await;
     }
 
-    /// Runs another turn until it fails because its interactions are exhausted.
-    async fn run_until_the_quota(&mut self) {
+    /// Runs a second turn, which fails because it reaches the interaction limit.
+    async fn run_until_the_limit(&mut self) {
         let result = run_turn(&mut self.session, "And tomorrow?").await;
         let TurnResult::Failed(error @ TurnError::InteractionsExhausted { interactions: 4, .. }) = &result else {
             panic!("{result:?}")
@@ -163,13 +166,13 @@ impl ResumeSetup {
     }
 }
 
-/// L1–L6, L9, L10, L12, L13, I5: A session passes every step of the sequence.
+/// L1–L6, L9, L10, L12, L13, I5: A session passes all steps of the complete sequence.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_session_runs_from_its_input_to_its_exhausted_quota() {
     let mut setup = ResumeSetup::new().await;
     setup.run_until_it_waits().await;
     setup.run_until_it_answers().await;
-    setup.run_until_the_quota().await;
+    setup.run_until_the_limit().await;
     let ResumeSetup { test_host, session, agent, .. } = setup;
     let results: Vec<_> =
         results(&test_host, &session).await.into_iter().take(8).map(|(name, error, _)| (name, error)).collect();
@@ -191,8 +194,8 @@ async fn l10_a_session_runs_from_its_input_to_its_exhausted_quota() {
         // Only the calls with the highest priority run.
         &["tool_deferred", "tool_deferred", "tool_call", "tool_result"],
         &step,
-        // These are the events of the unknown tool, the schema violation, the MCP tool, the built-in tool, and the
-        // service.
+        // In this order, these are the events for the unknown tool, the call that violates its schema, the MCP tool,
+        // the built-in tool, and the service.
         &[
             "tool_not_found",
             "tool_call",

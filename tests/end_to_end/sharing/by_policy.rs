@@ -1,17 +1,17 @@
-//! Keys and signatures, and the policies in `[sharing]`.
+//! Keys and signatures of plugins, and the policies in the section `[sharing]` of the agent file.
 
 use super::{TestCli, component, in_plugins};
 use agent_plugins::Asks;
 
 impl TestCli {
-    /// Creates a key pair in files with this name. Returns the public key.
+    /// Creates a key pair in files with this name, and returns the public key.
     pub(super) fn key(&self, name: &str) -> String {
         self.succeed(&["key", "new", &format!("{name}.key"), "--no-password"]);
         let public = std::fs::read_to_string(self.path(&format!("{name}.pub"))).unwrap();
         public.lines().nth(1).unwrap().to_owned()
     }
 
-    /// Writes an agent file with this policy that trusts this key for `team`.
+    /// Writes an agent file that contains this signature policy and trusts this key for the namespace `team`.
     pub(super) fn agent(&self, policy: &str, key: &str) {
         let text = format!(
             "plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"{policy}\"\n[sharing.trusted_keys]\n\"{}/team\" = \"{key}\"\n",
@@ -28,7 +28,7 @@ pub(super) fn with_agent<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Row 23: If signatures are required, an unsigned or wrongly signed version is refused, and the previous version stays
-/// in use. The lock file contains the signature, so it can be checked without a network.
+/// in use. The lock file contains the signature, so the host can check the signature without a network.
 #[test]
 fn row_23_requires_signatures_if_the_agent_does() {
     let cli = TestCli::new();
@@ -51,7 +51,7 @@ fn row_23_requires_signatures_if_the_agent_does() {
     let verified = cli.succeed(&with_agent(&["plugin", "verify"]));
     assert!(verified.contains("✓") && verified.contains(&format!("signed by {team}")), "{verified}");
     assert!(cli.registry.requests().is_empty(), "the verification needs no network");
-    // From here on, the key is no longer trusted.
+    // From here on, the agent file no longer trusts the key.
     cli.agent("required", &untrusted);
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["✗", "is not trusted for"]);
     cli.fails(2, &with_agent(&["plugin", "list"]), &["tides.wasm: ", "is not trusted for"]);
@@ -79,7 +79,8 @@ fn row_23_a_lock_with_a_changed_signature_is_refused() {
     cli.fails(2, &with_agent(&["plugin", "list"]), &["it was made for the version `1.0.0`, not `9.9.9`"]);
     std::fs::write(&path, lock.replace("version:1.0.0", "version:1.0.1")).unwrap();
     cli.fails(1, &with_agent(&["plugin", "verify"]), &["does not match the component"]);
-    // One plugin replaces the other in the lock file, together with the signature that was made for it.
+    // In the lock file, the entry of `moon` takes the place of the entry of `tides`, together with the signature
+    // of `moon`.
     let parts: Vec<&str> = lock.split("[[plugin]]").collect();
     let swapped = [parts[0], &parts[1].replace("name = \"moon\"", "name = \"tides\"")].join("[[plugin]]");
     std::fs::write(&path, swapped).unwrap();
@@ -136,7 +137,7 @@ fn p11_adds_plugins_from_a_web_server() {
     cli.fails(1, &with_agent(&remote), &["does not use TLS", "--plain-http"]);
 }
 
-/// P11: A key file is not overwritten, and a key has a password by default.
+/// P11: The command that creates a key overwrites no key file, and by default it protects the key with a password.
 #[test]
 fn p11_does_not_overwrite_keys() {
     let cli = TestCli::new();

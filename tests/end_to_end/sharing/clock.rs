@@ -25,7 +25,7 @@ fn asking_for_files() -> Asks {
 
 const SIGNED: [&str; 2] = ["--sign", "team.key"];
 
-/// Row 53: A signed older version is not installed, even if versions are not semantic versions.
+/// Row 53: A signed older version is not installed, even if the version numbers are not semantic versions.
 #[test]
 fn row_53_does_not_follow_a_tag_to_an_older_version() {
     for policy in ["warn", "required"] {
@@ -49,8 +49,8 @@ fn row_53_does_not_follow_a_tag_to_an_older_version() {
     }
 }
 
-/// Row 53: These versions are not installed: the same version with other content and without a signature, a newer
-/// version without a signature, and a version that cannot be compared.
+/// Row 53: After a signed version, these versions are not installed: the same version with other content and without a
+/// signature, a newer version without a signature, and a version that cannot be compared with the installed version.
 #[test]
 fn row_53_a_signed_version_does_not_become_an_unsigned_one() {
     let cli = TestCli::new();
@@ -70,7 +70,8 @@ fn row_53_a_signed_version_does_not_become_an_unsigned_one() {
     cli.succeed(&with_agent(&["plugin", "add", &reference, "--allow-downgrade"]));
 }
 
-/// Row 53: Even without signatures, the content of a version cannot change. Newer versions are installed as usual.
+/// Row 53: Even without signatures, a version whose content has changed is not installed. Newer versions are installed
+/// as usual.
 #[test]
 fn row_53_the_content_of_a_version_cannot_change() {
     let cli = TestCli::new();
@@ -86,7 +87,8 @@ fn row_53_the_content_of_a_version_cannot_change() {
     let newer = cli.move_tag("1.0.1", asking_for_files(), &[]);
     cli.succeed(&with_agent(&["plugin", "update"]));
     cli.check_installed(&newer);
-    // Unlike a version in a registry, a local file may be rebuilt with other content under the same version.
+    // A plugin that was added from a local file may be rebuilt with other content under the same version, unlike a
+    // plugin from a registry.
     for asks in [Asks::default(), asking_for_files()] {
         std::fs::write(cli.path("mine.wasm"), component("mine", "0.1.0", asks)).unwrap();
         cli.succeed(&with_agent(&["plugin", "add", "./mine.wasm"]));

@@ -10,7 +10,7 @@ impl TestCli {
     /// Runs a command that must not hang. If the command does not end in time, kills it and panics.
     fn run_to_end(&self, arguments: &[&str]) -> Output {
         let mut command = self.command(arguments);
-        // Escape codes are shown as on a terminal.
+        // The variable makes the command print escape codes, as it does on a terminal.
         command.env("CLICOLOR_FORCE", "1").stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let started = Instant::now();
@@ -46,8 +46,8 @@ fn row_18_does_not_use_a_file_in_place_of_a_reference() {
     assert!(cli.succeed(&with_agent(&["plugin", "update"])).contains("all plugins are up to date"));
     cli.succeed(&with_agent(&["plugin", "add", &reference]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed);
-    // A registry reference that ends with `.wasm` is not treated as a file name either. Its signature is checked at
-    // each load.
+    // A registry reference that ends with `.wasm` is not treated as a file name. The signature of the plugin is checked
+    // at each load.
     let reference = cli.reference("others/tides.wasm");
     cli.succeed(&["plugin", "push", &format!("oci://{reference}:1.0.0"), "pushed.wasm"]);
     cli.agent("warn", &team);
@@ -90,7 +90,8 @@ fn row_18_special_files_and_file_names_are_handled_safely() {
     assert!(cli.all_output(&in_plugins(&["plugin", "add", "./plugins/tides.wasm"])).contains("not a regular file"));
 }
 
-/// Row 18: If another file already contains a plugin with the same name, the new plugin is not added.
+/// Row 18: If another file in the plugin folder already contains a plugin with the same name, `plugin add` refuses the
+/// new plugin.
 #[test]
 fn row_18_a_plugin_name_stays_with_its_file() {
     let cli = TestCli::new();

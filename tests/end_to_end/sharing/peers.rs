@@ -1,4 +1,4 @@
-//! P11 with third-party programs: Debian's registry, skopeo, minisign and oras.
+//! Tests of plugin sharing (P11) with third-party programs: Debian's registry, skopeo, minisign and oras.
 
 use super::{TestCli, component};
 use crate::peers::{debian, debian_program, python_with};
@@ -57,7 +57,7 @@ fn output_of_success(output: &Output) -> String {
 }
 
 /// P11: Plugins can be pushed, tagged, added, signed, updated and searched with Debian's registry, and skopeo can copy
-/// them byte for byte.
+/// the plugins byte for byte.
 #[test]
 fn p11_works_with_debians_registry_and_skopeo() {
     let (Some(registry), Some(skopeo)) = (DebianRegistry::start(), debian("skopeo")) else { return };
@@ -113,8 +113,8 @@ fn p11_works_with_debians_registry_and_skopeo() {
     assert_eq!(std::fs::read(blob).unwrap(), bytes, "the copied bytes are identical");
 }
 
-/// P11: If two processes sign the same artifact at the same moment, both signatures are attached, even in a registry
-/// that supports neither the referrers list nor conditional writes.
+/// P11: If two processes sign the same artifact at the same moment, both signatures are attached to the artifact, even
+/// if the registry supports neither the referrers list nor conditional writes.
 #[test]
 fn p11_keeps_two_concurrent_signatures() {
     const ROUNDS: usize = 12;
@@ -143,7 +143,7 @@ fn p11_keeps_two_concurrent_signatures() {
 }
 
 /// P11: Oras can pull a pushed plugin. An artifact that oras pushes with the media types of a component can be added.
-/// Any other artifact is refused, and the error names its media type.
+/// `plugin add` refuses an artifact with any other media type, and the error names that media type.
 #[test]
 fn p11_oras_reads_and_writes_the_same_artifacts() {
     let (Some(registry), Some(python)) = (DebianRegistry::start(), python_with("oras")) else {
@@ -182,7 +182,8 @@ fn p11_oras_reads_and_writes_the_same_artifacts() {
     assert!(code == 1 && output_text.contains("it contains text/plain"), "{output_text}");
 }
 
-/// P11: Debian's minisign verifies a signature of the host, and the host verifies a signature of minisign.
+/// P11: Debian's minisign verifies a signature that the host made, and the host verifies a signature that
+/// minisign made.
 #[test]
 fn p11_works_with_debians_minisign_in_both_directions() {
     let Some(minisign) = debian("minisign") else { return };
@@ -204,8 +205,8 @@ fn p11_works_with_debians_minisign_in_both_directions() {
     std::fs::write(cli.path("tides.minisig"), signature).unwrap();
     let output_text = run(&["-V", "-m", "plugins/tides.wasm", "-x", "tides.minisig", "-p", "team.pub"]);
     assert!(output_text.contains("name:tides\tversion:1.0.0"), "{output_text}");
-    // `plugin sign` signs with a key of minisign, and a signature of minisign is accepted for a plugin from a
-    // web address.
+    // `plugin sign` can sign with a key that minisign created. The host accepts a signature that minisign made for a
+    // plugin from a web address.
     run(&["-G", "-W", "-p", "debian.pub", "-s", "debian.key"]);
     let key = std::fs::read_to_string(cli.path("debian.pub")).unwrap().lines().nth(1).unwrap().to_owned();
     cli.agent("required", &key);

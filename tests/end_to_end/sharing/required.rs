@@ -1,5 +1,5 @@
 //! Row 45: With `signatures = "required"`, no unsigned plugin is used, even if the lock file is changed or deleted. Row
-//! 47: If a plugin file or the lock file is replaced by a special file, it is refused.
+//! 47: If a plugin file or the lock file is replaced by a special file, the host refuses the special file.
 
 use super::by_policy::with_agent;
 use super::while_running::scan_until;
@@ -17,7 +17,7 @@ impl TestCli {
         std::fs::write(self.path("agent.toml"), text).unwrap();
     }
 
-    /// Writes a component with this name into the plugin folder, under this file name.
+    /// Writes a component with this plugin name to the file with this name in the plugin folder.
     fn put_local_build(&self, file: &str, name: &str) -> Vec<u8> {
         let bytes = component(name, "0.1.0", Asks::default());
         std::fs::write(self.path(&format!("plugins/{file}.wasm")), &bytes).unwrap();
@@ -39,7 +39,8 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
     cli.fails(1, &with_agent(&["plugin", "add", "./plugins/mine.wasm", "--replace"]), &UNSIGNED);
     cli.write_requiring_agent("unsigned = [\"mine\"]");
     assert!(cli.succeed(&list).contains("mine"));
-    // Another file that contains a plugin of the same name is not allowed, even if its file name comes first.
+    // The host refuses another file that contains a plugin of the same name, even if its file name comes first in
+    // alphabetical order.
     cli.put_local_build("a", "mine");
     cli.fails(2, &list, &["a.wasm: ", UNSIGNED[0]]);
     std::fs::remove_file(cli.path("plugins/a.wasm")).unwrap();
@@ -49,7 +50,7 @@ fn row_45_local_builds_must_be_allowed_by_the_agent() {
     cli.fails(2, &list, &UNSIGNED);
 }
 
-/// Row 45: A lock entry for one name does not allow a component with another name.
+/// Row 45: An entry in the lock file for one plugin name does not allow a component with another plugin name.
 #[test]
 fn row_45_a_lock_entry_allows_only_the_plugin_that_it_names() {
     let cli = TestCli::new();
@@ -67,7 +68,7 @@ fn row_45_a_lock_entry_allows_only_the_plugin_that_it_names() {
     cli.fails(2, &list, &["it contains the plugin `files`", "as `mine`"]);
 }
 
-/// Row 45: An agent that requires signatures also requires them when it works for another agent.
+/// Row 45: An agent that requires signatures requires them even if another agent delegates to it.
 #[test]
 fn row_45_a_delegate_requires_its_own_signatures() {
     let cli = TestCli::new();
@@ -83,8 +84,8 @@ fn row_45_a_delegate_requires_its_own_signatures() {
     cli.succeed(&with_agent(&["hello"]));
 }
 
-/// Row 45: A local build is used if it is signed with a key that is trusted for local builds, but not if it is signed
-/// with another key. A changed file needs a new signature.
+/// Row 45: The host uses a local build that is signed with a key trusted for local builds. The host refuses a local
+/// build that is signed with any other key, or that was changed after it was signed.
 #[test]
 fn row_45_local_builds_can_be_signed() {
     let cli = TestCli::new();
@@ -150,7 +151,7 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
     }
     std::fs::remove_file(&lock).unwrap();
     cli.fails(2, &list, &UNSIGNED);
-    // If the lock file is a dangling link, it does not count as missing.
+    // The host does not treat a lock file that is a dangling link as missing.
     std::os::unix::fs::symlink("gone.lock", &lock).unwrap();
     cli.fails(2, &list, &["plugins.lock", "a link to a file that does not exist"]);
     cli.agent("warn", &team);
@@ -158,7 +159,7 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
 }
 
 /// P15, row 45: If bytes were appended to a plugin file that has an entry in the lock file, the file is refused. The
-/// error reports that it is not the locked file.
+/// error says that the file is not the file of the lock entry.
 #[test]
 fn row_45_appended_bytes_are_not_the_locked_file() {
     let cli = TestCli::new();
@@ -169,7 +170,8 @@ fn row_45_appended_bytes_are_not_the_locked_file() {
     for tail in [&b"more"[..], &[0; 64], &[0xff; 64]] {
         std::fs::write(&file, [original_bytes.as_slice(), tail].concat()).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["it is not the locked file"]);
-        // The file is also refused under another file name, because its manifest contains the plugin's name.
+        // If the file has another file name, it is refused as well, because the manifest in the file contains the
+        // plugin's name.
         std::fs::rename(&file, cli.path("plugins/other.wasm")).unwrap();
         cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "it is not the locked file"]);
         std::fs::remove_file(cli.path("plugins/other.wasm")).unwrap();
@@ -200,7 +202,8 @@ async fn row_47_refuses_special_files_and_the_watcher_continues() {
     cli.put_local_build("mine", "mine");
     let output_text = scan_until(&mut directory, |seen| seen.plugins.len() == 1).await.concat();
     assert!(output_text.matches("not a regular file").count() >= 2, "{output_text}");
-    // While the lock file is a pipe, no new plugin is loaded. When the pipe has been removed, the plugin is loaded.
+    // While the lock file is a pipe, the watcher loads no new plugin. When the pipe has been removed, the watcher loads
+    // the new plugin.
     fifo(&plugins.join("plugins.lock"));
     std::fs::write(plugins.join("mine.wasm"), component("mine", "0.2.0", Asks::default())).unwrap();
     let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();

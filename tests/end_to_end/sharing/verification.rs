@@ -10,7 +10,7 @@ use agent_registry::{LockFileVerifier, SignaturePolicy, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Returns the number of components with compiled code below a folder.
+/// Returns the number of components whose compiled code is in this cache folder.
 fn compiled_count(cache: &Path) -> usize {
     let folders = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
     folders.filter(|path| path.is_dir()).map(|engine| std::fs::read_dir(engine).unwrap().count()).sum()
@@ -21,8 +21,8 @@ fn stored_count(store: &Path) -> usize {
     std::fs::read_dir(store).into_iter().flatten().count()
 }
 
-/// Creates a plugin folder with an unsigned plugin from the registry, which has an entry in the lock file. Returns the
-/// author of the plugin, and a user with a copy of the folder and an empty data folder.
+/// Creates a plugin folder with a lock file and an unsigned plugin from the registry. Returns the author of the plugin,
+/// and a user who has a copy of this folder and an empty data folder.
 fn unsigned_plugin_for_new_user() -> (TestCli, TestCli) {
     let author = TestCli::new();
     author.push("tides", "1.0.0", &[]);
@@ -102,8 +102,8 @@ fn sandbox_trusting(trust: Trust, (cache, store): (&Path, &Path)) -> Sandbox {
 }
 
 /// P10, P11: A version that an open turn needs, or that a plugin is rolled back to, comes from the plugin store. The
-/// host verifies the version with the signature with which it was installed, even if the folder contains another
-/// version by then. A local build needs permission in the agent's own file.
+/// host checks the signature with which this version was installed, even if the folder contains another version by
+/// then. A local build is used only if the agent's own file allows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_verifies_stored_versions_with_their_own_signature() {
     let (_author, user) = unsigned_plugin_for_new_user();
@@ -145,15 +145,15 @@ async fn p11_compiles_nothing_unverified_from_a_watched_folder() {
     let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
     assert!(output_text.contains(REFUSED[0]), "{output_text}");
     assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or stored");
-    // Row 45: The plugin is still refused after it was removed from the lock file.
+    // Row 45: The host refuses the plugin even after its entry was removed from the lock file.
     user.succeed(&in_plugins(&["plugin", "remove", "tides", "--keep-file"]));
     let output_text = scan_until(&mut directory, |seen| !seen.problems.is_empty()).await.concat();
     assert!(output_text.contains(REFUSED[0]), "{output_text}");
     assert_eq!((compiled_count(&cache), stored_count(&store)), (0, 0), "nothing was compiled or stored");
 }
 
-/// P11: Only verified bytes are compiled. If the lock file contains an entry for a plugin's name, a component with
-/// another digest is refused before it is parsed.
+/// P11: The host compiles only bytes that it has verified. If the lock file contains an entry for a plugin's name, a
+/// component with another digest is refused before it is parsed.
 #[test]
 fn p11_refuses_other_bytes_before_compiling_them() {
     let (_author, user) = unsigned_plugin_for_new_user();

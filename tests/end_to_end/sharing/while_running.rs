@@ -1,4 +1,4 @@
-//! Other commands add plugins to a folder while it is watched (P10, P11).
+//! While one process watches a plugin folder, other commands add plugins to the folder (P10, P11).
 
 use super::{TestCli, component, files, in_plugins};
 use crate::support::scratch;
@@ -20,7 +20,7 @@ fn watched(folder: &Path) -> PluginDirectory {
     PluginDirectory::new(Sandbox::new(options).unwrap(), folder.to_owned())
 }
 
-/// Scans the folder until its contents are as expected. Returns the problems that were reported.
+/// Scans the watched folder until its contents are as expected, and returns the problems that the scans reported.
 pub(super) async fn scan_until(
     directory: &mut PluginDirectory,
     wanted: impl Fn(&DirectoryContents) -> bool,
@@ -42,8 +42,8 @@ fn is_serving(seen: &DirectoryContents, bytes: &[u8]) -> bool {
     seen.plugins.iter().any(|(_, plugin)| *plugin.digest() == digest_of(bytes))
 }
 
-/// Row 23, P10: If another command adds or updates a plugin, the watcher loads it without reporting a problem. A
-/// changed file is refused, and loads again once the lock file accepts it.
+/// Row 23, P10: If another command adds or updates a plugin, the watcher loads it without reporting a problem. The
+/// watcher refuses a file that differs from its entry in the lock file, and loads the file once this entry was removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_a_watcher_loads_added_and_updated_plugins() {
     let cli = TestCli::new();

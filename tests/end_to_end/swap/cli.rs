@@ -24,8 +24,8 @@ fn fail(folder: &Path, arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// P10, O3: A user rolls a plugin back to an earlier version, and then undoes the rollback. The audit log contains
-/// both actions.
+/// P10, O3: A user rolls a plugin back to an earlier version, and then undoes the rollback. The audit log contains an
+/// entry for each of these two actions.
 #[test]
 fn p10_history_rollback_and_audit() {
     let directory = tempfile::tempdir().unwrap();

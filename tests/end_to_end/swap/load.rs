@@ -1,4 +1,5 @@
-//! Row 30: Plugins are swapped many times while sessions run turns. No call fails, and no turn uses two versions.
+//! Row 30: Plugins are swapped many times while sessions run turns. No call fails, and no turn uses two versions of
+//! a plugin.
 
 use super::{WatchedAgent, wait_until, write_atomically};
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply};
@@ -14,18 +15,18 @@ use std::time::Duration;
 
 /// The number of swaps that row 30 requires.
 const SWAPS: usize = 1_000;
-/// The number of file swaps in the normal test run. The test waits for each swap.
-const FILES: u32 = 20;
-/// The number of file swaps that row 30 requires. All of these swaps run if `AGENT_HOST_EVERY_SWAP` is set.
-const ALL_FILES: u32 = 1_000;
+/// The number of file swaps in a normal test run. The number is small, because the test waits for each swap.
+const FILE_SWAPS: u32 = 20;
+/// The number of file swaps that row 30 requires. The test makes so many swaps if `AGENT_HOST_EVERY_SWAP` is set.
+const ALL_FILE_SWAPS: u32 = 1_000;
 const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
 /// The number of concurrent sessions.
 const SESSIONS: usize = 2;
-/// The maximum number of turns of a session. After these turns, a new session replaces the session.
-const TURNS: usize = 2_000;
+/// The maximum number of turns of a session. After these turns, the test closes the session and opens a new session.
+const MAX_TURNS: usize = 2_000;
 
-/// A version of the probe whose results show which version ran: `probe.echo` returns the number of the version in the
-/// name of a field.
+/// Returns a version of the plugin `probe` whose results show which version ran: `probe.echo` returns the version's
+/// number in the name of a field.
 fn probe_version(number: u32) -> Vec<u8> {
     let (name, numbered) = (b"attempt.attempt", format!("attempt.attemp{number}"));
     let mut bytes = super::probe_version(number);
@@ -35,7 +36,7 @@ fn probe_version(number: u32) -> Vec<u8> {
     bytes
 }
 
-/// Returns the version number that a result contains. The result comes from a component that [`probe_version`] created.
+/// Returns the version number in the result of a call to a component that [`probe_version`] created.
 fn version_that_ran(result: &str) -> char {
     result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("the text is a result of `probe.echo`")
 }
@@ -58,10 +59,11 @@ async fn row_30_swaps_versions_under_load() {
     assert!(versions.iter().all(|version| used.contains(version)), "{used:?}");
 }
 
-/// Row 30: Files in a watched folder are replaced, checked, loaded and published under load.
+/// Row 30: While sessions run turns, plugin files in a watched folder are replaced. The host checks, loads and
+/// publishes each new file.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_30_replaces_files_under_load() {
-    let number = if std::env::var_os(EVERY_SWAP_VARIABLE).is_some() { ALL_FILES } else { FILES };
+    let number = if std::env::var_os(EVERY_SWAP_VARIABLE).is_some() { ALL_FILE_SWAPS } else { FILE_SWAPS };
     let mut watched_agent = WatchedAgent::new(&replies()).await;
     let load = TurnLoad::begin(&watched_agent.test_host, &watched_agent.live).await;
     let mut refusals = 0;
@@ -71,7 +73,7 @@ async fn row_30_replaces_files_under_load() {
         watched_agent.wait_for_version(&bytes).await;
         let (turns, now) = (load.turns.clone(), load.turns.load(Ordering::Relaxed));
         wait_until(&move || turns.load(Ordering::Relaxed) >= now + SESSIONS).await;
-        // The notices are read here, because the live agent does not continue until they are read.
+        // The test reads the notices here, because the live agent waits until its notices are read.
         refusals += watched_agent.refusals();
     }
     let used = load.end(&watched_agent.test_host).await;
@@ -81,7 +83,7 @@ async fn row_30_replaces_files_under_load() {
 
 fn replies() -> Vec<serde_json::Value> {
     let echo = || call_reply(&[("probe.echo", json!({"text": "hello"})), ("probe.echo", json!({"text": "again"}))]);
-    (0..TURNS).flat_map(|_| [echo(), text_reply("Done.")]).collect()
+    (0..MAX_TURNS).flat_map(|_| [echo(), text_reply("Done.")]).collect()
 }
 
 /// Concurrent sessions that run turns until the load ends.
@@ -92,7 +94,7 @@ struct TurnLoad {
 }
 
 impl TurnLoad {
-    /// Starts the sessions. Returns when at least one turn has run.
+    /// Starts the concurrent sessions, and returns when at least one turn has run.
     async fn begin(test_host: &TestHost, live: &LiveAgent) -> Self {
         let (is_over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let worker = |_| {
@@ -101,7 +103,7 @@ impl TurnLoad {
                 let new = || async { Session::open(&host, live.clone(), OpenSession::New).await.unwrap() };
                 let mut sessions = vec![new().await];
                 while !is_over.load(Ordering::Relaxed) {
-                    if sessions.last().is_some_and(|session| session.state().turns == TURNS as u32) {
+                    if sessions.last().is_some_and(|session| session.state().turns == MAX_TURNS as u32) {
                         sessions.push(new().await);
                     }
                     let session = sessions.last_mut().expect("there is one entry");
@@ -119,8 +121,8 @@ impl TurnLoad {
         Self { is_over, turns, workers }
     }
 
-    /// Ends the load. Checks that no call has failed, and that each turn used one version. Returns the versions that
-    /// were used.
+    /// Stops all sessions. Checks that no call has failed, and that each turn used only one version of the plugin.
+    /// Returns the versions that were used.
     async fn end(self, test_host: &TestHost) -> HashSet<String> {
         self.is_over.store(true, Ordering::Relaxed);
         let mut used = HashSet::new();

@@ -1,5 +1,5 @@
-//! Files that contain a plugin whose name belongs to the plugin of another file, and files that conflict with other
-//! files (row 18, L7, P10).
+//! Two plugin files with the same plugin name, and plugin files that conflict with other files, for example because
+//! they offer the same tools (row 18, L7, P10).
 
 use super::{HANG_TIMEOUT, WatchedAgent, probe_version, renamed_probe, write_atomically};
 use crate::support::text_reply;
@@ -12,8 +12,8 @@ fn short_digest(bytes: &[u8]) -> String {
     digest_of(bytes).short().to_owned()
 }
 
-/// Row 18, P6: Grants and secrets belong to a plugin name, so a new file does not get the name of a plugin that is in
-/// use, even if its file name comes first in alphabetical order.
+/// Row 18, P6: Grants and secrets belong to a plugin name, so a new file cannot take over the name of a plugin that is
+/// in use, even if the name of the new file comes first in alphabetical order.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -23,18 +23,19 @@ async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     assert!(reason.contains(&format!("probe@{}", short_digest(&probe_version(2)))), "{reason}");
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(1))]);
 
-    // A new version in the plugin's own file still replaces the plugin, and no notice is repeated.
+    // A new version in the file of the loaded plugin still replaces the plugin, and the host does not repeat
+    // its notice.
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(3));
     watched_agent.wait_for_version(&probe_version(3)).await;
     assert_eq!(watched_agent.refusals(), 0);
 
-    // When no loaded plugin has the name any more, the file that was refused is loaded.
+    // When the loaded plugin with this name is gone, the host loads the file that it had refused.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
     watched_agent.wait_for_version(&probe_version(2)).await;
 }
 
-/// Row 18: If two new files contain plugins with the same name, neither of them is loaded. The same rule applies when
-/// the host starts.
+/// Row 18: If two new files contain plugins with the same name, the host loads neither of them, both when it starts and
+/// while it watches the folder.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -48,8 +49,8 @@ async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
     watched_agent.wait_for_version(&probe_version(3)).await;
 }
 
-/// P10: A file that conflicts with other files is refused with an error that contains its name, and does not block
-/// changes to other files.
+/// P10: The host refuses a file that conflicts with other files, and the error contains the name of the refused file.
+/// Changes to other files are still loaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;
@@ -74,7 +75,7 @@ async fn p10_a_file_with_conflicting_tools_does_not_block_other_changes() {
     };
     tokio::time::timeout(HANG_TIMEOUT, written).await.expect("only a version that an agent uses is stored as such");
 
-    // When the conflict is gone, the file is loaded.
+    // When the conflict is gone, the host loads the file that it had refused.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
     let (live, digest) = (watched_agent.live.clone(), digest_of(&renamed_plugin));
     super::wait_until(&move || live.current().generation().plugins().any(|plugin| *plugin.digest() == digest)).await;

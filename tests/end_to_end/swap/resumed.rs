@@ -26,8 +26,8 @@ async fn suspended_session(test_host: &TestHost, config: AgentConfig) -> String 
     subject
 }
 
-/// Creates the agent that the next process uses, with this configuration. Its model continues the session with
-/// these replies.
+/// Creates the agent that the next process uses, with this configuration. The model of this agent continues the session
+/// with these replies.
 async fn agent_of_next_process(test_host: &TestHost, config: AgentConfig, replies: &[Value]) -> Arc<Agent> {
     test_host.agent(with_events_and_media(config), script(&[&[waiting_reply()], replies].concat())).await
 }
@@ -44,8 +44,8 @@ async fn answer_service(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap()
 }
 
-/// P10: A grant that was added while a turn waited applies only from the next turn on. This also holds for the grants
-/// of the host's own tools.
+/// P10: A grant that was added while a turn waited applies only from the next turn on. The test adds grants of plugins
+/// and grants of the host's own tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_grant_added_while_a_turn_waits_applies_to_the_next_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -70,7 +70,8 @@ async fn p10_a_grant_added_while_a_turn_waits_applies_to_the_next_turn() {
     );
 }
 
-/// P10: A grant from the start of the turn applies in the next process if the configuration still contains it.
+/// P10: A grant from the start of a turn applies when another process continues the turn, if the configuration still
+/// contains this grant.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_pinned_grants_apply_after_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -84,7 +85,8 @@ async fn p10_pinned_grants_apply_after_a_restart() {
     assert!(results(&test_host, &session).await.iter().all(|(_, is_error, _)| !is_error));
 }
 
-/// P14: Validators that were added to the configuration also check the output of a turn that started without them.
+/// P14: The output of a turn is checked by the current validators, even if they were added to the configuration after
+/// the turn had started.
 #[tokio::test(flavor = "multi_thread")]
 async fn p14_current_validators_check_a_resumed_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -98,8 +100,8 @@ async fn p14_current_validators_check_a_resumed_turn() {
     assert!(matches!(result, TurnResult::Failed(TurnError::PluginFailed { .. })), "{result:?}");
 }
 
-/// P10: If the host permanently refuses a stored component, the turn ends when its session is opened. Until then, the
-/// turn can be cancelled.
+/// P10: If the host permanently refuses a stored component, the turn ends when its session is opened. If the session is
+/// opened only for a decision about the turn (`OpenSession::ToDecide`), the turn stays open and can be cancelled.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_permanently_refused_component_ends_the_turn() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -163,7 +165,8 @@ async fn p10_a_waiting_turn_keeps_its_service_definitions() {
     assert_eq!(denied.iter().filter(|event| matches!(event.kind, EventKind::Denied { .. })).count(), 2);
 }
 
-/// P7, P10: The pinned grants of a turn contain no values of variables or settings.
+/// P7, P10: The grants that are stored with a turn contain no values of environment variables or
+/// configuration settings.
 #[tokio::test(flavor = "multi_thread")]
 async fn p7_pinned_grants_contain_no_values() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -1,5 +1,5 @@
-//! Trials and canary calls of a version that was changed between two runs of the host, and trials across processes
-//! (P10, O3).
+//! Trials and canary calls of a plugin version that appeared between two runs of the host, and trials that continue in
+//! other processes (P10, O3).
 
 use super::{
     HANG_TIMEOUT, WatchedAgent, probe_version, probe_version_with, wait_until_serving, watch, with_manifest_name,
@@ -22,8 +22,8 @@ fn folder(test_host: &TestHost) -> PathBuf {
     test_host.directory.path().join("plugins")
 }
 
-/// Runs one turn with a newly created agent, as a new process would. Returns the notices at its start, the digest of
-/// its probe, and the number of rollbacks.
+/// Runs one turn with a newly created agent, as a new process would. Returns the notices that the agent reported at its
+/// start, the digest of the plugin `probe` that it used, and the number of rollbacks.
 async fn run_process(test_host: &TestHost, replies: &[Value]) -> (Vec<Notice>, Digest, usize) {
     let live = LiveAgent::new(test_host.agent(AgentConfig::new("test"), script(replies)).await);
     let notices = begin_serving(&*test_host.store, &test_host.sandbox, &folder(test_host), &live).await.unwrap();
@@ -44,7 +44,8 @@ async fn audited_actions(test_host: &TestHost, kind: &str) -> Vec<AuditAction> {
     audited.into_iter().map(|entry| entry.action).filter(|action| action.kind() == kind).collect()
 }
 
-/// P10, O3: A version that was changed between two runs is on trial, and its calls are counted across processes.
+/// P10, O3: If a plugin file was changed between two runs, the new version is on trial, and the host counts its calls
+/// across processes.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_trial_continues_across_processes() {
     let test_host = TestHost::new(&[]).await;
@@ -78,8 +79,8 @@ async fn p10_a_trial_continues_across_processes() {
     );
 }
 
-/// P10: A host that watches the folder continues the count of another process. A version that has passed its trial is
-/// no longer on trial.
+/// P10: A host that watches the plugin folder continues the count of trial calls that another process began. A version
+/// that has passed its trial is no longer on trial.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_watching_host_continues_a_trial() {
     let test_host = TestHost::new(&[]).await;
@@ -106,7 +107,7 @@ async fn p10_a_watching_host_continues_a_trial() {
     assert_eq!(test_host.store.trials(&directory).await.unwrap(), [], "the trial ends after ten calls without a crash");
 }
 
-/// P10: A version that an agent cannot use does not affect the trial of the version in use.
+/// P10: A plugin version that an agent cannot use does not affect the trial of the version in use.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_version_that_an_agent_cannot_use_does_not_affect_the_trial() {
     let test_host = TestHost::new(&[]).await;
@@ -136,8 +137,8 @@ async fn p10_a_version_that_an_agent_cannot_use_does_not_affect_the_trial() {
     wait_until_serving(&live, &digest_of(&probe_version(4))).await;
 }
 
-/// P10: A version that appeared between two runs makes its canary call at the next start. If the call fails, the
-/// previous version stays in use. If there is no previous version, the host refuses to start.
+/// P10: When the host starts, it makes the canary call of each version that appeared since its last run. If the canary
+/// call fails, the previous version stays in use. If there is no previous version, the host refuses to start.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_runs_a_canary_when_a_host_starts() {
     let test_host = TestHost::new(&[]).await;
@@ -154,7 +155,7 @@ async fn p10_runs_a_canary_when_a_host_starts() {
     let (notices, served, _) = run_process(&test_host, &[text_reply("So.")]).await;
     assert_eq!(served, digest_of(&probe_version(1)));
     let [Notice::Refused { subject, reason }] = notices.as_slice() else { panic!("{notices:?}") };
-    assert!(subject.ends_with("probe.wasm") && reason.contains("canary `probe.panic`"), "{subject}: {reason}");
+    assert!(subject.ends_with("probe.wasm") && reason.contains("canary call of `probe.panic`"), "{subject}: {reason}");
     assert_eq!(audited_actions(&test_host, "swapped").await, []);
     assert_eq!(audited_actions(&test_host, "refused").await.len(), 1);
 }
@@ -205,8 +206,8 @@ async fn p8_p10_a_canary_has_the_limits_of_its_agent() {
     wait_until_serving(&large, &digest_of(&canary(4))).await;
 }
 
-/// P10: If the previous version cannot be restored, the host reports this once, even if it checks the folder
-/// many times.
+/// P10: If the host cannot restore the previous version of a plugin, it reports this problem once, even if it checks
+/// the folder many times.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_reports_an_impossible_rollback_once() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;

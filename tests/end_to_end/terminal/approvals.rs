@@ -13,7 +13,7 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
 }
 
 /// L17: In a session, each call that needs an approval is shown with its tool and arguments. The user can allow a call,
-/// deny it with a reason, edit it, or allow all calls together.
+/// deny it with a reason, edit its arguments, or allow all calls together.
 #[test]
 fn l17_shows_each_call_and_asks_for_an_answer() {
     let cli = TestCli::new(
@@ -90,8 +90,8 @@ fn l17_text_typed_ahead_allows_nothing() {
     assert!(cli.ledger().is_empty());
 }
 
-/// L29: Ctrl-C at the question cancels the turn. After Ctrl-D, the turn still waits, and `/approve` asks the
-/// question again.
+/// L29: Ctrl-C at the question cancels the turn. Ctrl-D leaves the question unanswered: the turn still waits, and
+/// `/approve` asks the question again.
 #[test]
 fn l29_a_question_can_be_cancelled_or_left_open() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);

@@ -1,4 +1,5 @@
-//! Questions of a child agent are asked at the terminal of the agent that the user talks to (L16, L17).
+//! If a child agent needs an answer from the user, the host asks at the terminal of the agent that the user talks to
+//! (L16, L17).
 
 use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
@@ -29,8 +30,9 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
     Screen::start(cli.command(arguments), 50, 120)
 }
 
-/// L16, L17: If a call of a child agent needs an approval, the user is asked at the terminal of the child's parent. The
-/// user sees which agent asks and which agent delegated to it. After the answers, both agents continue.
+/// L16, L17: If a call of a child agent needs an approval, the user is asked at the terminal of the child's parent.
+/// The user sees which agent asks and which agent delegated to it. After the answers, the child agent and its
+/// parent continue.
 #[test]
 fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
     let cli = three_levels("", &[payments_reply(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
@@ -51,9 +53,9 @@ fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
     assert_eq!(cli.ledger(), ["Ann 1"]);
 }
 
-/// L16, L17: In an interactive session, an approval for an agent that is two delegation levels down is asked at the
-/// terminal. After Ctrl-D, all three turns still wait, and `/approve` asks the question again. Ctrl-C at the question
-/// cancels all three turns.
+/// L16, L17: In an interactive session, the host asks at the terminal for the approval of a call, even if the call
+/// belongs to an agent that is two delegation levels down. Ctrl-D leaves the question unanswered: the turns of all
+/// three agents still wait, and `/approve` asks the question again. Ctrl-C at the question cancels all three turns.
 #[test]
 fn l17_asks_again_for_an_approval_two_levels_down() {
     let cli = three_levels(
@@ -139,8 +141,8 @@ fn d3_an_unknown_outcome_of_a_child_is_decided_at_the_terminal_of_its_parent() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L16, L17: Without a terminal, the host prints the commands that give the answers. `--yes` also allows the calls of a
-/// child agent, and each answer is reported.
+/// L16, L17: Without a terminal, the host prints the commands with which a user can answer. `--yes` allows the calls of
+/// the agent and of its child agents, and the host reports each answer.
 #[test]
 fn l17_without_a_terminal_the_option_yes_allows_calls_of_child_agents() {
     let clerk =

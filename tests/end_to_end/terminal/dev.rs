@@ -1,5 +1,5 @@
-//! `dev` rebuilds a plugin while a session is open. Messages about the plugin's source appear above the line that is
-//! being typed (S5).
+//! `dev` rebuilds a plugin while a session is open. Messages about the plugin's source appear above the line that the
+//! user is typing (S5).
 
 use super::screen::Screen;
 use super::{CTRL_BACKSLASH, CTRL_C, CTRL_D};
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A JavaScript project with a fake `jco`, which copies the component that `app.js` names, or reports an error
-/// in `app.js`.
+/// A JavaScript project with a program that replaces `jco`. The program copies the component that `app.js` names, or
+/// reports an error in `app.js`.
 struct DevProject {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
@@ -30,7 +30,7 @@ impl DevProject {
         );
         std::fs::write(project.path("jco"), script).unwrap();
         std::fs::set_permissions(project.path("jco"), std::fs::Permissions::from_mode(0o755)).unwrap();
-        // The components are compiled in advance, because the compilation takes long on a busy machine.
+        // The setup compiles the components in advance, because the compilation takes long on a busy machine.
         for source in ["calc", "text", "strict-json"] {
             project.save(source);
             let checked = project.command(&["plugin", "check", "project"]).output().unwrap();
@@ -61,8 +61,8 @@ impl DevProject {
     }
 }
 
-/// S5: A session starts with the first build, loads each change, and keeps the previous version if a build fails. Text
-/// that the user has typed stays on the input line.
+/// S5: The session of `dev` starts with the first build of the plugin, loads the build of each change, and keeps the
+/// previous version if a build fails. Text that the user has typed stays on the input line.
 #[test]
 fn s5_loads_changes_while_the_user_types() {
     let project = DevProject::new();
@@ -78,11 +78,11 @@ fn s5_loads_changes_while_the_user_types() {
     screen.wait_for("the previous build stays in use");
     project.save("text");
     screen.wait_for("is used from the next turn on");
-    // The prompt and the typed text are drawn again below the message.
+    // The terminal shows the prompt and the typed text a second time, below the message.
     screen.wait_for_end("> calc.evaluate {\"expr");
 }
 
-/// S5: A turn uses the version that is loaded when its prompt is sent.
+/// S5: A turn uses the plugin version that is loaded when the prompt of the turn is sent.
 #[test]
 fn s5_the_next_turn_uses_the_new_version() {
     let project = DevProject::new();
@@ -99,8 +99,8 @@ fn s5_the_next_turn_uses_the_new_version() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Without an agent file, the built component is used according to its kind. The prompt that `--prompt` contains
-/// runs again after each change.
+/// S5: Without an agent file, the built component is used according to its kind. The prompt in the option `--prompt`
+/// runs after each change.
 #[test]
 fn s5_runs_a_validator_and_repeats_the_prompt() {
     let project = DevProject::new();
@@ -124,7 +124,7 @@ fn s5_runs_a_validator_and_repeats_the_prompt() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Exiting immediately during a build leaves no toolchain process behind.
+/// S5: If the user exits immediately during a build, no toolchain process keeps running.
 #[test]
 fn s5_exiting_ends_the_toolchain() {
     let project = DevProject::new();

@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 const QUESTION: &str = "grant this? y this run, a always, n no, ? help >";
-/// An agent.toml as a user would write it.
-const FILE: &str = "# my agent\nplugin_directory = \"../plugins\" # beside it\n\n[approval]\ndestructive = \"ask\"\n";
+/// The text of an agent.toml as a user would write it.
+const AGENT_FILE: &str =
+    "# my agent\nplugin_directory = \"../plugins\" # beside it\n\n[approval]\ndestructive = \"ask\"\n";
 
 /// A working folder with plugins, an agent file, and a scripted model.
 pub(super) struct AgentFolder {
@@ -68,7 +69,7 @@ impl AgentFolder {
         screen
     }
 
-    /// Runs the command without a terminal. Returns its stdout followed by its stderr.
+    /// Runs the command without a terminal, and returns its stdout followed by its stderr.
     fn output(&self, mut command: Command) -> String {
         let output = command.stdin(Stdio::null()).output().unwrap();
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
@@ -80,11 +81,11 @@ pub(super) fn count() -> Value {
 }
 
 /// P6: After "yes, this run", the current call and later calls of this process have the grant. The next process asks
-/// again.
+/// the user a second time.
 #[test]
 fn p6_the_answer_yes_applies_to_this_run() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
-    let folder = AgentFolder::new(FILE, &replies);
+    let folder = AgentFolder::new(AGENT_FILE, &replies);
     let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for_end(QUESTION);
@@ -109,7 +110,7 @@ fn p6_the_answer_yes_applies_to_this_run() {
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
     assert!(screen.echoes(), "the terminal settings are restored");
-    assert_eq!(folder.file(), FILE);
+    assert_eq!(folder.file(), AGENT_FILE);
     let audit = folder.output(binary(&folder, &["audit"]));
     assert!(audit.contains(&format!("read {}", folder.path("work").display())), "O3: {audit}");
     let screen = folder.session_that_asks();
@@ -132,15 +133,15 @@ impl AgentFolder {
 }
 
 /// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file are not
-/// changed, and later processes do not ask.
+/// changed, and later processes do not ask the user.
 #[test]
 fn p6_the_answer_always_writes_the_grant_to_the_file() {
-    let folder = AgentFolder::new(FILE, &[count(), text_reply("First.")]);
+    let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("First.")]);
     let mut screen = folder.session_that_asks();
     screen.send("a\r");
     screen.wait_for("\nFirst.\n");
     assert!(screen.text().contains("a.txt has 1 line"), "{}", screen.text());
-    assert_eq!(folder.file(), format!("{FILE}\n[plugins.text.grants]\nread = [\".\"]\n"));
+    assert_eq!(folder.file(), format!("{AGENT_FILE}\n[plugins.text.grants]\nread = [\".\"]\n"));
     screen.wait_for_end("\n>");
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
@@ -153,7 +154,7 @@ fn p6_the_answer_always_writes_the_grant_to_the_file() {
 /// P6: The user can grant a folder other than the one in the question, and the chosen folder is written to the file.
 #[test]
 fn p6_grants_another_folder_on_request() {
-    let folder = AgentFolder::new(FILE, &[]);
+    let folder = AgentFolder::new(AGENT_FILE, &[]);
     let other_folder = folder.path("other");
     let reply = call_reply(&[("text.count_file", json!({"path": other_folder.join("b.txt")}))]);
     std::fs::write(folder.path("script.json"), script(&[reply, text_reply("Done.")]).to_string()).unwrap();
@@ -173,12 +174,12 @@ fn p6_grants_another_folder_on_request() {
     assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
-/// P6: The default answer is "no". The denial then names the configuration line to add, and the question is not
-/// repeated in this run. The answer "never" is written to the file.
+/// P6: The default answer is "no". After this answer, the denial names the configuration line to add, and the question
+/// is not repeated in this run. The answer "never" is written to the file.
 #[test]
 fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
-    let folder = AgentFolder::new(FILE, &replies);
+    let folder = AgentFolder::new(AGENT_FILE, &replies);
     let mut screen = folder.session_that_asks();
     screen.send("\r");
     screen.wait_for("\nFirst.\n");
@@ -191,12 +192,12 @@ fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
     screen.send("Again.\r");
     screen.wait_for("\nSecond.\n");
     assert_eq!(screen.text().matches("first use").count(), 1, "{}", screen.text());
-    assert_eq!(folder.file(), FILE);
+    assert_eq!(folder.file(), AGENT_FILE);
     drop(screen);
     let mut screen = folder.session_that_asks();
     screen.send("never\r");
     screen.wait_for("\nFirst.\n");
-    assert_eq!(folder.file(), format!("{FILE}\n[plugins.text.grants]\nask = false\n"));
+    assert_eq!(folder.file(), format!("{AGENT_FILE}\n[plugins.text.grants]\nask = false\n"));
     drop(screen);
     let mut screen = folder.session();
     screen.send("Count.\r");
@@ -204,10 +205,11 @@ fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
     assert!(!screen.text().contains("first use"), "{}", screen.text());
 }
 
-/// L29: Ctrl-C at the question cancels the turn before the call has started. The next turn asks the question again.
+/// L29: Ctrl-C at the question cancels the turn before the call has started. In the next turn, the host asks the
+/// question a second time.
 #[test]
 fn l29_ctrl_c_at_the_question_cancels_the_turn() {
-    let folder = AgentFolder::new(FILE, &[count(), count(), text_reply("Done.")]);
+    let folder = AgentFolder::new(AGENT_FILE, &[count(), count(), text_reply("Done.")]);
     let mut screen = folder.session_that_asks();
     screen.send(CTRL_C);
     screen.wait_for_end("\n>");
@@ -219,17 +221,18 @@ fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     });
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
-    assert_eq!(folder.file(), FILE);
+    assert_eq!(folder.file(), AGENT_FILE);
 }
 
 /// P6, D3: If the process is killed at the question, the call has not started, so the turn continues without an unknown
 /// outcome.
 #[test]
 fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
-    let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
+    let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("Done.")]);
     drop(folder.session_that_asks());
     let output_text = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
-    // A permission that the turn did not have at its start is not granted during the turn by another process (P10).
+    // A turn does not get a permission that it did not have at its start from another process that continues the
+    // turn (P10).
     assert!(output_text.contains("denied reading files") && output_text.contains("Done."), "{output_text}");
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
@@ -237,7 +240,7 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
 /// P6: The host does not ask if it runs in a script without a terminal. The denial names the configuration line to add.
 #[test]
 fn p6_does_not_ask_in_scripts() {
-    let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
+    let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("Done.")]);
     let denied = |output_text: &str| output_text.contains("[plugins.text.grants]") && output_text.contains("Done.");
     let output_text = folder.output(folder.command(&["--json", "Count."]));
     assert!(denied(&output_text) && !output_text.contains("first use"), "{output_text}");
@@ -248,7 +251,7 @@ fn p6_does_not_ask_in_scripts() {
         assert_eq!(screen.exit_code(), Some(0));
         assert!(!screen.raw().contains("first use") && screen.raw().contains("Done."), "{}", screen.raw());
     }
-    // On a terminal, the host asks, even if the prompt is on the command line.
+    // If the host runs on a terminal, it asks, even if the prompt is on the command line.
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
     screen.send("y\r");
@@ -286,11 +289,11 @@ fn p6_asks_about_two_plugins_one_after_the_other() {
     );
 }
 
-/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and the
-/// message shows the configuration line to add.
+/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and a
+/// message shows the configuration line that the user can add.
 #[test]
 fn p6_shows_the_line_that_could_not_be_written() {
-    let folder = AgentFolder::new(FILE, &[count(), text_reply("Done.")]);
+    let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("Done.")]);
     let plugins = folder.path("plugins");
     let mut screen = folder.start(folder.without_agent(&["--plugins", plugins.to_str().unwrap(), "Count."]));
     screen.wait_for_end("grant this? y this run, n no, ? help >");
@@ -302,7 +305,7 @@ fn p6_shows_the_line_that_could_not_be_written() {
     assert!(output_text.contains("a.txt has 1 line"), "{output_text}");
     let mut screen = folder.start(folder.command(&["Count."]));
     screen.wait_for_end(QUESTION);
-    let edited = format!("{FILE}# edited meanwhile\n");
+    let edited = format!("{AGENT_FILE}# edited meanwhile\n");
     std::fs::write(folder.path("work/agent.toml"), &edited).unwrap();
     screen.send("a\r");
     assert_eq!(screen.exit_code(), Some(0));
@@ -311,8 +314,8 @@ fn p6_shows_the_line_that_could_not_be_written() {
     assert_eq!(folder.file(), edited);
 }
 
-/// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. Two children
-/// that work at the same time both get the grant.
+/// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. If two child
+/// agents work at the same time and need the same grant, both get it.
 #[test]
 fn p6_a_question_names_the_child_agent() {
     let ask = |task: &str| ("reader", json!({"task": task}));

@@ -1,5 +1,5 @@
-//! A turn waits for the answer of a service while its session is open in a terminal. The answer may come from another
-//! process.
+//! A turn waits for the answer of a service while its session is open in a terminal. A process other than the
+//! terminal's may store the answer.
 
 use super::first_use::AgentFolder;
 use super::{CTRL_D, Screen};
@@ -7,7 +7,7 @@ use crate::support::call_reply;
 use serde_json::json;
 use std::process::{Command, Output, Stdio};
 
-const FILE: &str = "name = \"ada\"\nmodel = \"scripted:../script.json\"\n\n[services.payments]\ntype = \"com.example.pay\"\ndescription = \"Pays.\"\n";
+const AGENT_FILE: &str = "name = \"ada\"\nmodel = \"scripted:../script.json\"\n\n[services.payments]\ntype = \"com.example.pay\"\ndescription = \"Pays.\"\n";
 
 /// Opens a session whose turn waits for a payment.
 fn waiting_session(folder: &AgentFolder) -> Screen {
@@ -34,7 +34,7 @@ fn respond(folder: &AgentFolder, options: &[&str]) -> Output {
 }
 
 fn payment_folder() -> AgentFolder {
-    AgentFolder::new(FILE, &[call_reply(&[("payments", json!({}))]), json!({"text": "All is paid."})])
+    AgentFolder::new(AGENT_FILE, &[call_reply(&[("payments", json!({}))]), json!({"text": "All is paid."})])
 }
 
 /// L10: An answer from another process is accepted while the session waits at its prompt, and `/continue` continues the
@@ -53,8 +53,8 @@ fn l10_an_answer_from_another_process_arrives_at_the_prompt() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L10: The other process may also continue the turn until it ends. The terminal then shows how the turn ended, and the
-/// session continues.
+/// L10: The process that accepts the answer may continue the turn until the turn ends. The terminal then shows how the
+/// turn ended, and the session continues.
 #[test]
 fn l10_shows_a_turn_that_another_process_finished() {
     let folder = payment_folder();

@@ -10,8 +10,9 @@ use std::path::PathBuf;
 const SDK: &str = "sdk/README.md";
 const CONTRACT: &str = "wit/README.md";
 
-/// The sections of the pages that contain code, each with the way in which it is checked. Sections that these tests do
-/// not follow contain only Rust code without a file name, which is compiled and run as doctests of the SDK.
+/// The sections of the pages that contain code. Each entry names a page, a section, and how the section's code is
+/// checked. Sections that these tests do not follow contain only Rust code without a file name, which is compiled and
+/// run as doctests of the SDK.
 const SECTIONS: [(&str, &str, SectionCheck); 7] = [
     (SDK, "Create a project", SectionCheck::Followed),
     (SDK, "A tool in two minutes", SectionCheck::Followed),
@@ -28,7 +29,7 @@ enum SectionCheck {
     ByDoctests,
 }
 
-/// Returns the blocks of a section that the tests follow.
+/// Returns the code blocks of a section that the tests follow.
 fn section(page_path: &str, name: &str) -> Vec<Block> {
     assert!(SECTIONS.contains(&(page_path, name, SectionCheck::Followed)), "{page_path}: {name}");
     let actual: Vec<Block> = blocks(&page(page_path)).into_iter().filter(|block| block.section == name).collect();
@@ -40,13 +41,13 @@ fn follow_blocks(walk: &mut ShellUser, blocks: &[Block]) {
     blocks.iter().for_each(|block| walk.follow_block(block));
 }
 
-/// Returns the environment variables for a Rust toolchain that uses this target folder. Several sections share a target
-/// folder, so that crates are compiled once.
+/// Returns the environment variables with which a Rust toolchain uses this target folder. Several sections share a
+/// target folder, so that each crate is compiled only once.
 fn rust_variables(folder: &str) -> [(&'static str, PathBuf); 2] {
     [("CARGO_TARGET_DIR", PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(folder)), ("CARGO", cargo())]
 }
 
-/// S1–S5, S7: Every code block of the pages for authors is checked by a test.
+/// S1–S5, S7: A test checks every code block of the pages for plugin authors.
 #[test]
 fn every_block_of_the_pages_is_checked() {
     for page_path in [SDK, CONTRACT] {
@@ -72,7 +73,7 @@ fn every_block_of_the_pages_is_checked() {
     }
 }
 
-/// S1, S2, S3, S4, S5: The first commands of the SDK's page work.
+/// S1, S2, S3, S4, S5: The first commands on the page of the SDK work.
 #[test]
 fn s1_the_first_commands_of_the_sdk_page_work() {
     let mut walk = ShellUser::begin("sdk-first", &rust_variables("new-projects/target"));
@@ -90,8 +91,8 @@ fn checkout(walk: &ShellUser) {
     std::fs::create_dir(walk.current_folder.join("plugins")).unwrap();
 }
 
-/// S2, S7: The tools of the README and of the SDK's page can be built in a checkout. The component is about as large as
-/// the page states.
+/// S2, S7: The example tools of the README and of the SDK's page can be built in a checkout of the repository. The
+/// built component is about as large as the page states.
 #[test]
 fn s2_the_tools_in_two_minutes_work() {
     let readme: Vec<Block> =
@@ -107,7 +108,8 @@ fn s2_the_tools_in_two_minutes_work() {
     }
 }
 
-/// S1, S2, S4, S7: The plugins of the other kinds on the SDK's page work, and their scenarios pass.
+/// S1, S2, S4, S7: The SDK's page shows plugins of other kinds than tools: these plugins work, and their
+/// scenarios pass.
 #[test]
 fn s2_the_other_plugin_kinds_of_the_sdk_page_work() {
     let mut walk = ShellUser::begin("sdk-kinds", &rust_variables("new-projects/target"));
@@ -116,7 +118,7 @@ fn s2_the_other_plugin_kinds_of_the_sdk_page_work() {
     assert_is_about(size, "The component of a media policy has ");
 }
 
-/// Checks that the size is within a tenth of the number that follows these words on the SDK's page.
+/// Checks that the size differs by at most a tenth from the number that follows these words on the SDK's page.
 fn assert_is_about(size: u64, words: &str) {
     let page = page(SDK);
     let documented =
@@ -129,29 +131,29 @@ fn assert_is_about(size: u64, words: &str) {
     );
 }
 
-/// Follows the section on a language in the page of the contract, with the toolchain of that language.
+/// Follows the section about a language on the contract's page, with the toolchain of that language.
 fn follow_language_section(name: &str, key: &str) {
     let Some((variables, _)) = peer(key) else { return };
-    // The toolchain is found in the folder in which the page installs it.
+    // The commands find the toolchain in the folder in which the page installs the toolchain.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     let mut walk = ShellUser::begin(&format!("contract-{key}"), &variables);
     follow_blocks(&mut walk, &section(CONTRACT, name));
 }
 
-/// S1–S4, P1, P2: The section on Python in the page of the contract works.
+/// S1–S4, P1, P2: The commands and files of the contract page's section about Python work.
 #[test]
 fn s1_the_contract_page_works_in_python() {
     follow_language_section("Python", "python");
 }
 
-/// S1–S4, P1: The section on JavaScript in the page of the contract works.
+/// S1–S4, P1: The commands and files of the contract page's section about JavaScript work.
 #[test]
 fn s1_the_contract_page_works_in_javascript() {
     follow_language_section("JavaScript", "js");
 }
 
-/// S1–S4, P1: The section on C in the page of the contract works.
+/// S1–S4, P1: The commands and files of the contract page's section about C work.
 #[test]
 fn s1_the_contract_page_works_in_c() {
     follow_language_section("C", "c");

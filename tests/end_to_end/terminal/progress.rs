@@ -1,11 +1,12 @@
-//! Progress messages while components are compiled (P9), which takes some time at their first use.
+//! Progress messages while the host compiles components (P9). The compilation takes some time when a component is used
+//! for the first time.
 
 use super::screen::Screen;
 use crate::compiler_process::compile_bomb;
 use std::path::Path;
 use std::process::Command;
 
-/// The number of additions in the component, which takes at least one second to compile.
+/// The number of additions in the component of the test: so many that the compilation takes at least one second.
 const ADDITIONS: usize = 120_000;
 
 fn command(data: &Path, arguments: &[&str]) -> Command {
@@ -15,8 +16,8 @@ fn command(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// P9: On a terminal, a line names the component that is being compiled, with a count if there are several. The line
-/// disappears at the end. Without a terminal, there is no such line.
+/// P9: On a terminal, a line names the component that is being compiled, and a count if several components are
+/// compiled. The line disappears when the compilation ends. Without a terminal, the host shows no progress line.
 #[test]
 fn p9_shows_progress_while_compiling() {
     let folder = tempfile::tempdir().unwrap();
@@ -26,7 +27,7 @@ fn p9_shows_progress_while_compiling() {
     std::fs::write(plugins.join("slower.wasm"), compile_bomb(ADDITIONS + 1)).unwrap();
 
     let mut inspect_screen = Screen::start(command(folder.path(), &["inspect", "plugins/slow.wasm"]), 20, 100);
-    // The host refuses the component after the compilation, because its export has another type than the
+    // The host refuses the component after the compilation, because the type of its export is not the type that the
     // contract requires.
     assert_eq!(inspect_screen.exit_code(), Some(2), "{}", inspect_screen.text());
     let is_over = |shown: &str| !shown.contains("compiling") && shown.contains("its export tool");

@@ -1,4 +1,4 @@
-//! The binary on a pseudo-terminal, and the screen that a user would see.
+//! Runs a program on a pseudo-terminal, and computes the screen that a user would see.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::ioctl::{Getter, Setter, ioctl, opcode};
@@ -15,7 +15,7 @@ use vt100::{Callbacks, Parser};
 /// The maximum duration of a wait, unless a test sets another limit.
 const MAX_WAIT: Duration = Duration::from_secs(20);
 
-/// A process with its own terminal.
+/// A process that runs on its own pseudo-terminal, and the screen of that terminal.
 pub(crate) struct Screen {
     /// The user's end of the terminal, to which typed keys are written. `None` when the window was closed.
     keyboard: Option<File>,
@@ -26,7 +26,7 @@ pub(crate) struct Screen {
     max_wait: Duration,
 }
 
-/// The output of the process so far.
+/// The bytes that the process has written, and the screen that results from them.
 struct ScreenState {
     parser: Parser<CursorQueries>,
     raw: Vec<u8>,
@@ -34,7 +34,8 @@ struct ScreenState {
     closed: bool,
 }
 
-/// The cursor positions that the process has asked for. The terminal sends them to the process like typed keys.
+/// The cursor positions for which the process has asked with an escape code. The terminal sends each position to the
+/// process in the same way as typed keys.
 #[derive(Default)]
 struct CursorQueries(Vec<(u16, u16)>);
 
@@ -76,13 +77,13 @@ impl Screen {
         Self { keyboard: Some(keyboard), terminal, state, watcher, child, max_wait: MAX_WAIT }
     }
 
-    /// Sets another limit for waits, for slow operations such as running a toolchain.
+    /// Sets another maximum duration of each wait, for slow operations such as running a toolchain.
     pub(crate) fn with_max_wait(mut self, max_wait: Duration) -> Self {
         self.max_wait = max_wait;
         self
     }
 
-    /// Pastes text. The terminal marks the text as pasted if the program has enabled bracketed paste.
+    /// Pastes text into the terminal. The terminal marks the text as pasted if the program has enabled bracketed paste.
     pub(crate) fn paste(&mut self, text: &str) {
         let text = text.replace('\n', "\r");
         let is_marked = self.state.lock().unwrap().parser.screen().bracketed_paste();
@@ -94,7 +95,7 @@ impl Screen {
         self.keyboard().write_all(keys.as_bytes()).expect("the terminal accepts typed keys");
     }
 
-    /// Resizes the window.
+    /// Resizes the window to this many rows and columns, and tells the process its new size.
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         self.state.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         resize(self.keyboard(), rows, columns);
@@ -120,7 +121,7 @@ impl Screen {
         self.wait(&format!("`{text}` at the end"), |shown| shown.trim_end().ends_with(text));
     }
 
-    /// Waits until the screen shows `number` prompts and ends with a prompt.
+    /// Waits until the screen shows `number` prompts and the text on the screen ends with a prompt.
     pub(crate) fn wait_for_prompt(&self, number: usize) {
         let count = |shown: &str| shown.lines().filter(|line| *line == ">" || line.starts_with("> ")).count();
         let is_asked = |shown: &str| shown.trim_end().ends_with("\n>") && count(shown) == number;
@@ -164,12 +165,12 @@ impl Screen {
         cells.filter(is_styled).count()
     }
 
-    /// Returns whether the terminal itself echoes typed keys.
+    /// Returns whether the terminal shows typed keys itself, without the process.
     pub(crate) fn echoes(&self) -> bool {
         tcgetattr(&self.terminal).expect("a terminal").local_modes.contains(LocalModes::ECHO | LocalModes::ICANON)
     }
 
-    /// Returns the id of the process.
+    /// Returns the operating system's id of the process on the terminal.
     pub(crate) fn process(&self) -> u32 {
         self.child.id()
     }
@@ -178,7 +179,7 @@ impl Screen {
         self.keyboard.as_ref().expect("the window is open")
     }
 
-    /// Closes the window.
+    /// Closes the window, so that the process loses its terminal.
     pub(crate) fn close(&mut self) {
         self.state.lock().unwrap().closed = true;
         self.watcher.take().expect("the window is closed only once").join().expect("the reader thread does not panic");
@@ -205,7 +206,7 @@ impl Drop for Screen {
     }
 }
 
-/// Reads the output, updates the screen, and answers cursor queries.
+/// Reads the output of the process, updates the screen, and answers queries for the cursor position.
 fn watch(mut terminal: File, state: &Mutex<ScreenState>) {
     let mut bytes = [0; 4096];
     while is_written_to(&terminal, state) {
@@ -224,7 +225,7 @@ fn watch(mut terminal: File, state: &Mutex<ScreenState>) {
     }
 }
 
-/// Waits for output. Returns false once the terminal is closed.
+/// Waits for output of the process. Returns false when the terminal is closed.
 fn is_written_to(terminal: &File, state: &Mutex<ScreenState>) -> bool {
     let poll_timeout = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
     while !state.lock().unwrap().closed {
@@ -239,7 +240,7 @@ fn resize(terminal: &File, ws_row: u16, ws_col: u16) {
     tcsetwinsize(terminal, Winsize { ws_row, ws_col, ws_xpixel: 0, ws_ypixel: 0 }).expect("a terminal has a size");
 }
 
-/// Creates a pseudo-terminal. Returns the end for the user and the end for the process.
+/// Creates a pseudo-terminal. Returns the user's end of the terminal and the process's end.
 #[allow(unsafe_code, reason = "two Linux ioctls for which no safe library is available here, see tty_ioctl(4)")]
 fn pseudo_terminal() -> (File, File) {
     const UNLOCK: rustix::ioctl::Opcode = opcode::write::<i32>(b'T', 0x31);
@@ -262,7 +263,8 @@ fn pseudo_terminal() -> (File, File) {
 /// Makes the terminal the controlling terminal of the process, so that Ctrl-C reaches only this process.
 #[allow(unsafe_code, reason = "between fork and exec, only two system calls are made")]
 fn use_controlling_terminal(command: &mut Command) {
-    // SAFETY: Both functions only make a system call, which is allowed between fork and exec.
+    // SAFETY: The two functions that this closure calls only make a system call, which is allowed between fork
+    // and exec.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;

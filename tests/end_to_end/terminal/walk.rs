@@ -14,11 +14,11 @@ use std::time::Duration;
 /// The maximum duration of a first build on a busy machine.
 const TOOLCHAIN_TIMEOUT: Duration = Duration::from_secs(400);
 
-/// The languages of code blocks that are files, with their file extensions.
+/// The languages of code blocks that contain files, with the file extension of each language.
 const SOURCES: [(&str, &str); 6] =
     [("toml", ".toml"), ("rust", ".rs"), ("wit", ".wit"), ("python", ".py"), ("javascript", ".js"), ("c", ".c")];
 
-/// Returns the file name of a block that contains no commands.
+/// Returns the name of the file whose content this code block shows. Panics if the block does not show a file.
 pub(crate) fn file_of(block: &Block) -> &str {
     let Block { section, language, text, file } = block;
     let known = SOURCES.iter().find(|(name, _)| name == language);
@@ -27,7 +27,7 @@ pub(crate) fn file_of(block: &Block) -> &str {
     file.unwrap_or_else(|| panic!("below `{section}`, no text names the file of this block: {text}"))
 }
 
-/// A user at a shell, with a separate data folder.
+/// A user who types commands into a shell and has a data folder that no other test uses.
 pub(crate) struct ShellUser {
     _compiled_code: SharedCompiledCode,
     top: PathBuf,
@@ -37,8 +37,8 @@ pub(crate) struct ShellUser {
 }
 
 impl ShellUser {
-    /// Creates a user in an empty folder. The folder's path is always the same, so that cargo reuses what it has
-    /// compiled there.
+    /// Creates a user in an empty folder. The folder's path is always the same, so that cargo reuses crates that it has
+    /// already compiled in this folder.
     pub(crate) fn begin(name: &str, variables: &[(&'static str, PathBuf)]) -> Self {
         let top = scratch().join("walks").join(name);
         if top.exists() {
@@ -46,12 +46,12 @@ impl ShellUser {
         }
         let current_folder = top.join("here");
         std::fs::create_dir_all(&current_folder).unwrap();
-        // The compiled code is shared with other tests.
+        // The user's data folder shares its compiled code with other tests.
         let compiled_code = SharedCompiledCode::in_data(&top.join("data"));
         Self { _compiled_code: compiled_code, top, current_folder, variables: variables.to_vec() }
     }
 
-    /// Creates the file of the block or runs its commands.
+    /// Creates the file that the code block contains, or runs the commands of the block.
     pub(crate) fn follow_block(&mut self, block: &Block) {
         if block.language == "console" {
             return block.typed().iter().for_each(|typed| self.run_typed(typed));
@@ -79,21 +79,21 @@ impl ShellUser {
         }
     }
 
-    /// Runs a command that must succeed. Returns its stdout.
+    /// Runs a command that must succeed, and returns its stdout.
     pub(crate) fn succeed(&self, command: &str) -> String {
         let (code, printed, stderr) = self.run(command);
         assert_eq!(code, Some(0), "{command}: {printed}{stderr}");
         printed
     }
 
-    /// Runs a command. Returns its exit code, stdout and stderr.
+    /// Runs a command, and returns its exit code, stdout and stderr.
     pub(crate) fn run(&self, command: &str) -> (Option<i32>, String, String) {
         let output = self.shell(command).stdin(Stdio::null()).output().unwrap();
         let text = |bytes| String::from_utf8(bytes).unwrap();
         (output.status.code(), text(output.stdout), text(output.stderr))
     }
 
-    /// Starts an interactive command.
+    /// Starts an interactive command on a terminal.
     pub(crate) fn session(&self, command: &str) -> Screen {
         Screen::start(self.shell(&format!("exec {command}")), 60, 160).with_max_wait(TOOLCHAIN_TIMEOUT)
     }
@@ -108,13 +108,14 @@ impl ShellUser {
         let mut shell = Command::new("sh");
         shell.args(["-e", "-c", command]).current_dir(&self.current_folder).envs(self.variables.iter().cloned());
         shell.env("PATH", folders).env("AGENT_HOST_DATA", self.top.join("data")).env("TERM", "xterm-256color");
-        // Removes variables that may be set for the build of this test, because a plugin author does not have them.
+        // Removes environment variables that may be set for the build of this test, because they are not set for a
+        // plugin author.
         shell.env_remove("NO_COLOR").env_remove("RUSTFLAGS");
         shell
     }
 
-    /// Runs instead of an installation command, and uses the packages that `tests/install-peers` has installed in the
-    /// same versions.
+    /// Replaces an installation command of a page: makes the packages available that `tests/install-peers` has
+    /// installed in the same versions.
     fn use_installed_packages(&self, command: &str) {
         let peers = repository().join("tests/.peers");
         if command != "npm install" {

@@ -1,4 +1,4 @@
-//! Changes to an agent's plugins and file while a user types (P6, P10, L17).
+//! Changes to the plugins and to the agent file of an interactive session while the user types (P6, P10, L17).
 
 use super::CTRL_D;
 use super::first_use::{AgentFolder, count};
@@ -30,7 +30,7 @@ fn wait_until_shown(screen: &mut Screen, text: &str) {
     }
 }
 
-/// Writes a rebuilt version of the plugin to the file.
+/// Writes another version of the plugin to its file, as a rebuild does.
 fn write_rebuilt_plugin(file: &Path, version: &str) {
     let asks = Asks { files: Some(Access::Read), ..Asks::default() };
     let manifest = Manifest { name: "text".into(), version: version.into(), asks, ..Manifest::default() };
@@ -38,8 +38,8 @@ fn write_rebuilt_plugin(file: &Path, version: &str) {
     std::fs::write(file, bytes).unwrap();
 }
 
-/// P10: If a plugin is replaced during the chat, the next turn reports and uses it. The user is not asked again if the
-/// new version requests the same permissions.
+/// P10: If a plugin is replaced during an interactive session, the next turn reports and uses the new version. The user
+/// is not asked again if the new version requests the same permissions.
 #[test]
 fn p10_the_next_turn_uses_the_new_version_of_a_plugin() {
     let folder = AgentFolder::new(GRANTED, &[count(), text_reply("First."), count(), text_reply("Second.")]);
@@ -97,7 +97,7 @@ fn p6_a_changed_file_applies_from_the_next_turn() {
 }
 
 /// Row 47: If agent.toml is replaced by a pipe, it is refused immediately. The session continues with the previous
-/// configuration, and loads agent.toml when it is a regular file again.
+/// configuration, and loads agent.toml once it is a regular file.
 #[cfg(unix)]
 #[test]
 fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
@@ -118,7 +118,7 @@ fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
     assert!(screen.text().contains("denies `text.count_file`"), "{}", screen.text());
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
-    // A new process also refuses the pipe and does not wait until another process writes to it.
+    // A new process refuses the pipe, and does not wait until another process writes to the pipe.
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     std::fs::rename(&pipe, &file).unwrap();
     let output = folder.command(&["Count."]).stdin(Stdio::null()).output().unwrap();
@@ -126,7 +126,7 @@ fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {
     assert!(output.status.code() == Some(2) && output_text.contains("not a file"), "{output_text}");
 }
 
-/// P6, P10, L17: A revocation takes effect immediately, also for calls of the running turn.
+/// P6, P10, L17: The revocation of a grant takes effect immediately, even for calls of the running turn.
 #[test]
 fn p10_a_revocation_takes_effect_during_a_chat() {
     let waiting = call_reply(&[("probe.sleep", json!({"ms": 8000}))]);
@@ -146,7 +146,7 @@ fn p10_a_revocation_takes_effect_during_a_chat() {
     }
 }
 
-/// P6, P10: A revocation also applies to a turn that a script started.
+/// P6, P10: The revocation of a grant takes effect immediately in a turn that a script started without a terminal.
 #[test]
 fn p10_a_revocation_takes_effect_in_a_single_turn() {
     let waiting = call_reply(&[("probe.sleep", json!({"ms": 4000}))]);

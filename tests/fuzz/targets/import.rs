@@ -9,7 +9,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Value, json};
 
-/// A session that the host exported. Its turn waits for the approval of a call.
+/// An exported session with a turn that waits for the approval of a call.
 const DOCUMENT: &str = include_str!("../session.json");
 
 #[derive(Arbitrary, Debug)]

@@ -27,7 +27,7 @@ fn encoded(secret: &str, before: &[u8], after: &[u8], encoding: u8) -> Vec<u8> {
         1 => [before, bytes.map(|byte| format!("%{byte:02X}")).collect::<String>().as_bytes(), after].concat(),
         2 => [before, bytes.map(|byte| format!("{byte:02x}")).collect::<String>().as_bytes(), after].concat(),
         3 => [before, bytes.map(|byte| format!("\\u{byte:04x}")).collect::<String>().as_bytes(), after].concat(),
-        // The text around the secret is encoded together with it, so the secret occurs in every Base64 alignment.
+        // The surrounding text is encoded together with the secret, so the secret occurs in every Base64 alignment.
         4 => STANDARD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
         _ => URL_SAFE_NO_PAD.encode([before, secret.as_bytes(), after].concat()).into_bytes(),
     }
@@ -57,15 +57,15 @@ fuzz_target!(|input: Input| {
     let secret: String = input.secret.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 64)])).collect();
     let redaction = Redaction::new([secret.as_str()]);
     let text = encoded(&secret, &input.before, &input.after, input.encoding);
-    // In arbitrary bytes, the secret is replaced by stars. In text, it is replaced by the mark.
+    // In arbitrary bytes, the redaction replaces the secret by stars. In text, it replaces the secret by the mark.
     check(&redaction, &input, (&secret, &text), Replacement::Stars);
     let text = String::from_utf8_lossy(&text).into_owned();
     check(&redaction, &input, (&secret, text.as_bytes()), Replacement::Mark);
 });
 
 /// The maximum length of a range of bytes in which the output for the whole text may differ from the output for its
-/// pieces: three symbols of at most twelve bytes each. The redaction does not hold back so few bytes, because any text
-/// contains such bytes.
+/// pieces: three symbols of at most twelve bytes each. At the end of a piece, the redaction does not hold back such a
+/// short beginning of a secret, because nearly any text contains some.
 const MAX_DIFFERENT_BYTES: usize = 36;
 
 fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), replacement: Replacement) {

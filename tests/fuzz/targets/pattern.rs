@@ -14,8 +14,8 @@ struct Input<'a> {
     path: &'a str,
 }
 
-/// Returns the parts of a path as a lenient server interprets them. The path is decoded several times, parts are cut at
-/// `;`, `\` counts as `/`, empty parts are removed, and dots are resolved.
+/// Returns the parts of a path as a lenient server interprets them. The function decodes the path several times, treats
+/// `\` as `/`, cuts each part at `;`, removes empty parts, and resolves dots.
 fn lenient_parts(path: &str) -> Vec<String> {
     let mut text = path.to_owned();
     for _ in 0..4 {
@@ -37,8 +37,8 @@ fn lenient_parts(path: &str) -> Vec<String> {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    // Any text is either refused as a grant or parsed. A parsed grant has the same meaning when it is printed and
-    // parsed again.
+    // Parsing a text as a grant fails, or it returns a grant that is equal after it was printed and parsed a
+    // second time.
     if let Ok(pattern) = input.pattern.parse::<HttpPattern>() {
         let shown = pattern.to_string();
         assert_eq!(shown.parse::<HttpPattern>().as_ref(), Ok(&pattern), "{shown}");

@@ -34,13 +34,13 @@ Examples:
     echo 'text.count_file {\"path\": \"README.md\"}' |
       agent-host --plugins plugins --grant text:read=. > answer.txt
 
-  Keep an agent's settings and grants in a file. `config init` writes one that explains
+  Keep an agent's settings and grants in a file. `config init` writes a file that explains
   every key, and `config list` lists the agents in this folder:
     agent-host config init
     agent-host --agent agent.toml \"What changed in the notes?\"
 
-  Ask a language model of a known provider, whose key is in its environment variable, or of
-  any server that speaks Chat Completions:
+  Ask a language model of a known provider, whose API key is in an environment variable, or
+  a language model of any server that supports the Chat Completions API:
     agent-host --plugins plugins --model openai/gpt-4.1-mini \"...\"
     agent-host --plugins plugins --base-url http://127.0.0.1:8000/v1 --model NAME \"...\"
 
@@ -61,11 +61,11 @@ Examples:
       '{\"path\": \"README.md\"}' --grant text:read=.
 
 Plugins that change:
-  An interactive session uses a changed, new or removed plugin from the next turn on
-  (--no-watch turns this off). If a changed plugin fails to load, the host reports it and
-  keeps serving the previous version. A version that crashes in 3 of its first 10 calls is
-  rolled back. `plugin history` shows the versions, and `plugin rollback NAME` returns to the
-  previous one.
+  An interactive session notices changed, new and removed plugins, and applies the changes
+  from the next turn on (--no-watch turns this off). If a changed plugin fails to load, the
+  host reports the error and keeps using the previous version. A version that crashes in 3 of
+  its first 10 calls is rolled back. `plugin history` shows the versions of a plugin, and
+  `plugin rollback NAME` returns to the previous version.
 
 Grants:
   By default, a plugin can do nothing. Each --grant PLUGIN:KIND=VALUE adds one grant:
@@ -73,7 +73,7 @@ Grants:
     files:write=DIR          read and write the files under DIR
     files:env=NAME           read the environment variable NAME
     files:config=KEY=VALUE   get VALUE for the setting KEY
-    host:read=DIR            for the host's own tools list_directory and read_file
+    host:read=DIR            let the host's tools list_directory and read_file read DIR
   The plugin addresses DIR by the path that you wrote, without `..`. In agent.toml, write:
     [plugins.files.grants]
     read = [\".\"]
@@ -94,7 +94,8 @@ Exit codes:
   1    the turn, the build or the call ended with an error
   2    nothing was started: invalid usage or configuration, a plugin that cannot be
        loaded, or data that cannot be opened
-  3    the turn waits for a decision or an answer, which `session show` names. `session resolve`
-       decides about a call, `session respond` records a service's answer, and --continue
-       continues the turn. A duplicate or late answer changes nothing and has exit code 0
+  3    the turn waits for a decision or an answer. `session show` shows what the turn waits for,
+       `session resolve` decides about a call, `session respond` records a service's answer, and
+       --continue continues the turn. A duplicate or late answer changes nothing and has
+       exit code 0
   130  cancelled";

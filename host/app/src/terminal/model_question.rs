@@ -1,4 +1,5 @@
-//! Asks on the terminal which model to use if no model is configured. If the user does not answer, no model is chosen.
+//! Asks the user on the terminal which model to use if no model is configured. If the user does not answer, no model
+//! is chosen.
 
 use super::Terminal;
 use super::text::{harmless, shell_word};
@@ -57,13 +58,13 @@ fn question(offers: &[ModelOffer]) -> Option<String> {
                 let _ =
                     writeln!(question, "  and {} more; name one with --model PROVIDER/MODEL", many.len() - MAX_OFFERS);
             }
-            let _ = write!(question, "use which one? [1-{}, or Enter for none] ", many.len().min(MAX_OFFERS));
+            let _ = write!(question, "use which model? [1-{}, or Enter for none] ", many.len().min(MAX_OFFERS));
             Some(question)
         }
     }
 }
 
-/// Returns the offer that the answer selects. Returns None if the answer is not clear.
+/// Returns the offer that the answer selects. Returns None if the answer selects no single offer.
 fn chosen<'o>(offers: &'o [ModelOffer], answer: &str) -> Option<&'o ModelOffer> {
     let answer = answer.trim().to_lowercase();
     match offers {
@@ -111,7 +112,7 @@ mod tests {
           1  ollama/a at http://127.0.0.1:11434/v1 (a server on this machine)
           2  ollama/b at http://127.0.0.1:11434/v1 (a server on this machine)
           3  openai/gpt-4.1-mini at https://api.openai.com/v1 (OPENAI_API_KEY is set)
-        use which one? [1-3, or Enter for none]
+        use which model? [1-3, or Enter for none]
         ");
         assert_eq!(chosen(&offers, "2\n").map(|offer| offer.name.as_str()), Some("ollama/b"));
         for answer in ["", "y", "0", "4", "-1", "2.0", "99999999999999999999999"] {

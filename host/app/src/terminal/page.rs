@@ -3,18 +3,18 @@
 use super::{Output, Terminal};
 use std::io;
 
-/// Kind of a block of output.
+/// Kind of a block of output, by the origin of the text in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block {
     /// A prompt that the user typed.
     Prompt,
-    /// The model's thinking.
+    /// The model's thinking, which is written to stderr.
     Thinking,
-    /// The model's reply.
+    /// The text of the model's reply, which is written to stdout.
     Words,
-    /// Tool calls and their results.
+    /// Tool calls and the results of these calls.
     Calls,
-    /// Messages of the host.
+    /// Messages from the host, such as a notice about a retry, or the cost of a turn.
     Note,
 }
 
@@ -27,17 +27,17 @@ pub(super) enum Spacing {
     Narrow,
 }
 
-/// The output of one session.
+/// Writer for the output of one session, which separates blocks of different kinds.
 #[derive(Debug)]
 pub(super) struct Page<'t> {
     terminal: &'t Terminal,
     spacing: Spacing,
-    /// Kind of the last block. None if nothing was written yet.
+    /// Kind of the block that was written last. None if nothing has been written yet.
     last: Option<Block>,
 }
 
 impl<'t> Page<'t> {
-    /// Creates an empty page.
+    /// Creates a page to which nothing has been written yet.
     pub(super) fn new(terminal: &'t Terminal, spacing: Spacing) -> Self {
         Self { terminal, spacing, last: None }
     }
@@ -47,7 +47,7 @@ impl<'t> Page<'t> {
         self.last = Some(Block::Prompt);
     }
 
-    /// Writes lines of a block to stderr.
+    /// Writes complete lines of a block to stderr.
     pub(super) fn note(&mut self, block: Block, lines: impl AsRef<str>) {
         self.begin(block);
         self.terminal.note(lines);

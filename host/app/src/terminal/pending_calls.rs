@@ -1,11 +1,11 @@
 //! Describes two kinds of calls that a suspended turn waits for: calls that need an approval, and calls whose outcome
-//! is unknown. Also shows the commands that resolve these calls.
+//! is unknown. The descriptions contain the commands that resolve these calls.
 
 use super::{BOLD, DIM, YELLOW, approval, text};
 use agent_config::DataDirectory;
 use agent_core::change::CallRecord;
 
-/// Maximum number of characters of a name or of arguments that are shown.
+/// Maximum number of characters that are shown of a name or of a call's arguments.
 const MAX_CHARACTERS: usize = 160;
 
 /// Describes the calls that need an approval, and the commands that approve or deny them.

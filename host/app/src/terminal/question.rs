@@ -13,7 +13,7 @@ const MAX_LINE_BYTES: u64 = 1 << 20;
 pub(crate) enum Line {
     /// The typed line, without its line break.
     Text(String),
-    /// End of input (Ctrl-D).
+    /// The user has ended the input with Ctrl-D, without typing a line.
     End,
     /// The turn was cancelled while the question was open.
     Stopped,
@@ -30,7 +30,7 @@ impl Terminal {
         let stopped = cancel.clone();
         let line = tokio::task::spawn_blocking(move || read(&stopped)).await.map_err(io::Error::other)?;
         if !matches!(line, Ok(Line::Text(_))) {
-            // The cursor is still after the prompt, so end the line of the prompt.
+            // The cursor is still in the line of the prompt, so this line is ended.
             self.note("");
         }
         if mode_before == KeyboardMode::NoEcho {

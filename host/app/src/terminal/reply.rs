@@ -8,7 +8,7 @@ use super::{DIM, Output, Terminal, text};
 use anstyle::Style;
 use std::io;
 
-/// Writer for one streamed reply.
+/// Writer for one reply of the model, which is shown while it is streamed.
 #[derive(Debug)]
 pub(super) struct Reply<'t> {
     terminal: &'t Terminal,
@@ -63,7 +63,7 @@ impl<'t> Reply<'t> {
         page.stream(Block::Thinking, &shown)
     }
 
-    /// Ends the thinking, if there was any.
+    /// Ends the output of the model's thinking, if any thinking was shown.
     pub(super) fn end_thinking(&mut self, page: &mut Page<'_>) -> io::Result<()> {
         match self.thinking.take() {
             Some(mut thinking) => page.stream(Block::Thinking, &thinking.finish()),
@@ -87,7 +87,8 @@ impl<'t> Reply<'t> {
         Ok(())
     }
 
-    /// Records that pieces were missed. The remaining text is shown when the complete reply arrives.
+    /// Records that pieces of the streamed reply were missed. The remaining text is shown when the complete
+    /// reply arrives.
     pub(super) fn miss(&mut self) {
         self.completeness = Completeness::NotAll;
     }
@@ -98,7 +99,8 @@ impl<'t> Reply<'t> {
         let received = std::mem::take(&mut self.received);
         match whole.strip_prefix(received.as_str()) {
             Some(rest) => self.write(rest, page)?,
-            // The complete reply differs from the streamed text, so it is shown again in full.
+            // The complete reply differs from the streamed text, so the complete reply is shown below the
+            // streamed text.
             None => {
                 self.stop(page)?;
                 self.write(whole, page)?;
@@ -145,7 +147,7 @@ struct Thinking {
 /// Position of the writer in the thinking text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// Before the first word.
+    /// The writer is before the first word of the thinking.
     Top,
     LineStart,
     WithinLine,

@@ -16,7 +16,7 @@ pub(crate) struct TurnSpending {
 /// Whether the prices of the replies are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PriceCoverage {
-    /// No reply so far costs money.
+    /// No price has been needed so far, because no reply costs money.
     #[default]
     Nothing,
     /// The prices of all replies are known.
@@ -26,12 +26,12 @@ enum PriceCoverage {
 }
 
 impl TurnSpending {
-    /// Creates a spending of zero that uses the prices of these models.
+    /// Creates a record with a cost of zero, for a turn whose models have these prices.
     pub(crate) fn new(prices: impl IntoIterator<Item = (String, Price)>) -> Self {
         Self { prices: prices.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds the cost of a reply from this model.
+    /// Adds the cost of a reply from the model `model`.
     pub(crate) fn add(&mut self, model: &str, usage: Usage) {
         match self.prices.get(model) {
             Some(price) => {
@@ -54,8 +54,8 @@ impl TurnSpending {
     }
 }
 
-/// Formats an amount in dollars, with four decimal places below ten cents and two decimal places otherwise:
-/// `$0.0042`, `$1.30`.
+/// Formats an amount in dollars, with four decimal places for amounts below ten cents and two decimal places for larger
+/// amounts, such as `$0.0042` and `$1.30`.
 fn dollars(amount: f64) -> String {
     if amount < 0.1 { format!("${amount:.4}") } else { format!("${amount:.2}") }
 }

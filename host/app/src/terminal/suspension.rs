@@ -29,8 +29,8 @@ pub(crate) async fn awaited_delegates(
     }
     if !lines.is_empty() {
         lines.push(format!(
-            "{DIM}when all of these have answers, continue this session; this also continues the delegated \
-             sessions{DIM:#}"
+            "{DIM}when all of these questions and calls have answers, continue this session; the delegated \
+             sessions then continue as well{DIM:#}"
         ));
     }
     Ok(lines)
@@ -38,7 +38,8 @@ pub(crate) async fn awaited_delegates(
 
 type Lines<'l> = Pin<Box<dyn Future<Output = Result<Vec<String>, Failure>> + Send + 'l>>;
 
-/// Describes one delegated session. The future is boxed because the function calls itself for nested delegates.
+/// Describes one delegated session and the answers that it waits for. The future is boxed because the function calls
+/// itself for nested delegates.
 fn delegate_lines<'l>(
     store: &'l dyn Store,
     (wait, session): (&'l Wait, &'l str),
@@ -49,7 +50,7 @@ fn delegate_lines<'l>(
         let name = text::one_line(&wait.name, 100);
         let mut lines = vec![format!("{YELLOW}waits for the agent{YELLOW:#} {BOLD}{name}{BOLD:#}, session {session}")];
         let Some(suspension) = last_suspension(store, session).await? else {
-            lines.push("  it is running, or starts when this session continues".to_owned());
+            lines.push("  this agent is running, or starts when the waiting session continues".to_owned());
             return Ok(lines);
         };
         for wait in &suspension.waits {
@@ -68,7 +69,7 @@ fn indented(lines: String) -> String {
 }
 
 /// Describes the answers that a session itself waits for, but not the answers that its delegated sessions wait for.
-/// Each answer is described with the command that gives it.
+/// Each description of an answer contains the command that gives the answer.
 pub(crate) async fn own_waits(
     store: &dyn Store,
     session: &str,

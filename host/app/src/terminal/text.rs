@@ -9,8 +9,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
 
-/// Escapes control and invisible characters, so that text from outside can neither control the terminal nor hide
-/// anything (row 49).
+/// Escapes control and invisible characters, so that untrusted text can neither control the terminal nor hide other
+/// text (row 49).
 pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
     visible(text)
 }
@@ -24,8 +24,8 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     format!("{}…", &text[..fitting(&text, columns.saturating_sub(1))])
 }
 
-/// Wraps text between words into lines of at most `columns`. Escape codes of styles do not count. A word that is longer
-/// than `columns` is not broken.
+/// Wraps text between words into lines of at most `columns`. Escape codes of styles do not count toward the width. A
+/// word that is longer than `columns` is not broken.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().width();
     let lines = text.lines().map(|line| {
@@ -51,7 +51,7 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Formats a number with thousands separators: `1,234,567`.
+/// Formats a number with thousands separators, for example as `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let first = digits.len() % 3;
@@ -70,7 +70,7 @@ pub(crate) fn json_line(value: &Value, characters: usize) -> String {
     one_line(&value.to_string(), characters)
 }
 
-/// Formats a size in a suitable unit: `917 bytes`, `1.2 KiB`, `3.4 MiB`.
+/// Formats a size in bytes with a suitable unit, for example as `917 bytes`, `1.2 KiB` or `3.4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNIT: f64 = 1024.0;
     let exact = bytes as f64;
@@ -82,12 +82,12 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// Describes a media item: `[image/png, 1.2 KiB, 0123456789ab]`.
+/// Describes a media item by its type, size and digest, for example as `[image/png, 1.2 KiB, 0123456789ab]`.
 pub(crate) fn media_item(media: &Media) -> String {
     format!("[{}, {}, {}]", media.mime_type, size(media.size), media.digest.short())
 }
 
-/// Formats a duration in a suitable unit: `0.3 ms`, `12 ms`, `4.2 s`.
+/// Formats a duration in microseconds with a suitable unit, for example as `0.3 ms`, `12 ms` or `4.2 s`.
 pub(crate) fn time(microseconds: u64) -> String {
     let exact = microseconds as f64;
     match microseconds {
@@ -97,8 +97,8 @@ pub(crate) fn time(microseconds: u64) -> String {
     }
 }
 
-/// Formats imported interfaces, one line per package: `wasi:cli@0.2.12 exit, stderr, stdin`. Without imports, the only
-/// line is `nothing`.
+/// Formats the interfaces that a component imports, with one line for each package, such as `wasi:cli@0.2.12 exit,
+/// stderr, stdin`. If the component imports no interface, the only line is `nothing`.
 pub(crate) fn imports(names: &[String]) -> Vec<String> {
     if names.is_empty() {
         return vec!["nothing".to_owned()];
@@ -116,7 +116,8 @@ pub(crate) fn imports(names: &[String]) -> Vec<String> {
     packages.iter().map(line).collect()
 }
 
-/// Formats a number with its noun: `1 line`, `2 lines`. The plural is formed by adding `s`.
+/// Formats a number with its noun, for example as `1 line` or `2 lines`. The plural of the noun is formed by
+/// adding `s`.
 pub(crate) fn count(number: usize, singular: &str) -> String {
     if number == 1 { format!("1 {singular}") } else { format!("{number} {singular}s") }
 }

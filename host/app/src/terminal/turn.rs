@@ -27,10 +27,11 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 /// Width of a call's card in columns, if the output is not a terminal.
 const CARD_WIDTH: usize = 120;
-/// A result of at least this many bytes may be shortened in its event, so the stored result is shown instead.
+/// If the result in a call's event has at least this many bytes, the result may be shortened, so the view shows the
+/// complete result from the store.
 const MIN_SHORTENED_RESULT: usize = 1_000;
 
-/// Format of the output.
+/// Format in which a turn is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// Format for a terminal: the reply appears while it is streamed, and each other event appears as lines.
@@ -41,10 +42,10 @@ pub(crate) enum Format {
     Json,
 }
 
-/// Where the session is stored.
+/// The store and the data directory that contain the session.
 #[derive(Clone)]
 pub(crate) struct Storage {
-    /// The store that contains the session.
+    /// The store that contains the events of the session.
     pub(crate) store: Arc<dyn Store>,
     /// The data directory of the store.
     pub(crate) data: DataDirectory,
@@ -53,9 +54,9 @@ pub(crate) struct Storage {
 /// Whether the process runs one turn or an interactive session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SessionUse {
-    /// The process ends after one turn.
+    /// The process runs one turn and then exits.
     Once,
-    /// The user types further prompts.
+    /// The process runs a turn for each prompt that the user types.
     Interactive,
 }
 
@@ -73,24 +74,25 @@ pub(crate) struct TurnView<'t> {
     replies: Replies,
     /// Name, arguments and attempt of each running call.
     running: BTreeMap<CallId, (String, Value, u32)>,
-    /// Denials that were shown for calls that have not ended.
+    /// Denials that were shown for calls that have not ended, by the id of the denied call.
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
-    /// Whether a reply that is on the screen was just discarded. The next event gives the reason.
+    /// Whether a reply that is on the screen has been discarded and the reason has not been shown yet. The reason is
+    /// shown when a later event contains it.
     discarded: ScreenOutput,
     spent: TurnSpending,
-    /// Cost of the turn. `None` while the turn runs.
+    /// Cost of the turn that has ended. `None` while the turn runs.
     cost: Option<TurnCost>,
     delegated: Delegated,
 }
 
-/// Kind of the model's replies in this turn.
+/// Whether the model's replies in this turn are text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replies {
-    /// The reply is text for users. It is shown while it is streamed.
+    /// The reply is text for users, which is shown while the reply is streamed.
     Words,
-    /// The reply is JSON for programs. It is shown when it is complete.
+    /// The reply is JSON for programs, which is shown when the reply is complete.
     Data,
 }
 
@@ -138,7 +140,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Shows the next event. If the receiver has missed events, the missed events are read from the store.
+    /// Shows the next event of the session. If the receiver has missed events, the missed events are read from
+    /// the store.
     pub(crate) async fn receive(&mut self, event: Result<Event, RecvError>) -> io::Result<()> {
         match event {
             Ok(event) => self.show(&event).await,
@@ -191,7 +194,8 @@ impl<'t> TurnView<'t> {
             }
             EventKind::Suspended { suspension } => {
                 self.delegated.record_waits(suspension);
-                // Calls that wait for a service no longer run in this process.
+                // A call that waits for a service is not shown as running, because the service works outside of
+                // this process.
                 let waits = suspension.waits.iter();
                 for wait in waits.filter(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
                     self.running.remove(&wait.call);
@@ -310,8 +314,8 @@ impl<'t> TurnView<'t> {
         }
     }
 
-    /// Returns the outcome of a successful call. The event contains the result that the model gets, which may be
-    /// shortened. Therefore, a long result is read from the store.
+    /// Returns the outcome of a successful call. The result in the event may be shortened for the model, so a long
+    /// result is read from the store.
     async fn outcome(&self, call: &CallId, content: &str) -> Outcome {
         let plain = Outcome::Text(content.to_owned(), content.len());
         if !content.is_empty() && content.len() < MIN_SHORTENED_RESULT {

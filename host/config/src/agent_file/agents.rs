@@ -7,14 +7,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One table `[agents.NAME]`.
+/// A table `[agents.NAME]`, which configures an agent that this agent may delegate to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AgentTable {
     /// Configuration file of the delegate, relative to the folder of the file that contains this table.
     pub agent: Located,
-    /// Description of the delegate for the model that calls it as a tool.
+    /// Description of the delegate, for the model that calls the delegate as a tool.
     pub description: String,
-    /// JSON Schema of the tool's arguments. If no schema is set, the arguments are an object with the string `task`.
+    /// JSON Schema of the arguments of the tool that calls the delegate. If no schema is set, the arguments are an
+    /// object with the string `task`.
     pub input_schema: Option<Value>,
     /// File, line and key of the table.
     pub location: String,
@@ -48,8 +49,8 @@ fn agent(value: &TomlValue<'_>, folder: &Path) -> Option<AgentTable> {
     })
 }
 
-/// Checks the format of the name, and checks that the required keys are set. These rules are checked here because the
-/// list of keys does not contain them.
+/// Checks the format of the name, and checks that the required keys are set. The list of keys contains no rules about
+/// names and required keys, so this function checks both.
 pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Name.problem(&entry.name) {

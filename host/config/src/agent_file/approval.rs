@@ -22,7 +22,7 @@ pub(super) fn rules(table: &Table<'_>) -> (ApprovalRules, BTreeMap<String, Strin
     }
     for entry in table.table("tools").iter().flat_map(Table::entries) {
         locations.insert(entry.name.clone(), entry.value.location());
-        // If the policy is invalid, the file is rejected with an error. `Deny` is only a safe placeholder until then.
+        // If the policy is invalid, the file is rejected with an error, so the placeholder `Deny` never takes effect.
         rules.tools.insert(entry.name, policy(&entry.value).unwrap_or(ApprovalPolicy::Deny));
     }
     (rules, locations)

@@ -18,7 +18,7 @@ pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
 pub(super) const BUILT_IN_TOOLS: [&str; 4] =
     [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
-/// What a name in a table stands for according to the list of keys: a key, a table or neither.
+/// Whether a name in a table is a key, a table or unknown, according to the list of keys.
 enum Meaning {
     Value(&'static Key),
     Table(Vec<&'static str>),
@@ -35,12 +35,12 @@ pub(super) fn check(root: &Table<'_>) {
     if let Some(value) = root.get("planner").filter(|_| ends_with_tool) {
         value.problem(
             "cannot be combined with `finish = \"tool\"`, because a plan ends with a text answer",
-            "remove one of them",
+            "remove `planner`, or set `finish = \"text\"`",
         );
     }
 }
 
-/// Rejects media policies for unknown providers, because they would never be applied.
+/// Rejects media policies for unknown providers, because such media policies would never be applied.
 fn check_media_policies(root: &Table<'_>) {
     let Some(policies) = root.table("media_policies") else { return };
     let configured: Vec<String> =
@@ -70,7 +70,7 @@ fn check_eviction(root: &Table<'_>) {
     }
     let extracts = root.get("summary").and_then(|value| value.text()).is_some_and(|word| word == "extract");
     if let Some(value) = root.get("summary_model").filter(|_| extracts) {
-        value.problem("has no effect, because `summary` is \"extract\"", "remove one of them");
+        value.problem("has no effect, because `summary` is \"extract\"", "remove `summary_model` or `summary`");
     }
 }
 
@@ -184,8 +184,8 @@ fn check_provider(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     }
 }
 
-/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Each of these two kinds of server
-/// has its own keys.
+/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Processes and addresses allow
+/// different keys.
 fn check_server(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Server.problem(&entry.name) {
@@ -202,14 +202,14 @@ fn check_server(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
             parent.problem(entry.span.clone(), message, allowed);
         }
         (Some(_), Some(url)) => {
-            url.problem("cannot be combined with `command`", "keep one of them, or configure two servers")
+            url.problem("cannot be combined with `command`", "keep only one of these keys, or configure two servers")
         }
         _ => {
             for (needing, needed) in MCP_NEEDS {
                 if let (Some(value), None) = (table.get(needing), table.get(needed)) {
                     value.problem(
                         &format!("needs `{needed}`"),
-                        &format!("it is only allowed for servers with `{needed}`"),
+                        &format!("this key is only allowed for servers with `{needed}`"),
                     );
                 }
             }
@@ -263,7 +263,7 @@ fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     table.problem(entry.span.clone(), format!("unknown key `{key}`"), allowed);
 }
 
-/// Returns a hint that lists the tables in which the key `name` is allowed. Returns None if there is no such table.
+/// Returns a hint that lists the tables in which the key `name` is allowed. Returns None if no table allows the key.
 fn tables_with_key(name: &str, written_path: &[String], path: &[&'static str]) -> Option<String> {
     let allows_key =
         |section: &&Section| section.path.last() == Some(&name) || section.keys.iter().any(|key| key.name == name);
@@ -274,7 +274,7 @@ fn tables_with_key(name: &str, written_path: &[String], path: &[&'static str]) -
     if let Some([]) = tables.first() {
         return Some(format!("`{name}` belongs at the top of the file, above the first `[table]`"));
     }
-    // Instead of placeholders such as `NAME`, show the names that the file uses in its table headers.
+    // The hint contains the names that the file uses in its table headers, and not placeholders such as `NAME`.
     let header = |table_path: &&[&'static str]| {
         let steps = table_path.iter().enumerate().map(|(index, step)| match written_path.get(index) {
             Some(written) if path.get(index) == Some(step) => written.as_str(),
@@ -326,7 +326,7 @@ fn check_value(value: &TomlValue<'_>, expected: Value) {
             None => wrong_type(value, "a list of strings, such as [\"one\", \"two\"]"),
         },
         Value::Pairs(keys, values) => check_pairs(value, keys, values),
-        // Schemas are not checked here, because they are checked when they are read.
+        // Schemas are not checked here, because reading a schema also checks the schema.
         Value::Schema | Value::Schemas => {}
     }
 }

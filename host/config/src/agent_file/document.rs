@@ -1,4 +1,5 @@
-//! A parsed TOML document. Each value records its location in the text, so that error messages can point to it.
+//! A parsed TOML document. Each value records its location in the text, so that error messages can point to
+//! this location.
 
 use super::errors::{ConfigurationError, Problem, SHOWN_PROBLEMS};
 use super::hidden_secrets::without_secrets;
@@ -43,9 +44,9 @@ pub(super) struct TomlValue<'d> {
 pub(super) struct Entry<'d> {
     /// The key, without the keys of the enclosing tables.
     pub(super) name: String,
-    /// Byte range of the key.
+    /// Byte range of the key in the text of the document.
     pub(super) span: Range<usize>,
-    /// The value of the key.
+    /// The value that the document sets for the key.
     pub(super) value: TomlValue<'d>,
 }
 
@@ -113,7 +114,7 @@ impl<'d> Document<'d> {
         self.problems.borrow_mut().push(problem);
     }
 
-    /// Returns the line number of a byte offset. The first line is 1.
+    /// Returns the line number of a byte offset. The first line has the number 1.
     fn line(&self, byte: usize) -> usize {
         self.lines.partition_point(|begin| *begin <= byte)
     }
@@ -130,14 +131,14 @@ impl<'d> Document<'d> {
             last_key_before(root, name.trim_matches(['"', '\'']), span.start).map(|byte| self.line(byte))
         };
         let name = if header { line_text } else { name };
-        let allowed = if header { "write all its keys under one header" } else { "keep one of them" };
+        let allowed = if header { "write all keys of the table under one header" } else { "keep one of the two keys" };
         let first = first.map(|line| format!(", first in line {line}")).unwrap_or_default();
         Problem { span, message: format!("`{name}` is defined twice{first}"), allowed: allowed.to_owned() }
     }
 }
 
-/// Searches the table and its inner tables for keys with this name before the byte offset `before`. Returns the byte
-/// offset of the last such key.
+/// Searches the table and its inner tables for keys that have the name `name` and are before the byte offset `before`.
+/// Returns the byte offset of the last key that was found.
 fn last_key_before(table: &DeTable<'_>, name: &str, before: usize) -> Option<usize> {
     let offsets = table.iter().filter_map(|(key, value)| {
         let own_offset = (key.get_ref() == name && key.span().start < before).then(|| key.span().start);
@@ -171,12 +172,13 @@ impl<'d> Table<'d> {
         self.document.push(Problem { span, message, allowed });
     }
 
-    /// The full path of a key of this table, such as `retry.attempts`.
+    /// Returns the full path of the key `name` of this table, such as `retry.attempts`.
     pub(super) fn key_of(&self, name: &str) -> String {
         self.steps_to(name).join(".")
     }
 
-    /// Returns the path of keys that leads to this table. It contains the names in the file, not placeholders.
+    /// Returns the path of keys that leads to this table. The path contains the names that are written in the file, and
+    /// not placeholders such as `NAME`.
     pub(super) fn steps(&self) -> &[String] {
         &self.steps
     }
@@ -189,7 +191,7 @@ impl<'d> Table<'d> {
 }
 
 impl<'d> TomlValue<'d> {
-    /// Records another file that is read because this value is its path.
+    /// Records that the file at `path` is read because this value names the file.
     pub(super) fn names_file(&self, path: &Path) {
         self.document.named_files.borrow_mut().push(path.to_owned());
     }
@@ -214,7 +216,7 @@ impl<'d> TomlValue<'d> {
         i32::try_from(parse_integer(self.value.get_ref().as_integer()?)?).ok()
     }
 
-    /// Returns the value if it is a finite number. The number may have a fraction.
+    /// Returns the value if it is a finite number. The number may have a fractional part.
     pub(super) fn number_f64(&self) -> Option<f64> {
         match self.value.get_ref() {
             DeValue::Integer(integer) => parse_integer(integer).map(|number| number as f64),
@@ -247,13 +249,13 @@ impl<'d> TomlValue<'d> {
         Some(Table { document: self.document, steps: self.steps.clone(), table })
     }
 
-    /// Converts the value to JSON. Returns None if JSON cannot represent the value.
+    /// Converts the TOML value to JSON. Returns None if JSON cannot represent the value.
     pub(super) fn json(&self) -> Option<Value> {
         json(self.value.get_ref())
     }
 
-    /// Reports a problem with the value. The message is the path of the key followed by `what`, such as `is out of
-    /// range`.
+    /// Reports a problem with the value. The message is the path of the key, followed by the text `what`, which is for
+    /// example `is out of range`.
     pub(super) fn problem(&self, what: &str, allowed: &str) {
         let (message, allowed) = (format!("`{}` {what}", self.steps.join(".")), allowed.to_owned());
         self.document.push(Problem { span: self.value.span(), message, allowed });

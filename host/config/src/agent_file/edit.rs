@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// A change to the table `[plugins.NAME.grants]` of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Addition<'g> {
-    /// Adds these grants to the table.
+    /// Adds these grants to the plugin's table of grants.
     Grants(&'g [Grant]),
     /// Sets `ask = false`, so that the user is not asked for missing grants.
     NeverAsk,
@@ -21,29 +21,29 @@ pub enum Addition<'g> {
 /// The reason why an `agent.toml` was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The file cannot be read or written.
+    /// The file could not be read or written.
     #[error("`{}` cannot be changed: {source}", path.display())]
     File {
-        /// Path of the file.
+        /// Path of the file that was not changed.
         path: PathBuf,
-        /// The I/O error.
+        /// The I/O error that occurred while the file was read or written.
         source: std::io::Error,
     },
-    /// The file was changed by someone else after it was read. Contains the path of the file.
+    /// Another program has changed the file after the file was read. This variant contains the path of the file.
     #[error("`{}` was changed in the meantime", .0.display())]
     Changed(PathBuf),
     /// The layout of the file does not allow an automatic change.
-    #[error("`{}` cannot be changed automatically: it is written in a way that does not allow adding to {table}", path.display())]
+    #[error("`{}` cannot be changed automatically: the notation of the file does not allow an addition to {table}", path.display())]
     Form {
-        /// Path of the file.
+        /// Path of the file that was not changed.
         path: PathBuf,
-        /// Header of the table.
+        /// Header of the table to which the addition belongs, such as `[plugins.files.grants]`.
         table: String,
     },
 }
 
-/// The text of an `agent.toml` that was read before a change. It is compared with the file before the file is replaced,
-/// so that changes by others are not lost.
+/// The text of an `agent.toml` that was read before a change. The text is compared with the file again before the file
+/// is replaced, so that changes by other programs are not lost.
 #[derive(Debug)]
 pub struct Draft {
     /// Path of the file with all links resolved, so that a symbolic link to the file is kept.
@@ -60,13 +60,13 @@ impl Draft {
         Ok(Self { path: canonical, text })
     }
 
-    /// Canonical path of the file.
+    /// Returns the canonical path of the file that this draft changes.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes the file with the addition. The file is replaced atomically, and only if it has not changed since it
-    /// was read.
+    /// Writes the addition into the file. The file is replaced atomically, and only if the file has not changed since
+    /// it was read.
     pub fn add(&self, plugin: &str, addition: &Addition<'_>) -> Result<(), EditError> {
         let text = self.text_with(plugin, addition)?;
         let failed = |source| EditError::File { path: self.path.clone(), source };
@@ -98,8 +98,8 @@ impl Draft {
         if self.adds_nothing_else(&text, plugin, addition) { Ok(text) } else { Err(unsupported()) }
     }
 
-    /// Renders the document. If the new table is the last one, it is written after the comments at the end of the file,
-    /// because these comments belong to the tables above them.
+    /// Renders the changed document as TOML. If the new table is the last table, it is written after the comments at
+    /// the end of the file, because these comments belong to the tables above them.
     fn render(&self, document: &mut DocumentMut, plugin: &str) -> String {
         let trailing_comments = document.trailing().as_str().unwrap_or_default().to_owned();
         let last_header = |text: &str| text.lines().rfind(|line| line.starts_with('[')).map(str::to_owned);
@@ -153,7 +153,7 @@ fn without_grants(text: &str, plugin: &str) -> Option<toml::Table> {
     Some(document)
 }
 
-/// Returns the table at `key` in the table `item`, and creates it if it does not exist.
+/// Returns the table at `key` in the table `item`. If the table does not exist, creates the table.
 fn subtable<'i>(item: &'i mut Item, key: &str) -> Option<&'i mut Item> {
     let is_inline = item.is_inline_table();
     let parent = item.as_table_like_mut()?;
@@ -187,7 +187,8 @@ fn add_grant(grants: &mut Item, grant: &Grant) -> Option<()> {
     Some(())
 }
 
-/// Appends an item to a list. If the last item of the list is on its own line, the new item is also on its own line.
+/// Appends an item to a list. If the last item of the list is on a separate line, the new item is also written on a
+/// separate line.
 fn append(list: &mut Array, text: &str) {
     let mut value = Value::from(text);
     let last_prefix = list.iter().last().and_then(|last| last.decor().prefix()?.as_str().map(str::to_owned));
@@ -202,7 +203,7 @@ fn append(list: &mut Array, text: &str) {
     }
 }
 
-/// A temporary file, which is deleted when this value is dropped. The value is `None` after the file was moved to its
+/// A temporary file, which is deleted when this value is dropped. The path is `None` after the file was moved to its
 /// final name.
 struct TemporaryFile(Option<PathBuf>);
 

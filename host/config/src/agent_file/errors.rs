@@ -1,4 +1,5 @@
-//! Problems in a configuration file. Each problem is displayed together with the line of the file that contains it.
+//! Problems in a configuration file. Each problem is displayed together with the line of the file that contains
+//! the problem.
 
 use super::hidden_secrets::without_secrets;
 use std::fmt;
@@ -16,18 +17,18 @@ pub(super) const SHOWN_PROBLEMS: usize = 50;
 pub enum ConfigurationError {
     /// The file cannot be read.
     Unreadable {
-        /// Path of the file.
+        /// Path of the file that cannot be read.
         path: PathBuf,
-        /// The I/O error.
+        /// The I/O error that occurred while the file was read.
         source: std::io::Error,
     },
     /// The contents of the file are invalid.
     Invalid {
-        /// Path of the file.
+        /// Path of the invalid file.
         path: PathBuf,
-        /// Text of the file, with secrets hidden.
+        /// Text of the file, in which secrets are replaced with `*`.
         text: String,
-        /// The problems in the order of their locations in the text. The list is not empty.
+        /// The problems in the order of their locations in the text. The list contains at least one problem.
         problems: Vec<Problem>,
     },
 }

@@ -1,10 +1,11 @@
-//! Hides secrets in the text of a configuration file before parts of it are shown.
+//! Hides secrets in the text of a configuration file before parts of the text are shown.
 
 use super::text_format::is_secret;
 use std::ops::Range;
 
-/// Replaces each byte of a secret with `*`, so that line and column numbers stay the same. Also hides the value on
-/// every line whose key looks like the name of a secret, because a file that is not valid TOML has no parsed keys.
+/// Replaces each byte of a secret with `*`, so that line and column numbers stay the same. In addition, hides the
+/// value on every line whose key looks like the name of a secret, because no keys can be parsed from a file that is
+/// not valid TOML.
 pub(super) fn without_secrets(text: &str, secrets: &[Range<usize>]) -> String {
     let mut hidden = vec![false; text.len()];
     let mut hide = |range: Range<usize>| hidden.get_mut(range).into_iter().for_each(|bytes| bytes.fill(true));

@@ -1,5 +1,6 @@
-//! The JSON Schema of `agent.toml` (draft 2020-12), for editors. The schema rejects the same files as the parser,
-//! except that it cannot check relations between numbers, or whether folders, files, variables and plugins exist.
+//! The JSON Schema of `agent.toml` (draft 2020-12), for editors. The schema rejects the same files as the parser, with
+//! two exceptions: the schema cannot check relations between numbers, and it cannot check whether folders, files,
+//! variables and plugins exist.
 
 use super::check::{BUILT_IN, BUILT_IN_TOOLS, is_placeholder};
 use super::documentation::{allowed, default};
@@ -92,7 +93,8 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     schema
 }
 
-/// Generates the schema of `[providers]`. Known providers have a default address. All others require `base_url`.
+/// Generates the schema of `[providers]`. Known providers have a default address. All other providers
+/// require `base_url`.
 fn providers() -> Json {
     let provider = json!({ "$ref": "#/$defs/provider" });
     let known = KNOWN_PROVIDERS.iter().map(|known| (known.name.to_owned(), provider.clone()));

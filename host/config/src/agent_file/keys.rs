@@ -19,54 +19,54 @@ use services::{OUTBOX, SERVICE};
 use sharing::SHARING;
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
 
-/// A table of the file, with some or all of the table's keys.
+/// A table of `agent.toml`, with some or all of the keys that the table allows.
 pub(super) struct Section {
-    /// Path of the table. Words in capitals are placeholders for names that the user chooses. If the path is empty, the
-    /// keys are at the top of the file.
+    /// Path of the table in `agent.toml`. Words in capitals are placeholders for names that the user chooses. If the
+    /// path is empty, the keys are at the top of the file.
     pub(super) path: &'static [&'static str],
     /// Header of the table with example names, without brackets.
     pub(super) example: &'static str,
     /// Heading of the section in documents.
     pub(super) title: &'static str,
-    /// Purpose of the table, in one or more sentences.
+    /// Description of the table's purpose, in one or more sentences.
     pub(super) about: &'static str,
     /// The keys, in the order of the documentation.
     pub(super) keys: &'static [Key],
 }
 
-/// One key of a table.
+/// A key that a table of `agent.toml` allows.
 #[derive(Clone, Copy)]
 pub(super) struct Key {
     /// The key, as it is written in the file.
     pub(super) name: &'static str,
     /// The type of the value, with its bounds.
     pub(super) value: Value,
-    /// The value or behaviour if the key is not set.
+    /// The value that the key has, or the behaviour of the host, if the key is not set.
     pub(super) default: Default,
     /// Description of the key, in one or more sentences.
     pub(super) meaning: &'static str,
-    /// An example value, as TOML.
+    /// An example of a value for the key, as TOML.
     pub(super) example: &'static str,
 }
 
 /// The type of a key's value, with its bounds.
 #[derive(Clone, Copy)]
 pub(super) enum Value {
-    /// A string.
+    /// A string that has this format.
     Text(TextFormat),
-    /// A whole number with inclusive bounds.
+    /// A whole number with an inclusive minimum and maximum.
     Number(u32, u32),
-    /// A whole number with inclusive bounds that may exceed 32 bits.
+    /// A whole number of up to 64 bits, with an inclusive minimum and maximum.
     Limit(u64, u64),
     /// A number from 0 to the given maximum, with or without a fraction.
     Amount(u32),
-    /// `true` or `false`.
+    /// A boolean, which is `true` or `false`.
     Flag,
     /// `true`, `false`, or a whole number from 1 to the given maximum.
     Switch(u64),
-    /// One of the listed strings.
+    /// A string that must be one of the listed strings.
     Choice(&'static [&'static str]),
-    /// A list of strings.
+    /// A list of strings that each have this format.
     Texts(TextFormat),
     /// A table of strings whose keys the user chooses. The first format applies to the keys, and the second format to
     /// the values.
@@ -76,18 +76,18 @@ pub(super) enum Value {
     /// A table whose keys the user chooses and whose values are JSON Schemas, or the path of a file with one schema for
     /// all keys.
     Schemas,
-    /// A whole number with inclusive bounds that may be negative.
+    /// A whole number that may be negative, with an inclusive minimum and maximum.
     Signed(i32, i32),
 }
 
-/// The value or behaviour if a key is not set.
+/// The value that a key has, or the behaviour of the host, if the key is not set.
 #[derive(Clone, Copy)]
 pub(super) enum Default {
     /// The default is a value, written as TOML.
     Is(&'static str),
-    /// The default is a number.
+    /// The default is this number.
     Number(u64),
-    /// The default is not a single value. This text describes it.
+    /// A text that describes a default that is not a single value.
     Words(&'static str),
 }
 

@@ -1,4 +1,4 @@
-//! Reads tables of limits. The keys are defined by the crates that enforce the limits.
+//! Reads the tables that set limits. The keys of these tables are defined by the crates that enforce the limits.
 
 use super::document::Table;
 use agent_core::limits::LimitRow;
@@ -23,7 +23,7 @@ pub(super) fn read<L>(table: &Table<'_>, rows: &[LimitRow<L>]) -> LimitValues {
 }
 
 impl LimitValues {
-    /// Writes the values from the file into `limits`. All other limits keep their values.
+    /// Writes the values from the file into `limits`. Limits that the file does not set keep their values.
     pub fn set<L>(&self, rows: &[LimitRow<L>], limits: &mut L) {
         for row in rows {
             if let Some(value) = self.0.get(row.key) {

@@ -7,12 +7,12 @@ use super::{Located, located_string, located_strings, string_map, strings};
 use agent_mcp::MCP_LIMITS;
 use std::collections::BTreeMap;
 
-/// One table `[mcp.NAME]`.
+/// A table `[mcp.NAME]`, which configures one MCP server.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct McpTable {
     /// Program to start, for a server that is a child process.
     pub command: Option<Located>,
-    /// Arguments of the program.
+    /// Command-line arguments of the program.
     pub args: Vec<String>,
     /// Environment variables of the process, by name.
     pub env: BTreeMap<String, String>,
@@ -22,17 +22,17 @@ pub struct McpTable {
     pub directory: Option<String>,
     /// Address of a server that is reached over HTTP.
     pub url: Option<String>,
-    /// Headers of every request, by name.
+    /// Headers that are sent with every request, by the header's name.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
     pub header_env: BTreeMap<String, Located>,
     /// Names of the tools that the agent may use. If the key is not set, the agent may use all tools.
     pub tools: Option<Vec<String>>,
-    /// How long the server is kept running: `turn` or `always`.
+    /// How long the server is kept running: `turn` for one turn, or `always` until the host stops.
     pub keep: Option<String>,
     /// Maximum time of one call, in milliseconds.
     pub timeout_ms: Option<u32>,
-    /// Maximum time to start the server and list its tools, in milliseconds.
+    /// Maximum time to start or connect to the server and to list its tools, in milliseconds.
     pub start_timeout_ms: Option<u32>,
     /// Limits on the server's list of tools.
     pub limits: LimitValues,

@@ -5,7 +5,7 @@ use super::{Located, located_string, string_map};
 use agent_models::{ModelConfig, Price, Protocol};
 use std::collections::BTreeMap;
 
-/// One table `[providers.NAME]`.
+/// A table `[providers.NAME]`, which configures how one provider is reached.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProviderTable {
     /// Address of the provider, without `/chat/completions`.
@@ -15,7 +15,7 @@ pub struct ProviderTable {
     pub protocol: Option<Protocol>,
     /// Environment variable that contains the provider's key.
     pub key_env: Option<Located>,
-    /// Headers of every request, by name.
+    /// Headers that are sent with every request, by the header's name.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
     pub header_env: BTreeMap<String, Located>,

@@ -18,8 +18,8 @@ pub(super) fn read(plugin: &str, entry: &Entry<'_>) -> Option<SecretGrant> {
     Some(SecretGrant { plugin: plugin.to_owned(), env: text("env")?, template, origin: entry.value.location() })
 }
 
-/// Checks that the required keys are set. This is checked here because the list of keys does not define which keys
-/// are required.
+/// Checks that the required keys are set. The list of keys does not define which keys are required, so this function
+/// defines the required keys.
 pub(super) fn check(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     for (needed, example) in [("env", "env = \"API_TOKEN\""), ("hosts", "hosts = [\"api.example.com\"]")] {

@@ -9,29 +9,30 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// One table `[services.NAME]`.
+/// A table `[services.NAME]`, which configures one service.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceTable {
-    /// CloudEvent type of the service's requests. The default is the name of the table. `None` if the type is invalid,
-    /// which was then reported as a problem.
+    /// CloudEvent type of the service's requests. The default is the name of the table. `None` if the type is invalid.
+    /// In this case, the invalid type has been reported as a problem.
     pub event_type: Option<ServiceEventType>,
     /// Description of the service for the model.
     pub description: Option<String>,
     /// JSON Schema of a request's data.
     pub accepts: Option<Value>,
-    /// JSON Schemas of the data of answers, by CloudEvent type. The key `*` stands for all types that are not listed.
+    /// JSON Schemas of the data of answers, by CloudEvent type. The schema of the key `*` applies to all types that are
+    /// not listed.
     pub emits: BTreeMap<String, Value>,
     /// Attribute `domain` of the requests, for routing.
     pub domain: Option<String>,
-    /// Maximum time to wait for an answer, in milliseconds. If this is `None`, the host waits without a limit.
+    /// Maximum time to wait for an answer, in milliseconds. If the time is `None`, the host waits without a limit.
     pub answer_within_ms: Option<u32>,
-    /// Priority of calls to the service. Of all calls in one model reply, only those with the highest priority run.
+    /// Priority of calls to the service. Of all calls in one model reply, only the calls with the highest priority run.
     pub priority: Option<i32>,
     /// File, line and key of the table.
     pub location: String,
 }
 
-/// The table `[outbox]`: outgoing events.
+/// The table `[outbox]`, which configures the folder and the choice of outgoing events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxTable {
     /// Folder that events are written to, as it is written in the file.
@@ -42,7 +43,7 @@ pub struct OutboxTable {
     pub approvals: Option<bool>,
 }
 
-/// Reads all services. Paths of schemas are relative to `folder`.
+/// Reads all tables `[services.NAME]`. Paths of schemas are relative to `folder`.
 pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, ServiceTable> {
     let services = root.table("services");
     let entries = services.iter().flat_map(Table::entries);
@@ -79,7 +80,8 @@ fn service(name: &str, value: &TomlValue<'_>, folder: &Path) -> Option<ServiceTa
 }
 
 /// Returns the event type of a service. An invalid value of the key `type` is reported by the general check of the
-/// keys. If the key is not set, this function checks the name of the table, which is then the type.
+/// keys. If the key is not set, the name of the table is the type, and this function checks whether the name is a
+/// valid type.
 fn event_type(name: &str, value: &TomlValue<'_>, configured_type: Option<String>) -> Option<ServiceEventType> {
     if let Some(configured_type) = configured_type {
         return ServiceEventType::parse(&configured_type).ok();
@@ -111,8 +113,8 @@ fn accepts(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     }
 }
 
-/// Reads the schemas of answers. The value is either a table with one schema for each type, or the path of a file with
-/// one schema for all types.
+/// Reads the schemas of a service's answers. The value is either a table with one schema for each type, or the path of
+/// a file with one schema for all types.
 fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     if value.text().is_some() {
         return read_usable_schema(value, folder)
@@ -137,8 +139,8 @@ fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     entries.filter_map(|entry| Some((entry.name, read_usable_schema(&entry.value, folder)?))).collect()
 }
 
-/// Reads a schema and checks that it compiles. A schema that compiles refers to no other documents, and validation with
-/// it always terminates.
+/// Reads a JSON Schema and checks that the schema compiles. A schema that compiles refers to no other documents, and
+/// validation with it always terminates.
 fn read_usable_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     let schema = read_schema(value, folder)?;
     match Schema::compile(&schema) {

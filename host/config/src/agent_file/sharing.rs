@@ -4,7 +4,7 @@ use super::document::Table;
 use agent_registry::{PublicKey, SignaturePolicy, Trust};
 
 /// Reads the signature policy and the trusted keys. Invalid values are ignored here, because the general check of the
-/// keys reports them and the file is then rejected.
+/// keys reports invalid values, and the file is then rejected.
 pub(super) fn trust(table: &Table<'_>) -> Trust {
     let policy = table.get("signatures").and_then(|value| value.text());
     let policy = match policy.as_deref() {

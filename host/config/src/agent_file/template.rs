@@ -1,5 +1,5 @@
 //! The commented `agent.toml` with every key, which `config init` writes. In this text, a line that begins with `# ` is
-//! an explanation. A line that begins with `#` without a space after it is a setting that is commented out.
+//! an explanation. A line that begins with `#` and has no space after the `#` is a setting that is commented out.
 
 use super::documentation::{allowed, default, kind, known_providers};
 use super::keys::{Key, SECTIONS};

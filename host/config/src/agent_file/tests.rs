@@ -161,7 +161,8 @@ fn l17_reads_approval_rules_with_their_locations() {
     assert!(wrong.contains("agents/agent.toml:2:7") && wrong.contains("\"allow\", \"ask\" or \"deny\""), "{wrong}");
 }
 
-/// I2: one error reports all problems. For each problem, it names the file, the line, the key and the allowed values.
+/// I2: one error reports all problems. For each problem, the error names the file, the line, the key and the
+/// allowed values.
 #[test]
 fn reports_every_problem_with_its_line() {
     let error = parse(
@@ -235,7 +236,7 @@ fn reports_toml_syntax_errors_with_their_line() {
     agents/agent.toml:2:1: `name` is defined twice, first in line 1
       2 | name = "b"
         | ^^^^
-        = keep one of them
+        = keep one of the two keys
     "#);
 }
 
@@ -284,7 +285,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:4:1: `name` is defined twice, first in line 2
       4 | name = "b"
         | ^^^^
-        = keep one of them
+        = keep one of the two keys
 
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
@@ -309,7 +310,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:14:2: `[retry]` is defined twice, first in line 7
       14 | [retry]
          |  ^^^^^
-         = write all its keys under one header
+         = write all keys of the table under one header
 
     agents/agent.toml:17:1: `providers` is a list
       17 | [[providers]]
@@ -422,7 +423,7 @@ windows = 3
     "#);
 }
 
-/// An error shows at most 50 problems, and then how many further problems there are.
+/// An error shows at most 50 problems, followed by the number of problems that are not shown.
 #[test]
 fn shows_a_limited_number_of_problems() {
     let wrong: String = (0..1000).map(|number| format!("key{number} = {number}\n")).collect();

@@ -13,7 +13,7 @@ const SECRETS: [&str; 5] = ["key", "api_key", "apikey", "token", "secret"];
 /// Path that the host appends to the base URL of a provider.
 const CHAT_PATH: &str = "/chat/completions";
 
-/// The format of a string.
+/// The format that a string in `agent.toml` must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextFormat {
     /// Any string that is not empty.
@@ -22,7 +22,7 @@ pub(super) enum TextFormat {
     Line,
     /// The name of an agent or a provider.
     Name,
-    /// The address of a provider.
+    /// The base URL of a provider.
     Url,
     /// The name of an MCP server.
     Server,
@@ -30,17 +30,17 @@ pub(super) enum TextFormat {
     ServerUrl,
     /// The name of an environment variable.
     Variable,
-    /// The name of a header.
+    /// The name of an HTTP header.
     Header,
     /// The name of a header whose value is not a secret.
     PlainHeader,
-    /// The value of a header.
+    /// The value of an HTTP header.
     HeaderValue,
     /// The key of a plugin's configuration value.
     ConfigKey,
-    /// An approval policy.
+    /// An approval policy: `allow`, `ask` or `deny`.
     Policy,
-    /// The name of a tool.
+    /// The name under which a model calls a tool.
     Tool,
     /// The path of a folder that is granted to a plugin.
     Tree,
@@ -48,7 +48,7 @@ pub(super) enum TextFormat {
     Requests,
     /// The CloudEvent type of a service's event.
     EventType,
-    /// A prefix of registry references or addresses. Trusted keys belong to such a prefix.
+    /// A prefix of registry references or addresses, to which trusted keys belong.
     Namespace,
     /// Minisign public keys, separated by spaces.
     PublicKeys,
@@ -189,7 +189,8 @@ impl TextFormat {
 const ADDRESS: &str = r"^https?://[^\s/?#@]+(/[^\s?#]*)?$";
 const REQUESTS: &str = r"^\s*(private +)?([A-Z]+(,[A-Z]+)* +)?https?://[^\s/?#@]+(/[^?#]*)?$";
 const EVENT_TYPE: &str = r"^[A-Za-z0-9._/:~+@#-]{1,256}$";
-/// Matches reserved types in ASCII letters only. The host itself also rejects look-alike characters.
+/// Matches reserved types in ASCII letters only. In addition to these types, the host's parser rejects types whose
+/// characters look like the letters of a reserved type.
 const RESERVED_TYPE: &str = r"^[^A-Za-z0-9]*[Aa][Gg][Ee][Nn][Tt][^A-Za-z0-9]*[Hh][Oo][Ss][Tt]";
 const NAMESPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";

@@ -35,8 +35,8 @@ pub fn make_agent(
     Ok(agent)
 }
 
-/// Builds the agent. If the name of a plugin's tool is already taken by another tool, the plugin is left out and a
-/// warning is reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of
+/// Builds the agent. If another tool already has the name of a plugin's tool, the agent is built without this plugin,
+/// and a warning is reported (row 55). The tools of the host and of the agent's file take precedence, then the tools of
 /// plugins that the file mentions, then the tools of all other plugins in the order of the plugins' names.
 fn agent_without_duplicates(
     (config, models, mut generation): (AgentConfig, Models, Generation),
@@ -60,8 +60,8 @@ fn agent_without_duplicates(
     }
 }
 
-/// Builds the agent for a test, with the given models and without MCP servers. Two tools with the same name are an
-/// error.
+/// Builds the agent for a test, with the given models and without MCP servers. Returns an error if two tools have the
+/// same name.
 pub fn make_test_agent(
     settings: &Settings,
     (generation, delegates): (Generation, BTreeMap<String, Delegate>),
@@ -82,17 +82,18 @@ pub enum ModelRebuild {
     Keep,
 }
 
-/// Whether a changed file has changed its agent.
+/// Whether a change to an agent's file has changed the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reconfigured {
-    /// The agent has changed. The change applies from the next turn on.
+    /// The agent has changed, and uses the changed configuration from the next turn on.
     Changed,
-    /// The agent is the same: only comments, layout, or text that the host itself wrote into the file have changed.
+    /// The agent has not changed, because the change to the file affects only comments, layout, or text that the host
+    /// itself has written.
     Unchanged,
 }
 
-/// Applies changed settings to a running agent. If this fails, no setting is changed. The agent keeps its name and
-/// its plugins.
+/// Applies changed settings to a running agent. If the settings cannot be applied, nothing is changed. The agent keeps
+/// its name and its plugins.
 pub fn reconfigure(live: &LiveAgent, settings: &Settings, rebuild: ModelRebuild) -> Result<Reconfigured, ConfigError> {
     let agent = live.current();
     refuse_unknown_plugins(settings, agent.generation())?;
@@ -131,7 +132,7 @@ pub(super) fn agent_error(settings: &Settings, error: &AgentError) -> ConfigErro
     }
 }
 
-/// Rejects settings for plugins that are not loaded, because they would have no effect.
+/// Rejects settings for plugins that are not loaded, because such settings would have no effect.
 pub fn refuse_unknown_plugins(settings: &Settings, generation: &Generation) -> Result<(), ConfigError> {
     let unknown = settings.unknown_plugins(&|name| generation.plugin(name).is_some());
     if unknown.is_empty() {

@@ -60,7 +60,7 @@ fn emission(enabled: Option<bool>) -> Emission {
 }
 
 fn service(table: &ServiceTable) -> Option<ServiceConfig> {
-    // Every service here has a valid type, because the check of the file has rejected all others.
+    // Every table has a valid type, because the check of the file has rejected all services without a valid type.
     let defaults = ServiceConfig::new(table.event_type.clone()?);
     Some(ServiceConfig {
         description: table.description.clone().unwrap_or(defaults.description),
@@ -118,7 +118,8 @@ pub fn allowance(settings: &Settings, plugin: &str) -> PluginAllowance {
     PluginAllowance { grants, limits, asking, ..PluginAllowance::default() }
 }
 
-/// Returns the limits for calls of plugins that have no limits of their own.
+/// Returns the limits that the file sets for the calls of all plugins. Limits that the file does not set have
+/// their defaults.
 fn call_limits(settings: &Settings) -> CallLimits {
     let mut limits = CallLimits::default();
     settings.file.call_limits.set(&CALL_LIMITS, &mut limits);

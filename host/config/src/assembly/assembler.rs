@@ -15,28 +15,28 @@ use agent_store::{Rollback, Store};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Whether it is an error or only causes a warning if a file in the plugin directory cannot be loaded.
+/// What happens if a file in the plugin directory cannot be loaded: an error or a warning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnusablePlugins {
-    /// Such a file is an error, so the agent is not built.
+    /// A file that cannot be loaded is an error, so the agent is not built.
     Refuse,
-    /// Such a file causes only a warning, and the agent is built without it.
+    /// A file that cannot be loaded causes only a warning, and the agent is built without that plugin.
     Report,
 }
 
-/// Assembles agents for a host.
+/// Builds the agents of a host, with all their plugins, models and delegates.
 #[derive(Clone, Copy)]
 pub struct Assembler<'a> {
     /// Store that records which plugin versions were used.
     pub store: &'a dyn Store,
     /// Sandbox of the host, opened with `open_sandbox` for the same settings.
     pub sandbox: &'a Sandbox,
-    /// Reads the settings of delegates.
+    /// Reads the settings of each delegate from its file.
     pub delegates: &'a dyn DelegateReader,
-    /// Whether a plugin file that cannot be loaded is an error. In a delegate's plugin directory, such a file is always
-    /// an error.
+    /// What happens if a plugin file cannot be loaded. In the plugin directory of a delegate, a file that cannot be
+    /// loaded is always an error.
     pub unusable_plugins: UnusablePlugins,
-    /// Receives progress and warnings.
+    /// Receives progress and warnings while agents are built.
     pub reporter: &'a dyn Reporter,
 }
 

@@ -33,8 +33,8 @@ pub trait DelegateReader: Send + Sync {
         settings.servers()
     }
 
-    /// Called once for each plugin directory, before its plugins are loaded. An implementation can build plugin
-    /// projects here.
+    /// Called once for each plugin directory, before the plugins in the directory are loaded. An implementation can
+    /// build plugin projects here.
     async fn prepare_plugins(&self, folder: &Path) -> Result<(), ConfigError> {
         let _ = folder;
         Ok(())
@@ -47,8 +47,8 @@ impl DelegateReader for HostEnvironment {
     }
 }
 
-/// Loads all delegates of an agent, including the delegates of delegates. A delegate of several agents is loaded once.
-/// If the delegates form a cycle, returns an error that names the agents of the cycle.
+/// Loads all delegates of an agent, including the delegates of delegates. If several agents delegate to the same agent,
+/// that agent is loaded only once. If the delegates form a cycle, returns an error that names the agents of the cycle.
 pub async fn load_delegates(
     settings: &Settings,
     sandbox: &Sandbox,
@@ -72,7 +72,7 @@ pub async fn load_delegates(
 
 /// The delegates of an agent.
 pub struct Delegates {
-    /// The agents that the agent delegates to directly, by the name of the tool.
+    /// The agents that the agent delegates to directly, by the name of the tool that delegates.
     pub by_tool: BTreeMap<String, Delegate>,
     /// All delegates, including the delegates of delegates.
     pub all: Vec<AssembledAgent>,
@@ -81,7 +81,7 @@ pub struct Delegates {
 /// A running agent, and the settings from which the agent was built.
 #[derive(Clone)]
 pub struct AssembledAgent {
-    /// The agent, which may change while it runs.
+    /// The running agent, whose configuration may change while the agent runs.
     pub live: LiveAgent,
     /// The settings that the agent was built from.
     pub settings: Settings,
@@ -195,15 +195,14 @@ fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
     let path = path.display();
     match error.kind() {
         ErrorKind::NotFound => {
-            format!(
-                "there is no file `{path}`; `agent-host config init --output {path}` writes one that explains every key"
-            )
+            format!("there is no file `{path}`; `agent-host config init --output {path}` writes a file with every key")
         }
         _ => format!("`{path}` cannot be read: {error}"),
     }
 }
 
-/// Rejects a delegate that delegates to itself, directly or through other agents, because it would wait for itself.
+/// Rejects a delegate that delegates to itself, directly or through other agents, because such an agent would wait
+/// for itself.
 fn refuse_cycle(file: &Path, ancestors: &[Ancestor], location: &str) -> Result<(), ConfigError> {
     let Some(first) = ancestors.iter().position(|agent| agent.file == file) else { return Ok(()) };
     let names: Vec<_> = ancestors[first..].iter().chain([&ancestors[first]]).map(|agent| agent.name.as_str()).collect();

@@ -10,7 +10,8 @@ use crate::settings::Settings;
 use agent_plugins::{Generation, Grants, HttpPattern, LoadError, LoadEvent, LoadProblem, LoadedPlugin, Sandbox};
 use agent_runtime::swap;
 
-/// Loads the plugins of the agent's plugin directory. The second returned value lists the files that cannot be loaded.
+/// Loads the plugins of the agent's plugin directory. The second part of the result contains the problems of the files
+/// that cannot be loaded.
 pub async fn load_plugins(
     settings: &Settings,
     sandbox: &Sandbox,

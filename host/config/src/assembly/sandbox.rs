@@ -15,12 +15,13 @@ pub fn open_default_sandbox(data: &DataDirectory, environment: &HostEnvironment)
     open_limited_sandbox((data, environment), HostLimits::default(), Trust::default())
 }
 
-/// Opens a sandbox with the limits and the signature rules of an agent's file. Protects the files of the agent.
+/// Opens a sandbox with the limits and the signature rules of an agent's file. In this sandbox, no grant covers the
+/// files of the agent.
 pub fn open_sandbox(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, ConfigError> {
     let mut limits = HostLimits::default();
     settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
     let sandbox = open_limited_sandbox((data, &settings.environment), limits, settings.file.sharing.clone())?;
-    // The agent's files are protected here, so that no caller can forget to protect them.
+    // The agent's files are protected by this function, so that no caller can forget to protect these files.
     sandbox.protect(protection::paths_of_agent(settings));
     Ok(sandbox)
 }
@@ -33,7 +34,7 @@ pub fn open_limited_sandbox(
 ) -> Result<Sandbox, ConfigError> {
     let compiler = environment.compiler.clone().ok_or_else(|| {
         ConfigError::settings(
-            "the path of this program is unknown, and the program must start itself to examine components",
+            "the path of this program is unknown, but the host must start this program again to examine components",
         )
     })?;
     let options = SandboxOptions {

@@ -17,8 +17,8 @@ pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<dyn Store>, Config
         Err(cannot_write @ (StoreError::ReadOnly { .. } | StoreError::DiskFull { .. })) => cannot_write,
         opened => return Ok(Arc::new(opened?)),
     };
-    // If the database cannot be opened for reading either, return the error of opening it for writing, which is
-    // more helpful.
+    // If the database cannot be opened for reading, return the error of the attempt to open the database for writing,
+    // because that error is more helpful.
     let Ok(store) = SqliteStore::open_to_read(data.database()) else { return Err(cannot_write.into()) };
     tracing::warn!("{cannot_write}; the database is opened for reading only");
     Ok(Arc::new(store))

@@ -20,8 +20,8 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Rejects a folder that belongs to another user or that other users can access. If the folder is empty, it is made
-/// private instead.
+/// Rejects a folder that belongs to another user or that other users can access. If other users can access a folder
+/// that is empty, makes the folder private and does not reject the folder.
 #[cfg(unix)]
 pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -29,7 +29,7 @@ pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     let (owner, current_user) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != current_user {
         return Err(format!(
-            "it belongs to the user with the id {owner}, and your id is {current_user}; name a folder that belongs to you with --data DIR"
+            "the folder belongs to the user with the id {owner}, and your id is {current_user}; use --data DIR to name a folder that belongs to you"
         ));
     }
     let mode = metadata.permissions().mode() & 0o777;
@@ -40,7 +40,7 @@ pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
         return fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).map_err(|error| error.to_string());
     }
     let shown = crate::text::shell_word(&folder.display().to_string());
-    Err(format!("other users can read or change it (its mode is {mode:o}); `chmod 700 {shown}` makes it private"))
+    Err(format!("other users can read or change the folder (mode {mode:o}); `chmod 700 {shown}` makes it private"))
 }
 
 #[cfg(not(unix))]
@@ -48,8 +48,8 @@ pub(super) fn check_owner(_folder: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether a folder contains nothing except empty folders. Such a folder counts as empty, because the host may have
-/// just created the folders in it.
+/// Whether a folder contains nothing except empty folders. A folder that contains only empty folders counts as empty,
+/// because the host may have just created the inner folders.
 #[cfg(unix)]
 fn is_empty(folder: &Path) -> io::Result<bool> {
     for entry in fs::read_dir(folder)? {
@@ -71,7 +71,7 @@ pub(super) fn refuse_links(folder: &Path) -> Result<(), String> {
     };
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
-        // A missing folder contains no links. The folder is created when it is needed.
+        // A missing folder contains no links, and is created when it is needed.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.to_string()),
     };

@@ -21,7 +21,7 @@ pub struct FirstUseHandler {
     prompt: Arc<dyn FirstUsePrompt>,
     store: Arc<dyn Store>,
     environment: HostEnvironment,
-    /// Configuration files of the agents, by the agent's name. Agents without a file are left out.
+    /// Configuration files of the agents, by the agent's name. Agents without a file are not in this map.
     files: BTreeMap<String, PathBuf>,
     /// Receives a message for each first use of a plugin. None if the user cannot be asked.
     first_uses: Option<Receiver<FirstUse>>,
@@ -30,7 +30,8 @@ pub struct FirstUseHandler {
 }
 
 impl FirstUseHandler {
-    /// Creates a handler for a host whose user cannot be asked. Plugins run with the grants that they have.
+    /// Creates a handler for a host whose user cannot be asked. With this handler, plugins run without their
+    /// missing grants.
     pub fn closed(prompt: Arc<dyn FirstUsePrompt>, store: Arc<dyn Store>) -> Self {
         let (environment, files, answers) = (HostEnvironment::default(), BTreeMap::new(), BTreeMap::new());
         Self { prompt, store, environment, files, first_uses: None, answers }
@@ -47,7 +48,7 @@ impl FirstUseHandler {
         Self { prompt, store, environment, files, first_uses: Some(first_uses), answers: BTreeMap::new() }
     }
 
-    /// Waits until another plugin is used for the first time. Never returns if the user cannot be asked.
+    /// Waits until the host reports the next first use of a plugin. Never returns if the user cannot be asked.
     pub async fn next(&mut self) -> FirstUse {
         match &mut self.first_uses {
             Some(first_uses) => match first_uses.recv().await {
@@ -58,8 +59,8 @@ impl FirstUseHandler {
         }
     }
 
-    /// Asks the user about the missing grants that were not refused before, and applies the answer. The turn continues
-    /// after this method has returned.
+    /// Asks the user about those missing grants that the user has not already refused, and applies the answer. The turn
+    /// continues after this method has returned.
     pub async fn serve(&mut self, first_use: FirstUse, stop: &CancellationToken) {
         if !first_use.is_pending() {
             return;
@@ -74,7 +75,7 @@ impl FirstUseHandler {
                 if let Err(error) = first_use.agent.answer(&key.1, &answered_grants) {
                     self.prompt.report(&FirstUseReport::NothingGranted { reason: error.to_string() });
                 }
-                // Do not ask the user again about grants that could not be given.
+                // Grants that are still missing could not be given, so the user is not asked about these grants again.
                 let remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
                 self.answers.entry(key).or_default().refuse(&remaining);
                 if let Err(error) = swap::record_grants(&*self.store, &first_use.agent).await {
@@ -84,8 +85,8 @@ impl FirstUseHandler {
         }
     }
 
-    /// Asks the user, and writes a permanent answer into the agent's file. Returns None if there is nothing to ask
-    /// about or if the user did not answer.
+    /// Asks the user, and writes a permanent answer into the agent's file. Returns None if no grant can be offered, or
+    /// if the user did not answer.
     async fn ask(
         &self,
         first_use: &FirstUse,
@@ -103,8 +104,8 @@ impl FirstUseHandler {
         if offers.offered.is_empty() && !offers.has_folder() {
             return None;
         }
-        // Read the file before the user is asked. The answer is written only if the file has not changed since it
-        // was read.
+        // The file is read before the user is asked. The answer is written into the file only if the file has not
+        // changed since then.
         let draft = file.map(|file| Draft::read(file));
         let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
         let requested = offers.requested();
@@ -143,7 +144,7 @@ enum AnswerEffect {
 
 type FileDraft<'d> = Option<&'d Result<Draft, EditError>>;
 
-/// Writes the offered grants into the agent's file. If this fails, the grants apply to this run only.
+/// Writes the offered grants into the agent's file. If the file cannot be changed, the grants apply to this run only.
 fn write_grants(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (AnsweredGrants, FirstUseReport) {
     let grants = offers.grants();
     let lines = offers.offered.iter().map(|offer| offer.line()).collect();

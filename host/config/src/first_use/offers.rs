@@ -8,10 +8,10 @@ use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPa
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of grants that are offered at once. If there are more missing grants, the further ones are
+/// Maximum number of grants that are offered at once. If more grants are missing, the grants beyond this number are
 /// not offered.
 const MAX_OFFERS: usize = 24;
-/// Maximum number of characters of an offered value.
+/// Maximum number of characters that an offered value may have.
 const MAX_CHARACTERS: usize = 200;
 /// Amount of storage, in MiB, that is offered to a plugin that requests storage.
 const STORAGE_MEBIBYTES: u64 = 10;
@@ -32,7 +32,7 @@ pub struct GrantOffer {
     pub unmet: UnmetNeed,
     /// The grant, as it would be written into the agent's file.
     pub grant: Grant,
-    /// Description of the grant for the user. Contains untrusted text from the plugin.
+    /// Description of the grant for the user. The description contains untrusted text from the plugin.
     pub meaning: String,
     grants: Grants,
 }
@@ -40,7 +40,7 @@ pub struct GrantOffer {
 /// A request that cannot be granted at the first use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NotOffered {
-    /// The plugin's request.
+    /// The plugin's request that cannot be granted.
     pub unmet: UnmetNeed,
     /// The reason why the request cannot be granted.
     pub why: String,
@@ -49,20 +49,20 @@ pub struct NotOffered {
 /// The folder that is offered to a plugin that requests files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedFolder {
-    /// Base of a relative path in `written`: the folder of the agent's file. If this path is empty, the base is the
-    /// current folder.
+    /// Base of a relative path in `written`: the folder of the agent's file. If the base is empty, relative paths are
+    /// relative to the current folder.
     pub base: PathBuf,
     /// Path of the offered folder, as it would be written into the agent's file.
     pub written: String,
-    /// True if the user has typed the folder, so that it is not the default offer.
+    /// True if the user has typed the folder. False if the folder is the default offer.
     pub is_typed: bool,
 }
 
 /// Restrictions on the grants that are offered to a plugin.
 #[derive(Clone, Debug, Default)]
 pub struct OfferBounds {
-    /// Grants that were revoked. If a grant of some kind was revoked, an offered grant of the same kind must not exceed
-    /// the revoked grant (row 48).
+    /// Grants of the plugin that were revoked. If a grant of some kind was revoked, an offered grant of the same kind
+    /// must not exceed the revoked grant (row 48).
     pub revoked: Grants,
     /// Servers to which the user may allow the plugin to send HTTP requests.
     pub hosts: OfferedHosts,
@@ -76,16 +76,16 @@ pub enum OfferedHosts {
     /// All servers that the plugin requests are offered.
     #[default]
     All,
-    /// Only the requested servers whose URLs are in the arguments of the call. If the arguments contain no such URL,
-    /// all requested servers are offered.
+    /// Only the requested servers whose URLs are in the arguments of the call. If the arguments contain no URL of a
+    /// requested server, all requested servers are offered.
     OfCall(Vec<HttpPattern>),
     /// Only the servers that the user has typed are offered.
     Typed(Vec<HttpPattern>),
 }
 
 impl OfferBounds {
-    /// Returns the limits on the grants that are offered for a call. Only the servers in the arguments are offered,
-    /// because the call needs no other servers.
+    /// Returns the restrictions on the grants that are offered for a call with these arguments. If the arguments
+    /// contain URLs, only the servers in these URLs are offered, because the call needs no other servers.
     pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
         let mut hosts = Vec::new();
         collect_hosts(arguments, &mut hosts);
@@ -166,7 +166,7 @@ impl GrantOffers {
         self.offered.iter().map(|offer| offer.grant.clone()).collect()
     }
 
-    /// Returns all unmet requests of the plugin, including those that are not offered.
+    /// Returns all unmet requests of the plugin, including the requests that are not offered.
     pub fn requested(&self) -> Vec<UnmetNeed> {
         let offered = self.offered.iter().map(|offer| offer.unmet.clone());
         offered.chain(self.not_offered.iter().map(|not_offered| not_offered.unmet.clone())).collect()
@@ -213,10 +213,10 @@ impl OfferedValue {
     }
 }
 
-const REVOKED: &str = "it exceeds the grant that was revoked";
+const REVOKED: &str = "the request exceeds the grant that was revoked";
 
-/// Returns the values that are offered for a request. The values do not exceed the revoked grants. If nothing can be
-/// offered, the error is the reason.
+/// Returns the values that are offered for a request. The values do not exceed the revoked grants. If no value can be
+/// offered, returns the reason as the error.
 fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
     let revoked = &bounds.revoked;
     let at_most = |kind, requested: u64, revoked: Option<u64>| {
@@ -298,10 +298,10 @@ fn offer(
     let OfferedValue { kind, value } = offered;
     let base = folder.base.clone();
     if !matches!(kind, Kind::Read | Kind::Write) && value.chars().nth(MAX_CHARACTERS).is_some() {
-        return Err("it is too long to show".to_owned());
+        return Err("the value is too long to show".to_owned());
     }
     if kind == Kind::Env && variable(&value).is_none() {
-        return Err("it is not set".to_owned());
+        return Err("the variable is not set".to_owned());
     }
     let meaning = match kind {
         Kind::Read => folder_meaning(Access::Read, &base.join(&value), &bounds.protected),
@@ -405,7 +405,7 @@ mod tests {
         using the agent's model, up to 20000 tokens per turn · model_tokens = 20000 · --grant p:model_tokens=20000
         sending events of type com.example.paid to an external service · events = ["com.example.paid"] · --grant p:events=com.example.paid
         reading the images and other media of the conversation · media = true · --grant p:media=true
-        Env("ABSENT"): it is not set
+        Env("ABSENT"): the variable is not set
         Config("region"): the configuration must contain its value
         Secret("TOKEN"): the configuration must name its hosts
         Event("agent-host.turn.finished"): the event type "agent-host.turn.finished" is reserved: types that begin with `agent-host.`, or look like it, are the host's own; use a name of your own, such as `com.example.payment.requested`
@@ -421,8 +421,8 @@ mod tests {
         assert!(grants.config.is_empty() && grants.secrets.is_empty());
     }
 
-    /// P6: if there are too many grants to show them all, the others are not granted. A grant that is too long to be
-    /// shown is not granted either.
+    /// P6: if there are too many grants to show all of them, the grants that are not shown are not given. A grant that
+    /// is too long to be shown is not given.
     #[test]
     fn p6_grants_nothing_that_is_not_shown() {
         let folder = OfferedFolder { base: PathBuf::new(), written: ".".into(), is_typed: false };

@@ -1,4 +1,4 @@
-//! The question to the user about the missing grants of a plugin. The caller shows this question.
+//! The question to the user about the missing grants of a plugin. The caller of this crate shows the question.
 
 use super::offers::{GrantOffers, OfferBounds, OfferedFolder, OfferedHosts};
 use super::report::FirstUseReport;
@@ -46,11 +46,11 @@ pub enum Keeping {
 
 /// A question about the missing grants of a plugin that is about to be used for the first time.
 pub struct FirstUseQuestion<'q> {
-    /// The plugin that lacks grants.
+    /// The plugin that is about to be used and lacks grants.
     pub plugin: &'q PluginIdentity,
     /// Name of the agent that uses the plugin.
     pub agent: &'q str,
-    /// The tool that is called. None if the plugin is used as the context builder.
+    /// The tool of the plugin that is called. None if the plugin is used as the context builder.
     pub tool: Option<&'q str>,
     /// Whether an answer can be stored for later runs of the host.
     pub keeping: Keeping,
@@ -67,7 +67,8 @@ impl FirstUseQuestion<'_> {
         &self.offers
     }
 
-    /// Replaces the folder that is offered. A relative path is relative to the current folder of the process.
+    /// Replaces the offered folder by the folder that the user has typed. A relative path is relative to the current
+    /// folder of the process.
     pub fn offer_folder(&mut self, typed: &str) {
         self.folder = typed_folder(&self.folder, typed);
         self.update_offers();

@@ -2,29 +2,29 @@
 
 use std::path::PathBuf;
 
-/// The effect of an answer. The message is one sentence without a full stop. In some cases, lines that the user can
-/// copy follow this sentence.
+/// The effect of the user's answer, as a message. The message is one sentence without a full stop. In some cases, lines
+/// that the user can copy follow this sentence.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FirstUseReport {
     /// The grants were written into the agent's file.
     #[error("written into {}: [plugins.{plugin}.grants] {}", path.display(), lines.join(", "))]
     GrantsWritten {
-        /// Path of the agent's file.
+        /// Path of the agent's file, which was changed.
         path: PathBuf,
-        /// Name of the plugin.
+        /// Name of the plugin that the question was about.
         plugin: String,
-        /// Lines of the table `[plugins.NAME.grants]`.
+        /// Lines that set the grants in the table `[plugins.NAME.grants]`.
         lines: Vec<String>,
     },
     /// `ask = false` was written into the agent's file, so that the user is not asked about the plugin again.
     #[error("written into {}: [plugins.{plugin}.grants] ask = false", path.display())]
     NeverAskWritten {
-        /// Path of the agent's file.
+        /// Path of the agent's file, which was changed.
         path: PathBuf,
-        /// Name of the plugin.
+        /// Name of the plugin that the question was about.
         plugin: String,
     },
-    /// The grants could not be written into the agent's file, so they apply to this run only.
+    /// The grants could not be written into the agent's file, so the grants apply to this run only.
     #[error(
         "{reason}, so the grants apply to this run only. To keep them, add to the agent's configuration file\n  \
          [plugins.{plugin}.grants]\n  {}\nor pass {}",
@@ -34,11 +34,11 @@ pub enum FirstUseReport {
     GrantsNotWritten {
         /// The reason why the file was not written.
         reason: String,
-        /// Name of the plugin.
+        /// Name of the plugin that the question was about.
         plugin: String,
-        /// Lines of the table `[plugins.NAME.grants]`.
+        /// Lines that set the grants in the table `[plugins.NAME.grants]`.
         lines: Vec<String>,
-        /// The same grants as command-line options.
+        /// The grants that were not written, as command-line options.
         flags: Vec<String>,
     },
     /// `ask = false` could not be written into the agent's file, so the answer applies to this run only.
@@ -49,7 +49,7 @@ pub enum FirstUseReport {
     NeverAskNotWritten {
         /// The reason why the file was not written.
         reason: String,
-        /// Name of the plugin.
+        /// Name of the plugin that the question was about.
         plugin: String,
     },
     /// The grants could not be applied to the agent.
@@ -67,7 +67,7 @@ pub enum FirstUseReport {
 }
 
 impl FirstUseReport {
-    /// Whether the report is about a failure, which should be shown as a warning.
+    /// Returns true if the report is about a failure, which should be shown as a warning.
     pub fn is_warning(&self) -> bool {
         !matches!(self, Self::GrantsWritten { .. } | Self::NeverAskWritten { .. })
     }

@@ -16,7 +16,7 @@ const OTHER_ANCESTOR_FILES: [&str; 2] = ["node_modules", "package.json"];
 const MAX_PACKAGES: usize = 200;
 /// Name of the file that marks a folder as a plugin project.
 const PROJECT_FILE: &str = "plugin.toml";
-/// Maximum size of a TOML file that is read, in bytes. Larger files are ignored.
+/// Maximum size of a TOML file that is read, in bytes. Files that are larger are ignored.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Endings of the names of source files. In a package that contains the agent's folder, only files with these endings
@@ -50,7 +50,7 @@ pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     let agent = canonical(agent.to_owned());
     let plugin_directory = canonical(folder.to_owned());
     let kind = |package: &Path| match &agent {
-        // The plugin directory itself is always protected completely.
+        // All files in the plugin directory are protected, even if the plugin directory contains the agent's folder.
         Some(agent) if agent.starts_with(package) && plugin_directory.as_deref() != Some(package) => {
             ProtectedKind::CodeFiles(SOURCES)
         }
@@ -63,8 +63,9 @@ pub(super) fn source_paths(folder: &Path, agent: &Path) -> Vec<ProtectedPath> {
     folders.chain(ancestor_files.into_iter().map(|file| protected_path(file, what, ProtectedKind::File))).collect()
 }
 
-/// If the folder is a plugin project, returns the folder itself. Otherwise, returns the projects in the folder. Every
-/// folder with a `plugin.toml` is a project, even if it cannot be built yet, because it may be completed later.
+/// If the folder is a plugin project, returns the folder itself. If the folder is not a plugin project, returns the
+/// projects in the folder. Every folder with a `plugin.toml` is a project, even if it cannot be built yet, because it
+/// may be completed later.
 fn projects_at(folder: &Path) -> Vec<PathBuf> {
     let is_project = |folder: &PathBuf| folder.join(PROJECT_FILE).is_file();
     if is_project(&folder.to_owned()) {
@@ -82,7 +83,7 @@ fn named_paths(project: &Path) -> Vec<PathBuf> {
     named.map(|path| project.join(path)).collect()
 }
 
-/// Reads a TOML file. Returns None if the file is too large, cannot be read or is not valid TOML.
+/// Reads and parses a TOML file. Returns None if the file is too large, cannot be read or is not valid TOML.
 fn read_table(path: &Path) -> Option<toml::Table> {
     let is_short = fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     if is_short { fs::read_to_string(path).ok()?.parse().ok() } else { None }

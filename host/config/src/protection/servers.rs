@@ -12,7 +12,7 @@ use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
 /// Returns the paths to protect for a server: its program, its scripts, the folders that contain them, and the code
-/// files in its working directory. `variable` reads the host's environment.
+/// files in its working directory. `variable` returns the value of a variable of the host's environment.
 pub(super) fn server_paths(
     name: &str,
     table: &McpTable,
@@ -36,8 +36,8 @@ pub(super) fn server_paths(
         // An empty part of `PATH` means the working directory of the server.
         std::env::split_paths(&path).for_each(|searched| collector.add_path_folder(command, &searched));
     }
-    // An argument can contain paths: `--script=run.py` contains a file, and `sh -c "exec node run.js"` contains a
-    // program and a file.
+    // An argument can contain paths. For example, `--script=run.py` contains a file, and `"exec node run.js"`, an
+    // argument of `sh -c`, contains a program and a file.
     let words: Vec<&str> = table.args.iter().flat_map(|arg| possible_paths(arg)).collect();
     let known: Vec<_> = std::iter::once(command).chain(words.iter().copied()).filter_map(program).collect();
     for program in &known {
@@ -68,8 +68,8 @@ fn working_directory(table: &McpTable, folder: &Path) -> PathBuf {
     table.directory.as_ref().map_or_else(|| PathBuf::from("."), |directory| folder.join(directory))
 }
 
-/// Returns the parts of an argument that may be paths. These are the argument itself, the value of an option, and the
-/// words of a shell command.
+/// Returns the parts of an argument that may be paths. The possible parts are the argument itself, the value of an
+/// option, and the words of a shell command.
 fn possible_paths(argument: &str) -> impl Iterator<Item = &str> {
     let is_separator = |character: char| character.is_whitespace() || "'\"`;|&()<>".contains(character);
     let parts = argument.split(is_separator).flat_map(|word| {
@@ -89,8 +89,8 @@ fn variables_that_load_code(table: &McpTable, variable: &dyn Fn(&str) -> Option<
     configured.chain(passed).filter(|(name, _)| can_contain_code_paths(name)).collect()
 }
 
-/// Returns warnings about MCP servers that run in a folder that a plugin may write. Such a warning is needed because
-/// the protection cannot cover all files that a program might load.
+/// Returns warnings about MCP servers that run in a folder that a plugin may write. The warnings are needed because the
+/// protection cannot cover all files that a program might load.
 pub(super) fn in_writable_folders(settings: &Settings, trees: &[(String, TreeGrant)]) -> Vec<String> {
     let folder = settings.folder();
     let mut warnings = Vec::new();
@@ -111,16 +111,16 @@ pub(super) fn in_writable_folders(settings: &Settings, trees: &[(String, TreeGra
     warnings
 }
 
-/// Collects the paths to protect for one server.
+/// Collects the paths that are protected for one server.
 struct PathCollector<'a> {
-    /// Folder of the agent.
+    /// Folder that contains the agent's file.
     agent: &'a Path,
-    /// Working directory of the server.
+    /// Working directory of the server, to which relative paths are joined.
     working_directory: PathBuf,
     /// Description of the protected paths, for messages.
     what: &'a str,
-    /// Files that programs look for in the folders above the code. These files are added last, so that messages mention
-    /// them last.
+    /// Files that programs look for in the folders above the code. Files in this list are added after all other paths,
+    /// so that messages mention them last.
     ancestor_files: Vec<PathBuf>,
     paths: Vec<ProtectedPath>,
 }
@@ -133,8 +133,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds a program and its folder. A program in a Python virtual environment also loads files that are next to the
-    /// folder `bin`, which contains the program.
+    /// Adds a program and its folder. If the program is in the folder `bin` of a Python virtual environment, the files
+    /// next to `bin` are added, because the program loads these files.
     fn add_program(&mut self, program: &Path) {
         self.add(program.to_owned(), ProtectedKind::File);
         let Some(folder) = program.parent() else { return };
@@ -146,15 +146,17 @@ impl PathCollector<'_> {
         {
             self.add_folder(environment);
         }
-        // The interpreter of a virtual environment is a link, and no code is loaded from the folder of the link's
-        // target. Other programs that are links point into packages.
+        // If the program is a link, the package that contains the link's target is added, because the program loads
+        // code from this package. The folder of the target is not added, because the interpreter of a virtual
+        // environment, which is a link, loads no code from the folder of its target.
         if let Ok(target) = program.canonicalize() {
             self.add_package_folder(&target);
         }
         self.add_package_folder(program);
     }
 
-    /// Adds a folder of the `PATH`, so that no plugin can create a program with the name of the command in this folder.
+    /// Adds a folder that `PATH` contains, so that no plugin can create a program with the name of the command in
+    /// this folder.
     fn add_path_folder(&mut self, command: &str, searched: &Path) {
         let folder = self.working_directory.join(searched);
         self.add(folder.join(command), ProtectedKind::File);
@@ -171,7 +173,7 @@ impl PathCollector<'_> {
             match path.is_dir() {
                 true => self.add_folder(&path),
                 false if path.is_file() => self.add_script(&path, None),
-                // The path is protected although it does not exist, because a plugin could create it.
+                // The path is protected although no file has this path, because a plugin could create such a file.
                 false if word.contains(std::path::is_separator) || name.to_ascii_uppercase().contains("PATH") => {
                     self.add(path, ProtectedKind::File);
                 }
@@ -196,8 +198,8 @@ impl PathCollector<'_> {
         self.add(script.to_owned(), ProtectedKind::File);
     }
 
-    /// Adds a folder of code with all its contents, because interpreters load files next to a script. A folder that
-    /// contains the agent's folder is not added, because plugins work in the agent's folder.
+    /// Adds a folder of code with all its contents, because interpreters load files next to a script. If the folder of
+    /// code contains the agent's folder, nothing is added, because plugins work in the agent's folder.
     fn add_folder(&mut self, code: &Path) {
         if let Some(canonical) = code.canonicalize().ok().filter(|canonical| !self.contains_agent(canonical)) {
             self.add(canonical, ProtectedKind::Folder);
@@ -205,7 +207,8 @@ impl PathCollector<'_> {
     }
 
     /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder of code
-    /// contains the agent's folder, also adds the code files in it, which are recognised by their names.
+    /// contains the agent's folder, the code files in the folder of code, which are recognised by their names, are
+    /// added as well.
     fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
         self.ancestor_files
@@ -215,7 +218,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds the folder of installed packages that contains the script, because packages load other packages.
+    /// If the script is in a folder of installed packages, such as `node_modules`, adds this folder, because packages
+    /// load other packages.
     fn add_package_folder(&mut self, script: &Path) {
         let is_package_folder = |component: Component<'_>| {
             ["node_modules", "site-packages"].map(OsStr::new).contains(&component.as_os_str())
@@ -225,7 +229,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds the files and folders that a program reads, even if they do not exist, because a plugin could create them.
+    /// Adds the files and folders that a program reads. Files and folders that do not exist are added as well, because
+    /// a plugin could create them.
     fn add_program_inputs(&mut self, program: &Program) {
         for folder in program.folders {
             self.add(self.working_directory.join(folder), ProtectedKind::Folder);

@@ -21,12 +21,12 @@ pub struct ListedAgent {
     pub name: String,
     /// Path of the agent's file, as it can be passed to `--agent`.
     pub path: PathBuf,
-    /// Contents of the file, or its problems as text.
+    /// The contents of the agent's file, or the problems of the file as text.
     pub file: Result<AgentFile, String>,
 }
 
 /// Finds the file for `--agent VALUE` in a folder. `VALUE` is a path if it contains a separator, ends in `.toml`, or is
-/// the name of an existing file. Otherwise `VALUE` is the name of an agent.
+/// the name of an existing file. In all other cases, `VALUE` is the name of an agent.
 pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigError> {
     let is_path =
         requested.components().count() != 1 || requested.extension().is_some_and(|extension| extension == "toml");
@@ -55,8 +55,8 @@ pub fn find_agent(requested: &Path, folder: &Path) -> Result<PathBuf, ConfigErro
     }
 }
 
-/// Lists the agents of a folder, sorted by path: `agent.toml`, other TOML files that look like an agent's,
-/// and `agents/*.toml`.
+/// Lists the agents of a folder, sorted by the paths of their files. The files are `agent.toml`, other TOML files in
+/// the folder that look like an agent's file, and `agents/*.toml`.
 pub fn list_agents(folder: &Path) -> Vec<ListedAgent> {
     let top_files =
         toml_files(folder, Path::new("")).into_iter().filter(|path| looks_like_agent_file(&folder.join(path), path));
@@ -65,7 +65,7 @@ pub fn list_agents(folder: &Path) -> Vec<ListedAgent> {
 }
 
 fn read_agent(folder: &Path, path: PathBuf) -> ListedAgent {
-    // Parse with the relative path, so that messages name the file as the user would write it.
+    // The file is parsed with its relative path, so that messages name the file as the user would write its path.
     let text = read_bounded(&folder.join(&path), MAX_BYTES).map_err(|error| error.to_string());
     let file = text.and_then(|text| AgentFile::parse(&text, &path).map_err(|error| error.to_string()));
     let name = file.as_ref().ok().and_then(|file| file.name.clone()).unwrap_or_else(|| name_of_file(&path));
@@ -100,12 +100,12 @@ fn missing_file(requested: &Path, folder: &Path) -> String {
     let suggestion = nearest(&shown.to_string(), paths.iter().map(String::as_str));
     let suggestion = suggestion.map(|suggestion| format!(" (did you mean `{suggestion}`?)")).unwrap_or_default();
     let available = match paths.as_slice() {
-        [] => "there are no agents' files in this folder".to_owned(),
+        [] => "this folder contains no agents' files".to_owned(),
         _ => format!("agents' files in this folder: {}", paths.join(", ")),
     };
     format!(
-        "there is no file `{shown}` (searched at `{absolute}`){suggestion}; {available}; `agent-host config init --output {shown}` writes one that \
-         explains every key"
+        "there is no file `{shown}` (searched at `{absolute}`){suggestion}; {available}; `agent-host config init --output {shown}` writes a file \
+         that explains every key"
     )
 }
 
@@ -114,7 +114,7 @@ fn missing_agent(name: &str, agents: &[ListedAgent]) -> String {
     let suggestion = nearest(name, agents.iter().map(|agent| agent.name.as_str()));
     let suggestion = suggestion.map(|suggestion| format!(" Did you mean `{suggestion}`?")).unwrap_or_default();
     let available = match listed.as_slice() {
-        [] => "there are no agents; `agent-host config init` writes an agent.toml".to_owned(),
+        [] => "this folder contains no agents; `agent-host config init` writes an agent.toml".to_owned(),
         _ => format!("these agents exist:{}", listed.concat()),
     };
     format!(

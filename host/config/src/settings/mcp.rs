@@ -13,8 +13,8 @@ use std::time::Duration;
 /// Environment variables that are passed to every server, because most programs need them.
 const ALWAYS_PASSED: [&str; 6] = ["PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR"];
 
-/// Returns all servers that the file configures. If there are problems, returns all of them, each with its location in
-/// the file.
+/// Returns all servers that the file configures. If the configuration has problems, returns all problems, each with its
+/// location in the file.
 pub(super) fn servers(file: &AgentFile, variable: Variables<'_>) -> Result<Vec<ServerConfig>, Vec<String>> {
     let (mut servers, mut problems) = (Vec::new(), Vec::new());
     for (name, table) in &file.mcp {

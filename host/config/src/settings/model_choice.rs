@@ -25,15 +25,16 @@ const SHOWN_MODELS: usize = 20;
 /// Lets the user choose a model if neither the options nor `agent.toml` names a model.
 #[async_trait]
 pub trait ModelChooser: Send + Sync {
-    /// Whether the user can be asked to choose a model. If this is false, the host does not look for model servers, and
-    /// uses the built-in `offline` model.
+    /// Whether the user can be asked to choose a model. If the user cannot be asked, the host does not look for model
+    /// servers, and uses the built-in `offline` model.
     fn can_ask(&self) -> bool;
 
-    /// Asks the user to choose one of the offered models. There is at least one offer. Returns None if the user chooses
-    /// no model, so that the built-in `offline` model is used.
+    /// Asks the user to choose one of the offered models. The list of offers contains at least one offer. If the user
+    /// chooses no model, returns None, and the built-in `offline` model is used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
-    /// Reports that `model` is used because the server at the base URL has no other model. The name is safe to display.
+    /// Reports that `model` is used because the server at the base URL has no other model. The name of the model is
+    /// safe to display.
     fn uses_only_model(&self, model: &str, base_url: &str);
 }
 
@@ -88,11 +89,11 @@ async fn use_only_model(settings: &mut Settings, chooser: &dyn ModelChooser) -> 
             settings.models.choose_at_base_url(only);
             Ok(())
         }
-        Some([]) => Err(ConfigError::settings(format!("the server at {url} has no models; load one there"))),
+        Some([]) => Err(ConfigError::settings(format!("the server at {url} has no models; load a model there"))),
         Some(models) => Err(ConfigError::Settings(ambiguous_model(&url, models))),
         None => Err(ConfigError::settings(format!(
-            "the list of models cannot be read from {url}/models: check that the server runs and that the address is correct \
-             (it often ends with `/v1`), or name the model with --model NAME"
+            "the list of models cannot be read from {url}/models: check that the server is running and that the address \
+             is correct (the address often ends with `/v1`), or name the model with --model NAME"
         ))),
     }
 }
@@ -104,5 +105,5 @@ fn ambiguous_model(url: &str, models: &[String]) -> String {
         0 => String::new(),
         more => format!("\n  and {more} more"),
     };
-    format!("the server at {url} has {} models; choose one:{}{more}", models.len(), shown.collect::<String>())
+    format!("the server at {url} has {} models; choose one of them:{}{more}", models.len(), shown.collect::<String>())
 }

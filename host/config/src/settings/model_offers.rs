@@ -9,22 +9,22 @@ const OPENAI_MODEL: &str = "gpt-4.1-mini";
 /// A model that is offered to the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelOffer {
-    /// Name of the model: `PROVIDER/MODEL`.
+    /// Name of the offered model, as `PROVIDER/MODEL`.
     pub name: String,
-    /// Address of the provider.
+    /// Address of the offered model's provider.
     pub base_url: String,
     /// Reason why the model is offered, as a short phrase.
     pub reason: &'static str,
 }
 
 impl ModelOffer {
-    /// Returns the offer to use an OpenAI model. Call this only if `OPENAI_API_KEY` is set.
+    /// Returns the offer to use an OpenAI model. Call this function only if `OPENAI_API_KEY` is set.
     pub fn of_openai(base_url: &str) -> Self {
         let (name, base_url) = (format!("openai/{OPENAI_MODEL}"), base_url.to_owned());
         Self { name, base_url, reason: "OPENAI_API_KEY is set" }
     }
 
-    /// Returns an offer for each model of the servers on this machine.
+    /// Returns an offer for each model of each model server on this machine.
     pub fn of_servers(servers: &[LocalServer]) -> Vec<Self> {
         let of_server = |server: &LocalServer| {
             let offer = |model: &String| Self {

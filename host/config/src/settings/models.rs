@@ -1,5 +1,5 @@
-//! Determines the models of an agent. `--model` and `--base-url` override `agent.toml`. If none of them names a model,
-//! the model is `offline` (M2).
+//! Determines the models of an agent. The options `--model` and `--base-url` override the models in `agent.toml`. If
+//! neither the options nor the file names a model, the model is `offline` (M2).
 
 use super::AgentOptions;
 use crate::agent_file::{AgentFile, BUILT_IN, Located, nearest};
@@ -14,11 +14,12 @@ pub(super) const AT_BASE_URL: &str = "openai";
 /// The models that the options or the file name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedModels {
-    /// The first model and its fallbacks.
+    /// The first model and its fallback models.
     pub chain: Chain,
-    /// Model that summarises evicted messages. If no model is set, the model that wrote the reply is used.
+    /// Model that summarises evicted messages. If no summary model is set, the model that wrote the reply writes
+    /// the summaries.
     pub summary: Option<NamedModel>,
-    /// The planner, the executor and the embedding model, each of which does a single task.
+    /// The planner, the executor and the embedding model, which each do a single task.
     pub helpers: Helpers,
     /// Address of the first model's provider, from the options.
     pub base_url: Option<String>,
@@ -27,9 +28,9 @@ pub struct WantedModels {
 /// Models that each do a single task: making plans, carrying out plans, or selecting tools (L24, L25).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Helpers {
-    /// Model that makes plans. If no model is set, turns run without a plan.
+    /// Model that makes plans. If no planner is set, turns run without a plan.
     pub planner: Option<NamedModel>,
-    /// Model that carries out plans. If no model is set, the agent's first model is used.
+    /// Model that carries out plans. If no executor is set, the agent's first model carries out the plans.
     pub executor: Option<NamedModel>,
     /// Embedding model that selects the offered tools. If no model is set, tools are selected by the words in
     /// their descriptions.
@@ -39,11 +40,11 @@ pub struct Helpers {
 /// The first model and its fallback models, from the options or the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chain {
-    /// The models in the order in which they are called. The list is not empty.
+    /// At least one model, in the order in which the models are called.
     Named(Vec<NamedModel>),
     /// The only model of the server at the base URL. The model's name is not known yet.
     AtBaseUrl,
-    /// No model is named.
+    /// Neither the options nor the file names a model.
     Unnamed,
 }
 
@@ -65,8 +66,8 @@ impl WantedModels {
         OFFLINE
     }
 
-    /// Combines the options and the file. A model in the options replaces the model, the fallback models and the
-    /// summary model of the file.
+    /// Combines the models that the options and the file name. A model in the options replaces the model, the fallback
+    /// models and the summary model of the file.
     pub fn new(options: &AgentOptions, file: &AgentFile) -> Result<Self, String> {
         let from_file = |located: &Located| NamedModel {
             name: located.value.clone(),
@@ -86,7 +87,7 @@ impl WantedModels {
             (None, Some(_)) => Chain::AtBaseUrl,
             (Some(first), Some(_)) if provider_of(&first.name).is_some_and(|name| BUILT_IN.contains(&name)) => {
                 return Err(format!(
-                    "--base-url is the address of a model's provider, and `{}` ({}) has none: remove one of them",
+                    "--base-url is the address of a provider, but `{}` ({}) has no provider: remove either setting",
                     first.name, first.place
                 ));
             }

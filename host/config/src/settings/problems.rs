@@ -4,7 +4,7 @@ use crate::error::ConfigError;
 use std::fmt;
 use std::path::Path;
 
-/// A list of problems. Most problems begin with their location, `FILE:LINE: `.
+/// A list of problems that were found in a configuration. Most problems begin with their location, `FILE:LINE: `.
 #[derive(Debug, Default)]
 pub struct Problems(Vec<String>);
 
@@ -19,13 +19,13 @@ impl Problems {
         self.0.push(problem.to_string());
     }
 
-    /// Whether there are no problems.
+    /// Returns true if no problem has been found.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns an error with all problems, or Ok if there are no problems. The problems in `file` come first, in the
-    /// order of its lines.
+    /// Returns an error with all problems, or Ok if no problem has been found. The problems in `file` come first, in
+    /// the order of the lines of `file`.
     pub fn into_result(self, file: Option<&Path>) -> Result<(), ConfigError> {
         if self.is_empty() {
             return Ok(());
@@ -34,8 +34,8 @@ impl Problems {
         Err(ConfigError::Settings(problems.collect::<Vec<_>>().join("\n")))
     }
 
-    /// Returns the problems with their lines in `file`, sorted by line. Problems that are not in `file` have no line
-    /// and come last.
+    /// Returns the problems with their lines in `file`, sorted by line. Problems that are not in `file` have no line,
+    /// and are at the end of the list.
     pub fn in_order(self, file: Option<&Path>) -> Vec<(Option<usize>, String)> {
         let lead = file.map(|file| format!("{}:", file.display()));
         let line = |problem: &str| {
@@ -45,7 +45,8 @@ impl Problems {
         let mut problems: Vec<(Option<usize>, String)> = Vec::new();
         for text in self.0.iter().flat_map(|message| message.split('\n')) {
             match (line(text), problems.last_mut()) {
-                // Text without a location belongs to the previous problem, unless the previous problem has a location.
+                // A line of text without a location continues the previous problem if the previous problem has no
+                // location. After a problem with a location, such a line is a separate problem.
                 (None, Some((None, previous))) => previous.push_str(&format!("\n{text}")),
                 (line, _) => problems.push((line, text.to_owned())),
             }

@@ -1,5 +1,5 @@
 //! Determines the address, key and headers of each provider from the options, `agent.toml`, the list of known providers
-//! and the environment (M2). Keys are never shown.
+//! and the environment (M2). The messages of this module never contain keys.
 
 use super::Variables;
 use super::models::{NamedModel, WantedModels, provider_of};
@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Environment variable with the address of the provider `openai`. OpenAI's own clients also read this variable.
 pub(super) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
-/// Returns all known and all configured providers. Also returns the problems of those providers that an agent's model
-/// uses. Each problem is returned with the index of the model in [`WantedModels::all_named`].
+/// Returns all known and all configured providers. In addition, returns the problems of those providers that the
+/// agent's models use. Each problem is returned with the index of the model in [`WantedModels::all_named`].
 pub(super) fn providers(
     wanted: &WantedModels,
     file: &AgentFile,
@@ -39,7 +39,7 @@ pub(super) fn providers(
 enum Address {
     /// The default address of a known provider.
     Known,
-    /// An address that the user configured. The server at this address may not need a key.
+    /// An address that the user configured. A server at a configured address may not need a key.
     Configured,
 }
 
@@ -86,8 +86,8 @@ fn provider(
     })
 }
 
-/// Returns the address of a provider. Returns None if the provider has no address, which the check of the file
-/// already reports.
+/// Returns the address of a provider. Returns None if the provider has no address. In this case, the check of the file
+/// has already reported the missing address.
 fn address(
     name: &str,
     wanted: &WantedModels,

@@ -1,5 +1,5 @@
-//! Watches the agents' configuration files. Revoked grants take effect immediately. Other changes apply from the next
-//! turn on (P6, P10, L17).
+//! Watches the agents' configuration files. If a change to a file revokes grants, the change takes effect immediately.
+//! All other changes apply from the next turn on (P6, P10, L17).
 
 use super::WatchEvent;
 use crate::agent_file::{MAX_BYTES, read_bounded};
@@ -35,7 +35,7 @@ const MODEL_KEYS: [&str; 10] = [
     "executor",
 ];
 
-/// Watches the files of all agents until it is cancelled.
+/// Watches the configuration files of all agents until `cancel` is cancelled.
 pub(super) async fn watch(
     agents: Vec<AssembledAgent>,
     (store, sandbox): (Arc<dyn Store>, Sandbox),
@@ -66,11 +66,11 @@ pub(super) async fn watch(
 struct WatchedFile {
     agent: AssembledAgent,
     path: PathBuf,
-    /// The text that was last applied. None if this watcher has not read the file yet.
+    /// Text of the file when it was last applied. None if the file has not been read yet.
     text: Option<String>,
     /// The file's stamp at the last check, and the time when this stamp was first seen.
     last_stamp: (Stamp, Instant),
-    /// The stamp of the version of the file that was last applied, or that was last reported as invalid.
+    /// The stamp that the file had when the file was last applied or last reported as invalid.
     handled: Option<Stamp>,
 }
 
@@ -83,7 +83,7 @@ impl WatchedFile {
         Some(Self { agent, path, text: None, last_stamp: (None, Instant::now()), handled: None })
     }
 
-    /// Applies the file if it has changed. Returns an event if the change must be reported.
+    /// Applies the file to the agent if the file has changed. Returns an event if the change must be reported.
     fn check(&mut self, now: Instant, sandbox: &Sandbox) -> Option<WatchEvent> {
         let stamp = stamp(&self.path);
         if stamp != self.last_stamp.0 {
@@ -107,7 +107,7 @@ impl WatchedFile {
         }
     }
 
-    /// Applies the current contents of the file to the agent. If this fails, no setting is changed.
+    /// Applies the current contents of the file to the agent. If the file cannot be applied, no setting is changed.
     fn apply(&mut self, sandbox: &Sandbox) -> Result<Option<WatchEvent>, String> {
         let text = read_bounded(&self.path, MAX_BYTES).ok();
         if text.is_some() && text == self.text {

@@ -11,11 +11,11 @@ use crate::change::Change;
 use crate::event::{EndReason, EventKind};
 use crate::model::Usage;
 
-/// The name that stands in place of a model's name if the answer is the configured fallback text.
+/// The name that is reported instead of a model's name if the turn's answer is the configured fallback text.
 pub const FALLBACK_TEXT: &str = "fallback_text";
 
 impl Run {
-    /// Handles a failed model call. Everything that was streamed before the failure is discarded.
+    /// Handles a failed model call. The text that the model streamed before the failure is discarded.
     pub(super) fn model_failed(&mut self, failure: ModelFailure, change: &mut Change) {
         let ModelFailure { model, message, retryability, then } = failure;
         let is_final = !matches!(then, AfterFailure::Retry { .. });
@@ -43,7 +43,7 @@ impl Run {
     pub(super) fn take_model(&mut self, model_index: u32, budget: PromptBudget, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Calling { last } = turn.phase else { return self.inconsistent(NO_MODEL_CALL) };
-        // The turn's system text is the same for every model.
+        // The system text does not depend on the model, so its number of tokens is taken from the previous budget.
         turn.budget = PromptBudget { system: turn.budget.system, ..budget };
         (turn.model_index, turn.attempt) = (model_index, 1);
         if !self.evict(AfterEviction::SameStep { last }) {
@@ -51,8 +51,8 @@ impl Run {
         }
     }
 
-    /// Continues the current step. The step becomes the last step if too few tokens of the new model's context
-    /// window remain.
+    /// Continues the current step with the turn's current model. The step becomes the turn's last step if the prompt
+    /// leaves too few tokens of the model's context window.
     pub(super) fn continue_step(&mut self, last: bool, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };

@@ -12,14 +12,14 @@ use std::collections::HashMap;
 pub struct CutError {
     /// Why the session cannot be cut after the message.
     pub why: String,
-    /// The nearest earlier message after which the session can be cut. None: there is no such message.
+    /// The nearest earlier message after which the session can be cut. None: the view has no such message.
     pub before: Option<MessageId>,
-    /// The nearest later message after which the session can be cut. None: there is no such message.
+    /// The nearest later message after which the session can be cut. None: the view has no such message.
     pub after: Option<MessageId>,
 }
 
 impl Run {
-    /// Returns the same state with another subject.
+    /// Returns this state with `subject` as the id of its session.
     pub fn renamed(mut self, subject: impl Into<String>) -> Self {
         self.session = subject.into();
         if let Some(Turn { phase: Phase::Ended(TurnEnd::Finished(output)), .. }) = &mut self.turn {
@@ -28,12 +28,13 @@ impl Run {
         self
     }
 
-    /// Creates the state of a new session, which contains the view up to the message `until` and no open turn. The
-    /// messages are numbered again, starting at 1. Seen counts and masks are kept, so that the model receives the same
-    /// messages as before. Approvals for this session are not copied.
+    /// Creates the state of a new session, without an open turn. Its view is a copy of this session's view up to the
+    /// message `until`. The copied messages get new numbers, starting at 1. Seen counts and masks are copied, so that
+    /// a model receives the same messages from the new session as from this session. Approvals for this session are
+    /// not copied.
     pub fn fork(&self, subject: impl Into<String>, until: MessageId) -> Self {
-        let kept: Vec<ViewEntry> = self.view.iter().filter(|entry| entry.id <= until).copied().collect();
-        let new_ids: HashMap<MessageId, MessageId> = kept.iter().map(|entry| entry.id).zip(1..).collect();
+        let copied_entries: Vec<ViewEntry> = self.view.iter().filter(|entry| entry.id <= until).copied().collect();
+        let new_ids: HashMap<MessageId, MessageId> = copied_entries.iter().map(|entry| entry.id).zip(1..).collect();
         let masks = self.masks.iter().filter_map(|mask| {
             let message = *new_ids.get(&mask.message)?;
             Some(Mask { message, ..mask.clone() })
@@ -41,12 +42,12 @@ impl Run {
         let mut fork = Self::new(subject, self.agent.clone());
         fork.model_calls = self.model_calls;
         fork.asks = self.asks;
-        fork.next_message = kept.len() as MessageId + 1;
-        fork.turns = kept.iter().map(|entry| entry.turn).max().unwrap_or(0);
+        fork.next_message = copied_entries.len() as MessageId + 1;
+        fork.turns = copied_entries.iter().map(|entry| entry.turn).max().unwrap_or(0);
         fork.masks = masks.collect();
         fork.left_out.clone_from(&self.left_out);
         fork.summary = self.summary.as_ref().map(|summary| summary.forked(until, fork.turns));
-        fork.view = kept.iter().zip(1..).map(|(entry, id)| ViewEntry { id, ..*entry }).collect();
+        fork.view = copied_entries.iter().zip(1..).map(|(entry, id)| ViewEntry { id, ..*entry }).collect();
         fork
     }
 
@@ -60,8 +61,8 @@ impl Run {
     }
 }
 
-/// The messages after which a session can be cut: those after which no call waits for its result, so that a call and
-/// its result are never separated. Only a few bytes are kept for each message.
+/// Finds the messages after which a session can be cut. After such a message, no call lacks its result, so that a cut
+/// never separates a call from its result. Only a few bytes are kept for each message.
 ///
 /// ```
 /// use agent_core::message::{Part, Role, StoredMessage};
@@ -115,8 +116,8 @@ impl CutPoints {
     }
 
     /// Returns the first cut point that is not before the message `at`. If `at` contains calls, the cut point is the
-    /// message with the last result of these calls. Returns an error if the message is not in the view, or if results
-    /// are missing.
+    /// message with the last result of these calls. Returns an error if the message is not in the view, or if a result
+    /// of these calls is missing.
     pub fn after(&self, at: MessageId) -> Result<MessageId, CutError> {
         let before = self.cut_points().rev().find(|point| *point < at);
         let after = self.cut_points().find(|point| *point > at);
@@ -149,6 +150,6 @@ fn nearest(before: Option<MessageId>, after: Option<MessageId>) -> String {
         (Some(point), None) | (None, Some(point)) => {
             format!("the nearest message after which the session can be cut is {point}")
         }
-        (None, None) => "there is no message after which the session can be cut".to_owned(),
+        (None, None) => "the session cannot be cut after any message".to_owned(),
     }
 }

@@ -18,11 +18,11 @@ pub(super) enum InitialState {
     NeedsApproval {
         sequential: bool,
         repeatable: bool,
-        /// Identity of the tool for which the approval is requested.
+        /// Identity of the tool that a user must approve.
         identity: Digest,
     },
     LoopBreak(LoopBreak),
-    /// The call does not run, because the reply contains a call of higher priority.
+    /// The call does not run, because the same reply contains a call with a higher priority.
     Deferred,
     /// The call does not run, because it already has this result.
     Settled {
@@ -32,7 +32,8 @@ pub(super) enum InitialState {
     },
 }
 
-/// Returns the state in which a call begins. `highest` is the highest priority of the calls in the reply that may run.
+/// Returns the state in which a call begins. `highest` is the highest priority among those calls of the reply that
+/// may run.
 pub(super) fn initial_state(disposition: Disposition, approval: &Approval, highest: Option<i32>) -> InitialState {
     match disposition {
         Disposition::Ready { priority, .. } if Some(priority) < highest => InitialState::Deferred,

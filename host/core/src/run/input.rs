@@ -45,11 +45,11 @@ pub enum Input {
         /// The prompt with which the turn begins.
         context: TurnContext,
     },
-    /// The messages to evict have been summarised (L27).
+    /// A summary of the messages to evict has been written (L27).
     Summarised(Summarised),
     /// The model has replied completely.
     Reply(ResolvedReply),
-    /// The model has not replied (M3).
+    /// The model call has failed (M3).
     ModelFailed(ModelFailure),
     /// The calls are about to run. The calls run only after the change for this input is committed.
     Dispatched {
@@ -60,7 +60,7 @@ pub enum Input {
     Outcome {
         /// Id of the tool call.
         call: CallId,
-        /// The complete result.
+        /// The final result of the call.
         result: CallResult,
     },
     /// The validators and the output schema have accepted or rejected the output (L12).
@@ -69,7 +69,7 @@ pub enum Input {
     Failed(TurnError),
     /// The turn is cancelled (L29).
     Cancel,
-    /// The state was restored after the host had stopped. None of the state's calls is running (D3).
+    /// The state was restored after the host had stopped. No call that the state contains is running (D3).
     Recover,
     /// A running call has requested a service instead of returning a result (P2).
     Pending {
@@ -80,7 +80,8 @@ pub enum Input {
         /// Cost of running the call.
         cost: CallCost,
     },
-    /// A running call has requested a service that needs approval, as if the model had called that service (P2, L17).
+    /// A running call has requested a service, and this request needs approval. The same rules apply as if the model
+    /// had called the service's tool (P2, L17).
     #[serde(rename = "held")]
     ServiceNeedsApproval {
         /// Id of the tool call.
@@ -98,7 +99,7 @@ pub enum Input {
         call: CallId,
         /// Sender of the response. The run only accepts a response from the sender for which the call waits.
         from: Answerer,
-        /// The complete result.
+        /// The final result of the call.
         result: CallResult,
     },
     /// The time limit of an outstanding call has passed.
@@ -106,16 +107,16 @@ pub enum Input {
         /// Id of the tool call.
         call: CallId,
     },
-    /// A user has answered the approval request for some or all of its calls (L17).
+    /// A user has approved or denied some or all of the calls in an approval request (L17).
     Approval {
-        /// The answers. There is at least one.
+        /// The user's answers. The list is not empty.
         answers: Vec<ApprovalAnswer>,
     },
     /// Some calls that were about to run are no longer approved: the tool has changed, the grant was revoked, or the
-    /// configuration now requires an approval. A user is asked again (L17).
+    /// configuration now requires an approval. A user is asked for a new approval (L17).
     #[serde(rename = "ask_again")]
     RequestReapproval {
-        /// The calls, each with the identity of its tool.
+        /// The calls that are no longer approved, each with the current identity of its tool.
         calls: Vec<ReapprovalRequest>,
     },
     /// A call that was about to run must not run. The call gets this error as its result (L17).
@@ -135,7 +136,8 @@ pub enum Input {
     /// The host denied requests that plugins made for the turn (P6). These denials are not reported with the result of
     /// a call, for example because a context builder made the request or because the call was stopped.
     Denied {
-        /// The denials. There is at least one. Each has the id of the call that made the request, if a call made it.
+        /// The denials. The list is not empty. Each denial has the id of the call that made the denied request, or None
+        /// if no call made the request.
         denials: Vec<(Option<CallId>, Denial)>,
     },
     /// A prompt has arrived while the turn is open. The prompt is queued until the turn has ended.
@@ -151,7 +153,7 @@ pub enum Input {
     PluginUsedModel {
         /// Name of the plugin.
         plugin: String,
-        /// Number of model calls by the plugin, and the tokens that they used.
+        /// Number of model calls by the plugin, and the tokens that these calls used.
         used: ModelUse,
     },
 }
@@ -178,7 +180,7 @@ pub enum Retryability {
     #[default]
     #[serde(rename = "later")]
     Retryable,
-    /// The same request will fail again.
+    /// If the same request were sent again, it would fail in the same way.
     #[serde(rename = "never")]
     Permanent,
 }
@@ -189,8 +191,8 @@ impl Retryability {
     }
 }
 
-/// How the host proceeds after a failed model call. If a part of a reply arrived before the failure, that part has
-/// no effect.
+/// How the host proceeds after a failed model call. If a part of a reply arrived before the failure, that part
+/// is discarded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AfterFailure {
@@ -199,17 +201,17 @@ pub enum AfterFailure {
         /// Time until the next attempt, in milliseconds.
         wait_ms: u64,
     },
-    /// Use another model of the chain for the rest of the turn.
+    /// Use a later model of the agent's chain of models for the rest of the turn.
     Next {
         /// Index of the model in the agent's chain of models. The index is greater than the index of the failed model.
         #[serde(rename = "place")]
         model_index: u32,
         /// The model, as `provider/model`.
         model: String,
-        /// Token budget for the new model.
+        /// Token budget of prompts to this model.
         budget: PromptBudget,
     },
-    /// No other model is left.
+    /// The model call fails for good, because the chain contains no further model.
     GiveUp,
 }
 
@@ -224,7 +226,7 @@ pub struct TurnContext {
     pub history: History,
     /// Messages that begin the turn. Empty: the turn begins with the message for its input.
     pub messages: Vec<Message>,
-    /// State that the context builder receives again before each step. None: no state.
+    /// State that the context builder receives again before each step. None: the context builder has no state.
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt.
     pub budget: PromptBudget,
@@ -237,12 +239,13 @@ pub struct TurnContext {
 }
 
 /// A summary of messages, and its cost. The model call for a summary does not count as an interaction (L4), but its
-/// tokens count (L5).
+/// tokens are added to the tokens of the turn (L5).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Summarised {
-    /// Text of the summary, which includes the earlier summary. A text that is too long is cut.
+    /// Text of the summary. The text replaces the text of the earlier summary and includes what the earlier summary
+    /// said. A text that is too long is cut.
     pub text: String,
-    /// Names of the files that the calls used, the most recent last.
+    /// Names of the files that the calls in the summarised messages used, the most recent file last.
     pub files: Vec<String>,
     /// The model that wrote the summary, as `provider/model`, or `extract` if the host wrote it.
     pub by: String,
@@ -313,7 +316,7 @@ impl DispatchedCall {
     }
 }
 
-/// One complete reply. The calls of the reply are already looked up in the registry of tools.
+/// A complete reply of a model. Each call of the reply has already been looked up in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedReply {
     /// Text that the model wrote.
@@ -335,7 +338,7 @@ pub struct ResolvedReply {
     /// Calls that the model wrote into its text and that the host could not parse (L20).
     #[serde(default)]
     pub unreadable: Vec<UnreadableCall>,
-    /// The text as the model wrote it, including the calls in `unreadable`. Empty if there are no such calls.
+    /// The text as the model wrote it, including the calls in `unreadable`. Empty if `unreadable` is empty.
     #[serde(default)]
     pub written: String,
     /// The planner's reply (L24). None: the planner was not called.
@@ -343,7 +346,7 @@ pub struct ResolvedReply {
     pub plan: Option<PlannerReply>,
 }
 
-/// A call of a reply, looked up in the registry of tools.
+/// A call of a reply, after the host has looked up the call's tool in the registry of tools.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ResolvedCall {
     /// Name of the tool as its author wrote it. If the tool does not exist, the name is as the model wrote it.
@@ -366,7 +369,7 @@ pub enum Approval {
     /// The call needs no approval.
     #[default]
     NotNeeded,
-    /// A user must be asked about the tool with this identity.
+    /// A user must be asked to approve the call. The tool has this identity.
     Needed(Digest),
     /// A user approved the tool earlier. The call only runs if the tool still has the identity in this grant.
     Remembered(LastingGrant),
@@ -409,11 +412,11 @@ pub enum Disposition {
 pub enum OutputVerdict {
     /// The output is accepted and ends the turn.
     Accepted(OutputData),
-    /// The output is rejected. The model tries again within its limits.
+    /// The output is rejected. The model is asked for a better output unless a limit of the turn has been reached.
     Rejected {
         /// The plugin that rejected the output, or `output schema`.
         by: String,
-        /// The problems of the output. There is at least one.
+        /// The problems that were found in the output. The list is not empty.
         problems: Vec<Violation>,
     },
 }
@@ -422,7 +425,7 @@ pub enum OutputVerdict {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// Run the call again, with the same id.
+    /// Run the call for a second time, with the same id.
     Retry,
     /// Tell the model that the call failed, with this message.
     Failed(String),
@@ -430,22 +433,23 @@ pub enum Decision {
     Result(String),
 }
 
-/// Why an input was not applied. Except for [`InputError::Inconsistent`], the state has not changed.
+/// Why an input was not applied. After each of these errors except [`InputError::Inconsistent`], the state
+/// is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InputError {
-    /// A turn is open.
+    /// The input is only valid if no turn is open, but a turn is open.
     #[error("turn {0} of this session has not ended; continue it or cancel it first")]
     TurnOpen(u32),
-    /// No turn is open.
+    /// The input is only valid if a turn is open, but no turn is open.
     #[error("no turn of this session is open")]
     NoTurn,
-    /// The turn does not wait for this input.
+    /// The turn is not waiting for this input.
     #[error("the turn is not waiting for {0}")]
     Unexpected(&'static str),
     /// The view contains no turn that could be undone.
     #[error("there is no turn to undo")]
     NothingToUndo,
-    /// The queue of prompts is full.
+    /// The session's queue of prompts has no room for a further prompt.
     #[error(
         "the session's queue is full: while a turn is open, at most {MAX_QUEUED_PROMPTS} prompts with a total of {} \
          KiB can wait; try again when the turn has ended",
@@ -455,10 +459,10 @@ pub enum InputError {
     /// The edited arguments are nested so deeply that a stored state with them could not be parsed.
     #[error("the edited arguments of call {0} are nested more than {MAX_JSON_DEPTH} levels deep")]
     TooDeep(CallId),
-    /// The open batch has no such call.
+    /// The open batch does not contain the call that the input names.
     #[error("call {0} is not one of the open calls of this turn")]
     UnknownCall(CallId),
-    /// The call does not wait for this input. The input is a duplicate or arrived too late.
+    /// The call is not waiting for this input. The input is a duplicate or arrived too late.
     #[error("call {0} is not waiting for this input; it is {1}")]
     Settled(CallId, &'static str),
     /// The state contradicts itself, although the input was valid in this state.

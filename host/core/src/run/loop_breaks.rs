@@ -1,5 +1,6 @@
-//! Calls to the loop-breaking tools (L18). Such a call runs after the other calls of its batch, and only the first such
-//! call of a reply is accepted. The result of `task_completion` is checked like a reply (L12).
+//! Handles calls to the loop-breaking tools (L18). Such a call runs after the other calls of its batch. If a reply
+//! contains several such calls, only the first one is accepted. The result of `task_completion` is checked like a
+//! reply (L12).
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::input::{Disposition, ResolvedCall, ResolvedReply};
@@ -55,8 +56,8 @@ pub(super) fn take_completion_as_text(reply: &mut ResolvedReply) {
     }
 }
 
-/// Keeps only the first loop-breaking call. If other calls of the reply are deferred, the loop-breaking calls are
-/// deferred too.
+/// Refuses each loop-breaking call of a reply except the first one. But if the other calls of the reply have different
+/// priorities, so that some of them are deferred, all loop-breaking calls are deferred.
 pub(super) fn keep_first_loop_break(calls: &mut [ResolvedCall]) {
     let priorities = calls.iter().filter_map(|call| match call.disposition {
         Disposition::Ready { priority, .. } => Some(priority),
@@ -86,7 +87,8 @@ impl Batch {
         breaks && self.calls.iter().any(|call| call.id != *id && !call.state.is_finished())
     }
 
-    /// Whether the batch can continue without an external event after the calls in `settled` have finished.
+    /// Whether the batch can continue without waiting for an external event, once the calls for which `settled` returns
+    /// true have finished.
     pub(super) fn continues_after(&self, settled: impl Fn(&CallId) -> bool) -> bool {
         let is_finished = |call: &BatchCall| call.state.is_finished() || settled(&call.id);
         let ends = self.calls.iter().all(|call| is_finished(call) || call.loop_break.is_some());
@@ -142,8 +144,8 @@ impl Run {
         self.finish(data, EndReason::Completed, change);
     }
 
-    /// Rejects the result of `task_completion`. The call gets an error result with the reason, and the model tries
-    /// again within its limits (L12).
+    /// Rejects the result of `task_completion`. The call gets an error result with the reason. The model is called
+    /// again unless a limit of the turn has been reached (L12).
     pub(super) fn completion_rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(completion) = self.take_completion() else {
             return self.inconsistent("no completion is being checked");
@@ -161,8 +163,8 @@ impl Run {
         self.close_batch(&completion.call, text_result(&feedback(&by, &problems, &how), true), change);
         self.append_feedback(unreadable, change);
         if let Some(turn) = &mut self.turn {
-            // The message stays in the view if it contains other calls, because the other calls are not part of the
-            // rejected attempt.
+            // A message that contains only the rejected call is removed from the view when a later output is rejected.
+            // A message that contains other calls stays in the view.
             match is_only_call {
                 true => turn.rejected = Some([self.next_message - 2, self.next_message - 1]),
                 false => turn.rejected_call = Some(completion.call.clone()),

@@ -1,4 +1,4 @@
-//! Handles replies without a tool call that do not end the turn (L19, L23).
+//! Handles replies that contain no tool call and do not end the turn (L19, L23).
 
 use super::end::TurnError;
 use super::state::{NO_TURN, Run};
@@ -11,10 +11,10 @@ use crate::plugin::Lifecycle;
 use crate::reply_kind::{ReplyKind, ToolUse, classify};
 use serde::{Deserialize, Serialize};
 
-/// Number of consecutive replies without a tool call after which the turn ends with an error, if only a tool may end
-/// the turn (L19).
+/// If only a tool may end the turn, this number of consecutive replies without a tool call makes the turn end with an
+/// error (L19).
 const MAX_REPLIES_WITHOUT_CALL: u32 = 5;
-/// Maximum number of nudges for each cause. Deflections are counted over the whole turn, but incomplete replies only
+/// Maximum number of nudges for each cause. Deflections are counted over the whole turn. Incomplete replies are counted
 /// since the last tool call.
 const MAX_NUDGES: u32 = 3;
 /// Number of consecutive empty replies after which the host asks for a summary.
@@ -39,8 +39,8 @@ const ASK_FOR_SUMMARY: &str = "Your replies are empty. No tools can be called an
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ReplyCounters {
-    /// Number of consecutive replies that called no tool although only a tool may end the turn (L19), or whose calls
-    /// could not be parsed (L20).
+    /// Number of consecutive replies that did not advance the turn: replies without a tool call in a turn that only a
+    /// tool may end (L19), and replies whose calls could not be parsed (L20).
     #[serde(rename = "idle")]
     without_call: u32,
     /// Number of consecutive empty replies.
@@ -56,7 +56,7 @@ pub(super) struct ReplyCounters {
 }
 
 impl ReplyCounters {
-    /// Resets the counts after a reply that calls tools. Only the number of deflections is kept.
+    /// Resets all counts except the number of deflections, because a reply called a tool.
     pub(super) fn note_tool_call(&mut self) {
         *self = Self { deflections: self.deflections, called: true, ..Self::default() };
     }
@@ -110,8 +110,8 @@ impl Run {
         ReplyHandling::TurnContinues
     }
 
-    /// Appends a reply that did not end the turn, and a reminder. If only a tool may end the turn, too many such
-    /// replies in a row end the turn with an error.
+    /// Appends a reply that did not end the turn, and a reminder for the model. If only a tool may end the turn, and
+    /// the model has sent too many such replies in a row, the turn ends with an error.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         // This reply interrupts the sequences of repeated errors (L19) and of empty replies (L23).
@@ -154,7 +154,7 @@ impl Run {
         ReplyHandling::TurnContinues
     }
 
-    /// Appends a reply unless it is empty. Empty messages are not stored, because providers refuse them.
+    /// Appends a reply unless it is empty. An empty message is not stored, because providers refuse empty messages.
     fn append_unless_empty(&mut self, text: &str, change: &mut Change) {
         if !text.trim().is_empty() {
             self.append_reply(change, text);

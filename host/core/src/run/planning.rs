@@ -1,5 +1,5 @@
-//! Planned turns (L24): a planner makes a plan, an executor performs the steps of the plan, and the planner writes the
-//! answer.
+//! Planned turns (L24): a planner makes a plan, an executor performs the steps of the plan, and the planner writes
+//! the answer.
 
 use super::budget::PromptBudget;
 use super::input::{Disposition, ResolvedCall, ResolvedReply};
@@ -35,12 +35,13 @@ pub enum ModelRole {
     Synthesizer,
 }
 
-/// Token budgets of the planner and the executor, without system text.
+/// Token budgets of the planner and the executor. The budgets do not include the tokens of the system text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlanBudgets {
     /// The planner's budget. The field `tools` is the number of tokens in the text that lists the tools.
     pub planner: PromptBudget,
-    /// The executor's budget. In each step, the field `tools` is replaced by the number of tokens of the step's tools.
+    /// The executor's budget. The value of the field `tools` is not used: in each step, the host replaces it by the
+    /// number of tokens of the step's tools.
     pub executor: PromptBudget,
 }
 
@@ -50,19 +51,20 @@ pub struct PlanBudgets {
 pub enum PlannerReply {
     /// The reply is a plan with these steps. If there are no steps, the answer needs no tools.
     Steps(Vec<PlannedStep>),
-    /// The reply is not a valid plan, for the reason in this text.
+    /// The reply is not a valid plan. The text states the reason.
     Invalid(String),
 }
 
-/// A step of a plan, with the tools that the executor is offered for the step (L25).
+/// A step of a plan, and the tools that the host offers to the executor in this step (L25).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlannedStep {
     /// The tool and the task of the step.
     #[serde(flatten)]
     pub step: PlanStep,
-    /// Names of the offered tools, as their authors wrote them.
+    /// Names of the tools that the host offers to the executor in this step. The names are spelled as the tools'
+    /// authors wrote them.
     pub offered: Vec<String>,
-    /// Tokens that the definitions of the offered tools use in the prompt.
+    /// Number of tokens that the definitions of the offered tools use in the prompt.
     pub tokens: u32,
 }
 
@@ -83,7 +85,7 @@ pub struct Plan {
 #[serde(rename_all = "snake_case")]
 enum Stage {
     Making,
-    /// Index of the current step.
+    /// The executor performs the step with this index.
     Step(usize),
     Synthesis,
 }
@@ -100,7 +102,8 @@ pub enum OfferedTools<'t> {
 }
 
 impl Plan {
-    /// Returns the step that is being performed. None: the plan is being made, or its steps are done.
+    /// Returns the step that is being performed. None: the planner is still making the plan, or all steps have
+    /// been performed.
     pub fn current_step(&self) -> Option<&PlannedStep> {
         match self.stage {
             Stage::Step(index) => self.steps.get(index),
@@ -129,7 +132,8 @@ impl Plan {
         }
     }
 
-    /// Continues the plan with the step at this index or, after the last step, with the answer.
+    /// Continues the plan with the step at `index`. If the plan has no step at this index, the planner writes
+    /// the answer.
     fn enter(&mut self, index: usize) {
         self.stage = if index < self.steps.len() { Stage::Step(index) } else { Stage::Synthesis };
         self.failure = None;
@@ -137,7 +141,7 @@ impl Plan {
 }
 
 impl Turn {
-    /// Returns the role of the model in the next call.
+    /// Returns the role of the model that is called next.
     pub fn model_role(&self) -> ModelRole {
         self.plan.as_ref().map_or(ModelRole::Agent, Plan::model_role)
     }
@@ -150,7 +154,8 @@ impl Turn {
         }
     }
 
-    /// Sets the turn's token budget to that of the model that is called next. The system text stays the same.
+    /// Sets the turn's token budget to the budget of the model that is called next. The number of system text tokens is
+    /// not changed.
     fn use_plan_budget(&mut self) {
         if let Some(plan) = &self.plan {
             self.budget = PromptBudget { system: self.budget.system, ..plan.budget() };
@@ -168,8 +173,8 @@ impl Run {
     }
 
     /// Adjusts the plan before a step. If the turn has reached its limit of interactions, the remaining steps are
-    /// skipped and the answer is written. If the prompt is too large for the next model of the plan, the plan is
-    /// abandoned.
+    /// skipped and the answer is written. If the prompt is too large for the model that the plan calls next, the plan
+    /// is abandoned.
     pub(super) fn adjust_plan(&mut self, change: &mut Change) {
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
@@ -177,7 +182,7 @@ impl Run {
         if turn.interactions >= turn.config.max_interactions {
             match plan.stage {
                 Stage::Making => {
-                    self.abandon_plan("the limit of interactions was reached before there was a plan", change)
+                    self.abandon_plan("the limit of interactions was reached before the planner made a plan", change)
                 }
                 Stage::Step(_) | Stage::Synthesis => {
                     plan.enter(usize::MAX);
@@ -190,7 +195,8 @@ impl Run {
         }
     }
 
-    /// Handles a reply in a planned turn. Returns the reply if the caller must handle it like any other reply.
+    /// Handles a reply in a planned turn. Returns the reply if the caller must handle it like a reply in a turn without
+    /// a plan.
     pub(super) fn reply_to_plan(
         &mut self,
         reply: ResolvedReply,
@@ -220,8 +226,8 @@ impl Run {
             ModelRole::Synthesizer => "the planner's answer is empty".to_owned(),
         };
         self.emit(change, EventKind::StreamClear);
-        // Unreadable calls are reported as in any reply (L20). Unreadable calls are not added to the history, because
-        // the model that wrote them is not asked to correct them.
+        // Unreadable calls are reported as they are in a turn without a plan (L20). Unreadable calls are not added to
+        // the history, because the model that wrote them is not asked to correct them.
         self.report_unreadable(&reply.unreadable, change);
         self.abandon_plan(&failure, change);
         self.next_step(change);
@@ -282,7 +288,8 @@ impl Run {
         }
     }
 
-    /// Continues after the calls of a step: with the next step or the answer, or without the plan if the step failed.
+    /// Continues after the calls of a step have finished. If a call failed, the plan is abandoned. Otherwise, the next
+    /// step begins or, after the last step, the planner writes the answer.
     pub(super) fn finish_plan_step(&mut self, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = &mut turn.plan else { return };
@@ -296,8 +303,8 @@ impl Run {
         }
     }
 
-    /// Abandons the plan. The agent's own model continues. The history shows that model the results so far, so it need
-    /// not repeat any call.
+    /// Abandons the plan. The agent's own model continues the turn. The history contains the results of the plan's
+    /// calls, so this model need not repeat any of these calls.
     pub(super) fn abandon_plan(&mut self, reason: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Some(plan) = turn.plan.take() else { return self.inconsistent("the turn has no plan") };
@@ -305,7 +312,8 @@ impl Run {
         self.emit(change, EventKind::PlanFallback { reason: reason.to_owned() });
     }
 
-    /// Abandons the plan because all attempts to call one of its models have failed. Returns whether there was a plan.
+    /// Abandons the plan because all attempts to call one of the plan's models have failed. Returns whether the turn
+    /// had a plan.
     pub(super) fn plan_failed(&mut self, model: &str, message: &str, change: &mut Change) -> PlanFailure {
         let Some(Turn { plan: Some(plan), model_index, .. }) = &self.turn else { return PlanFailure::NoPlan };
         let (model_index, budget) = (*model_index, plan.fallback);
@@ -329,9 +337,9 @@ fn reason_not_run(call: &ResolvedCall) -> String {
 /// The effect of a failed model call on the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlanFailure {
-    /// There is no plan.
+    /// The turn has no plan.
     NoPlan,
-    /// The plan was abandoned, and the agent's own model is called instead.
+    /// The plan was abandoned, and the agent's own model is called instead of the plan's models.
     Abandoned,
 }
 

@@ -3,7 +3,8 @@
 use super::turn::PinnedPlugin;
 use crate::event::EventKind;
 
-/// Compares the plugins of two turns. Returns one event for each plugin that differs, sorted by the plugin's name.
+/// Compares the plugins of two turns. Returns one event for each plugin that was added, removed or changed. The events
+/// are sorted by the plugins' names.
 pub(super) fn between(before: &[PinnedPlugin], now: &[PinnedPlugin]) -> Vec<EventKind> {
     let find = |pins: &[PinnedPlugin], name: &str| pins.iter().find(|pin| pin.name == name).cloned();
     let removed = before.iter().filter(|pin| find(now, &pin.name).is_none()).map(|pin| EventKind::PluginSwapped {
@@ -24,7 +25,8 @@ fn changed(before: Option<PinnedPlugin>, now: &PinnedPlugin) -> Option<EventKind
     let (plugin, to) = (now.name.clone(), now.digest.clone());
     match &now.instead_of {
         Some(from) => Some(EventKind::PluginRolledBack { plugin, from: from.clone(), to }),
-        // The plugin's file now contains the version that already ran before, so the code stays the same.
+        // A rollback has ended because the plugin's file now contains the version that already ran in the previous
+        // turn. The turn runs the same code as the previous turn, so no event is needed.
         None if before.as_ref().is_some_and(|before| before.digest == to) => None,
         None => Some(EventKind::PluginSwapped { plugin, from: before.map(|before| before.digest), to: Some(to) }),
     }

@@ -1,4 +1,4 @@
-//! Refuses the calls of a reply that must not run. A call is refused if the reply has too many calls (L9) or was cut
+//! Refuses those calls of a reply that must not run. A call is refused if the reply has too many calls (L9) or was cut
 //! (row 31), if its arguments are nested too deeply, or if its tool is disabled (L28).
 
 use super::depth;
@@ -12,13 +12,14 @@ use crate::tool::{ToolError, Violation};
 pub const MAX_CALLS: usize = 128;
 
 impl Run {
-    /// Refuses the calls that must not run. A call is refused before the calls with the highest priority are selected,
-    /// so that a refused call does not defer other calls.
+    /// Refuses those calls of a reply that must not run. A call is refused before the calls with the highest priority
+    /// are selected, so that a refused call does not defer other calls.
     pub(super) fn refuse_unrunnable_calls(&self, reply: &mut ResolvedReply) {
         let call_count = reply.calls.len();
         if call_count > MAX_CALLS {
             reply.calls.truncate(MAX_CALLS);
-            // The provider's data is only valid for a message that contains all calls of the reply.
+            // The provider's data for the reply is dropped, because it is only valid in a message that contains all
+            // calls of the reply.
             reply.replay = None;
         }
         let is_cut = cut(reply.stop).is_some();
@@ -61,8 +62,8 @@ fn refuse_cut(call: &mut ResolvedCall) {
     }
 }
 
-/// Returns the error for the first [`MAX_CALLS`] calls of a reply with too many calls. The calls after them are only
-/// stored in the step record.
+/// If a reply has too many calls, returns the error for its first [`MAX_CALLS`] calls. The further calls of the reply
+/// are stored only in the step record.
 fn too_many(call_count: usize) -> ToolError {
     let message = format!(
         "too many calls in one reply: {call_count}, at most {MAX_CALLS}: none of them ran; call again with fewer, and more of \
@@ -71,7 +72,7 @@ fn too_many(call_count: usize) -> ToolError {
     ToolError::Failed { message }
 }
 
-/// Returns the problem of a reply that was cut (L12; row 31). None: the reply is complete.
+/// Returns what is wrong with a reply that was cut (L12; row 31). None: the reply is complete.
 pub(super) fn cut(stop: StopReason) -> Option<Violation> {
     let message = match stop {
         StopReason::Stop | StopReason::ToolCalls | StopReason::Paused => return None,

@@ -38,7 +38,7 @@ pub(super) struct Repetition {
     /// Fingerprint of the last error, and the number of consecutive replies in which a call ended with this error.
     #[serde(rename = "row")]
     streak: Option<(u64, u32)>,
-    /// The beginning of the last error, for users.
+    /// The beginning of the last error's text, which is shown to users.
     last: String,
 }
 
@@ -57,7 +57,8 @@ pub(super) enum CallEnd {
 pub(super) enum Disabling {
     /// The tool can be disabled.
     Allowed,
-    /// The tool does not exist, or no turn could end without it. The host only warns the model.
+    /// The tool does not exist, or no turn could end without the tool. If calls to the tool keep failing, the host
+    /// warns the model but does not disable the tool.
     Impossible,
 }
 
@@ -75,7 +76,7 @@ impl Repetition {
         self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
 
-    /// Ends the current sequence of equal errors, because another kind of reply has interrupted it.
+    /// Ends the current sequence of equal errors, because a reply without a tool call has interrupted the sequence.
     pub(super) fn interrupt(&mut self) {
         self.streak = None;
     }
@@ -103,8 +104,8 @@ impl Repetition {
         (error, consequence)
     }
 
-    /// Counts the errors of a batch in call order. Each error counts only once per reply. Returns the length of the
-    /// current sequence of replies with the same error if the sequence is long enough to end the turn.
+    /// Counts the errors of a batch in the order of its calls. Each error counts only once per reply. Returns the
+    /// length of the current sequence of replies with the same error if the sequence is long enough to end the turn.
     fn count_streak(&mut self, ends: impl Iterator<Item = CallEnd>) -> Option<u32> {
         let mut counted = None;
         for end in ends {
@@ -124,8 +125,8 @@ impl Repetition {
 
 impl Run {
     /// Counts the outcome of a call. In the second reply with the same failure, the model is warned. In the third
-    /// reply, the tool is disabled for the rest of the turn, and its waiting calls do not run (L28). The warning
-    /// precedes the error, so that a long error does not hide the warning.
+    /// reply, the tool is disabled for the rest of the turn, and the calls to the tool that are still waiting do not
+    /// run (L28). The warning precedes the error, so that a long error does not hide the warning.
     pub(super) fn note_outcome(
         &mut self,
         call: &BatchCall,
@@ -180,8 +181,8 @@ impl Run {
         }
     }
 
-    /// Returns the error that ends the turn. None: the number of consecutive replies with the same error is still below
-    /// the maximum (L19).
+    /// Returns the error that ends the turn because of repeated errors. None: the number of consecutive replies with
+    /// the same error is still below the maximum (L19).
     pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };
@@ -199,14 +200,14 @@ pub(super) struct CountedOutcome {
     pub(super) tool_effect: ToolEffect,
 }
 
-/// Whether the result of a call disabled its tool.
+/// Whether the result of a call disabled the tool of this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ToolEffect {
     Unchanged,
     Disabled,
 }
 
-/// Fingerprint of a call's arguments, independent of the order of their keys.
+/// Returns a fingerprint of a call's arguments. The fingerprint does not depend on the order of the arguments' keys.
 pub(super) fn fingerprint_of(arguments: &Value) -> u64 {
     fingerprint(&[canonical(arguments).to_string().as_bytes()])
 }

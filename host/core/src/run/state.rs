@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Version of the state's format. Every released format stays readable.
+/// Version of the state's format. Every later release of the host can read this format.
 const VERSION: u32 = 1;
 
 /// The state of one session (L1).
@@ -72,14 +72,15 @@ pub struct Run {
     /// Name of the agent in the configuration.
     pub agent: String,
     /// Suffix that makes the ids of this session's calls unique. Call ids are also used outside the session, as
-    /// idempotency keys of tools and as ids of service events. Empty: the ids are only unique in the session, because
-    /// an older version of the host created it.
+    /// idempotency keys of tools and as ids of service events. Empty: an older version of the host created the session,
+    /// so the ids are only unique within the session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id_ending: String,
-    /// Id (subject) of the session that delegated the work. None: the work was not delegated.
+    /// Id (subject) of the session that delegated work to this session. None: no session delegated work to
+    /// this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated_by: Option<String>,
-    /// Names of the agents that delegated the work, outermost first (L16).
+    /// Names of the agents through which this session's work was delegated, outermost agent first (L16).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub delegation: Vec<String>,
     /// Grants that a user gave for the rest of the session (L17).
@@ -88,13 +89,13 @@ pub struct Run {
     /// Number of successful model calls in the session. The seen counts of messages are calculated from this
     /// number (L3).
     pub model_calls: u64,
-    /// Id of the next message.
+    /// Id that the next appended message gets.
     pub next_message: MessageId,
     /// Number of the last durable event.
     pub sequence: u64,
     /// Number of turns that have begun.
     pub turns: u32,
-    /// The part of the history that is sent to the model, oldest first.
+    /// The part of the history that is sent to the model, oldest message first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub view: Vec<ViewEntry>,
     /// Media items that are permanently masked (P4).
@@ -110,7 +111,7 @@ pub struct Run {
     /// Summary of the evicted messages (L27). None: no message was evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
-    /// Prompts that arrived while a turn was open, oldest first. The first prompt begins the next turn.
+    /// Prompts that arrived while a turn was open, oldest prompt first. The first prompt begins the next turn.
     #[serde(default, rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub queued_prompts: Vec<QueuedPrompt>,
     /// The open turn or, if no turn is open, the last turn. None: no turn has begun.
@@ -121,7 +122,7 @@ pub struct Run {
 }
 
 // Contradictions that a transition may find in the state.
-pub(super) const NO_TURN: &str = "there is no turn";
+pub(super) const NO_TURN: &str = "the session has no turn";
 pub(super) const NO_OPEN_BATCH: &str = "no batch of calls is open";
 pub(super) const NO_MODEL_CALL: &str = "no model call is open";
 pub(super) const NO_SUCH_CALL: &str = "the open batch does not contain the call";
@@ -183,7 +184,8 @@ const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one fol
 /// Number of message ids that belong to one piece of the view.
 const PIECE: u64 = 32;
 
-/// Splits the view into pieces, each with its number. A piece contains the messages with the same `id / PIECE`.
+/// Splits the view into pieces, each with its number. The number of a piece is `id / PIECE` for the id of each of
+/// its messages.
 fn pieces(view: &[ViewEntry]) -> impl Iterator<Item = (u64, &[ViewEntry])> {
     view.chunk_by(|entry, next| entry.id / PIECE == next.id / PIECE).map(|entries| (entries[0].id / PIECE, entries))
 }
@@ -202,7 +204,7 @@ fn is_zero(number: &u64) -> bool {
 /// Why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is no stored state (`no_context`).
+    /// The session has no stored state (`no_context`).
     #[error("no_context: the session has no stored state, so there is nothing to resume; begin a turn with an input")]
     NoContext,
     /// The state is not valid JSON, or has missing or invalid fields.
@@ -262,8 +264,8 @@ impl Run {
         }
     }
 
-    /// Returns the id of the open call to which `id` refers. `id` may omit the session's suffix. If `id` refers to no
-    /// open call, returns `id` itself.
+    /// Returns the id of the open call to which `id` refers. `id` may omit the session's suffix. If no open call has
+    /// this id, returns `id` itself.
     pub fn named_call(&self, id: CallId) -> CallId {
         self.open_calls().find(|open| open.is_named(&id.0)).cloned().unwrap_or(id)
     }
@@ -284,7 +286,7 @@ impl Run {
         Ok(run)
     }
 
-    /// Checks a stored state for contradictions. Transitions never produce such a state.
+    /// Checks a stored state for contradictions. Transitions never produce a state with such a contradiction.
     fn inspect(&self) -> Result<(), &'static str> {
         const MAX_COUNTER: u64 = u32::MAX as u64 / 2;
         let counters = [self.model_calls, self.next_message, self.sequence, self.turns.into(), self.asks];
@@ -328,8 +330,8 @@ impl Run {
     /// Returns the pieces of the view that have changed since the stored state `since`. A commit writes only these
     /// pieces, so that its size does not grow with the history. If `since` is None, all pieces are returned.
     ///
-    /// A piece consists of its number and its entries as JSON objects separated by commas. The bytes are empty if the
-    /// piece has no entries any more.
+    /// A piece consists of its number and its entries as JSON objects separated by commas. If all entries of a piece
+    /// were removed, its bytes are empty.
     pub fn view_pieces(&self, since: Option<&Run>) -> Vec<(u64, Vec<u8>)> {
         let stored: BTreeMap<u64, &[ViewEntry]> = since.map(|since| pieces(&since.view).collect()).unwrap_or_default();
         let mut removed = stored.clone();
@@ -349,7 +351,7 @@ impl Run {
         entry.first.saturating_add(u32::try_from(self.model_calls.saturating_sub(entry.since)).unwrap_or(u32::MAX))
     }
 
-    /// Returns the messages that the next model call sends, oldest first.
+    /// Returns the messages that the next model call sends, oldest message first.
     pub fn sent(&self) -> impl Iterator<Item = &ViewEntry> {
         let from = match &self.turn {
             Some(turn) if turn.history == History::LeaveOut && !turn.is_over() => turn.number,
@@ -358,8 +360,9 @@ impl Run {
         self.view.iter().filter(move |entry| entry.turn >= from)
     }
 
-    /// Replaces the contents of the calls in [`Run::left_out`] and of their results by a short text. The calls and
-    /// results themselves stay in the prompt, because providers require that each call has a result.
+    /// Replaces the arguments of the calls in [`Run::left_out`] and the contents of the results of these calls by a
+    /// short text. The calls and results themselves stay in the prompt, because providers require that each call has
+    /// a result.
     pub fn without_rejected_results(&self, mut message: Message) -> Message {
         let is_left_out = |call: &CallId| self.left_out.contains(call);
         for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {
@@ -374,18 +377,19 @@ impl Run {
         message
     }
 
-    /// Records that the state contradicts itself. The input was checked before, so the cause is a bug or a damaged
-    /// state.
+    /// Records that the state contradicts itself. The input was checked before, so the cause is a bug or a
+    /// damaged state.
     pub(super) fn inconsistent(&mut self, contradiction: &'static str) {
         self.inconsistency.get_or_insert(contradiction);
     }
 
-    /// Whether a turn is open. A turn is open from its beginning to its end, also while it is suspended.
+    /// Whether a turn is open. A turn is open from its beginning to its end, including the time while it is suspended.
     pub fn is_open(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over())
     }
 
-    /// Returns the session's state as lists of sessions show it. The result is never [`SessionState::Incomplete`].
+    /// Returns the state that lists of sessions show for this session. The result is never
+    /// [`SessionState::Incomplete`].
     pub fn session_state(&self) -> SessionState {
         match self.turn.as_ref().and_then(Turn::end) {
             Some(TurnEnd::Finished(_)) => SessionState::Idle,

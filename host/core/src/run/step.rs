@@ -1,5 +1,5 @@
-//! The steps of a turn. A step is a model call and the tool calls of the reply. After the tool calls, the next step
-//! begins or the turn ends.
+//! The steps of a turn. A step consists of a model call and of the tool calls in the model's reply. After the tool
+//! calls have finished, the next step begins or the turn ends.
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::budget::Fit;
@@ -37,8 +37,8 @@ pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
 }
 
 impl Run {
-    /// Begins the next step, or an eviction that must happen before the step (L27). Ends the turn if it has reached its
-    /// limit and makes no last call (L4).
+    /// Begins the next step, or an eviction that must happen before the step (L27). If the turn has reached its limit
+    /// of interactions and its configuration allows no last model call, the turn ends with an error (L4).
     pub(super) fn next_step(&mut self, change: &mut Change) {
         let Some(turn) = &self.turn else { return self.inconsistent(NO_TURN) };
         let interactions = turn.interactions;
@@ -51,7 +51,8 @@ impl Run {
         }
     }
 
-    /// Begins the next step. The step is the last one if no interactions or too few tokens are left (L4, L26).
+    /// Begins the next step. The step is the turn's last step if no interactions are left or if too few tokens are left
+    /// (L4, L26).
     pub(super) fn begin_step(&mut self, change: &mut Change) {
         self.adjust_plan(change);
         let (messages, budget) = (self.sent_tokens(), self.prompt_budget());
@@ -91,7 +92,7 @@ impl Run {
     }
 
     /// Handles a complete reply (L3, L5, L6). The model call is added to the counts of the session and of the turn.
-    /// Then the calls of the reply begin, its text is validated, or the model is told to continue.
+    /// Then the calls of the reply begin, the text of the reply is validated, or the model is told to continue.
     pub(super) fn reply(&mut self, mut reply: ResolvedReply, change: &mut Change) {
         self.count_call();
         self.keep_masks(std::mem::take(&mut reply.masks));
@@ -132,13 +133,13 @@ impl Run {
         }
         self.report_unreadable(&reply.unreadable, change);
         if last && reply.text.trim().is_empty() {
-            let reason = "the last call, which had no tools, returned no text".to_owned();
+            let reason = "the last model call, which offered no tools, returned no text".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
         }
         if summary && reply.text.trim().is_empty() {
             return self.fail(TurnError::EmptyReplies { replies: MAX_EMPTY_REPLIES }, change);
         }
-        // The planner's last reply is the answer, unless it states that work is left or refuses the task.
+        // The planner's last reply is the answer, unless the reply states that work is left or refuses the task.
         if role == ModelRole::Synthesizer && !last && self.would_be_nudged(&reply.text) {
             self.abandon_plan("the planner's answer leaves work undone, or refuses it", change);
         }
@@ -154,8 +155,8 @@ impl Run {
         }
     }
 
-    /// Whether a reply is validated as the turn's output. The budget for such a reply is reported before
-    /// `stream_complete` and includes the reply (L26, L30).
+    /// Whether a reply is validated as the turn's output. If a reply is validated, the token budget is reported before
+    /// `stream_complete`, and the reply's tokens are included in it (L26, L30).
     fn is_answer(&self, reply: &ResolvedReply) -> bool {
         let Some(turn) = &self.turn else { return false };
         let ends_turn = match turn.model_role() {
@@ -315,7 +316,7 @@ impl Run {
                 (record.state, record.result) = (CallState::Finished, Some(text_result(why, true)));
             }
             InitialState::Settled { result, disabling, event } => {
-                // A call to a missing tool is reported by another event.
+                // A call to a tool that does not exist is reported by `tool_not_found` instead of `tool_call`.
                 if tool_exists {
                     let (call, name, arguments) = (id.clone(), name.clone(), record.arguments.clone());
                     self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0 });
@@ -383,12 +384,13 @@ impl Run {
         self.sent().fold(0_u32, |sum, entry| sum.saturating_add(entry.tokens))
     }
 
-    /// Reports the token budget (L26). Does nothing before the prompt is built.
+    /// Reports the token budget (L26). Does nothing if the prompt has not been built yet.
     pub(super) fn emit_budget(&mut self, change: &mut Change) {
         self.report_budget(self.sent_tokens(), change);
     }
 
-    /// Reports the token budget, including an answer that has not been appended as a message yet.
+    /// Reports the token budget. The reported budget includes the tokens of `answer`, which has not been appended as a
+    /// message yet.
     pub(super) fn emit_budget_with(&mut self, answer: &str, change: &mut Change) {
         let answer = tokens::of_parts(&[Part::Text(answer.to_owned())]);
         self.report_budget(self.sent_tokens().saturating_add(answer), change);
@@ -410,7 +412,7 @@ impl Run {
         self.emit(change, kind);
     }
 
-    /// Marks calls as dispatched. The calls may be running from now on (D2).
+    /// Marks calls as dispatched. From now on, the calls may be running (D2).
     pub(super) fn dispatched(&mut self, calls: Vec<DispatchedCall>, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -420,8 +422,8 @@ impl Run {
         for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
             call.state = CallProgress::Running;
-            // If the tool has already run, only its service request is sent. The request does not count as
-            // another attempt.
+            // If the tool has already run and requested a service, only the request to the service is sent. Sending the
+            // request does not count as a further attempt of the call.
             let runs = call.request.is_none();
             call.attempt += u32::from(runs);
             let (name, attempt) = (call.name.clone(), call.attempt);
@@ -449,32 +451,33 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Records the result of a call. After the last result of a batch, all results are appended to the history in call
-    /// order (L9).
+    /// Records the result of a call. After the last result of a batch, all results are appended to the history in the
+    /// order of the calls (L9).
     pub(super) fn settle(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         self.record(id, result, change);
         self.after_results(change);
     }
 
-    /// Continues after calls have finished: with the next step, with a call that ends the turn, or with a suspension.
+    /// Continues the turn after calls have finished: begins the next step, performs a call that ends the turn, or
+    /// suspends the turn.
     pub(super) fn after_results(&mut self, change: &mut Change) {
         self.complete_batch(change);
-        // A call that ends the turn may have waited for this result.
+        // A call that ends the turn may have waited for the calls that have now finished.
         if matches!(&self.turn, Some(Turn { phase: Phase::Working(batch), .. }) if !batch.is_blocked()) {
             self.announce_resumption(change);
         }
         self.announce_suspension(change);
     }
 
-    /// Records the result of a call and emits the event for it.
+    /// Records the result of a call and emits the event for this result.
     pub(super) fn record(&mut self, id: &CallId, result: CallResult, change: &mut Change) {
         let Some(call) = self.batch_call(id).cloned() else { return self.inconsistent(NO_SUCH_CALL) };
         let CountedOutcome { result, end, tool_effect } =
             self.note_outcome(&call, depth::shallow_result(result), Disabling::Allowed);
         let shown = self.shown(id, &result);
         let tokens = tokens::of_text(&shown).saturating_add(tokens::of_media(&result.content));
-        // Only an answer counts as the end of an outstanding call. If the turn ends before the answer arrives, the call
-        // is abandoned.
+        // An outstanding call counts as answered only if its result is recorded here. If the turn ends before the
+        // response arrives, the call is abandoned and does not count as answered.
         let answered = call.state.is_outstanding();
         let Some(entry) = self.batch_call(id) else { return self.inconsistent(NO_SUCH_CALL) };
         entry.state = CallProgress::Finished { tokens, end: Some(end), answered };

@@ -1,5 +1,6 @@
 //! The stored form of a call in its batch. In the stored form, all fields are at the same level, as in the first
-//! version. In memory, the data that is only valid in one state of the call is part of that state.
+//! version of the format. In memory, the fields that are only valid in one state of the call are part of that
+//! state's variant.
 
 use super::batch::{BatchCall, CallProgress};
 use super::input::UnapprovedRequest;
@@ -11,7 +12,7 @@ use crate::message::{CallId, Digest};
 use crate::tool::CallCost;
 use serde::{Deserialize, Serialize};
 
-/// A [`BatchCall`] as it is stored.
+/// The form in which a [`BatchCall`] is stored.
 #[derive(Serialize, Deserialize)]
 pub(super) struct StoredCall {
     id: CallId,
@@ -40,7 +41,7 @@ pub(super) struct StoredCall {
     loop_break: Option<LoopBreak>,
 }
 
-/// A [`CallProgress`] as it is stored.
+/// The form in which a [`CallProgress`] is stored.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StoredProgress {
@@ -60,7 +61,7 @@ enum StoredProgress {
 
 /// Why a stored call cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the outstanding call {0} does not say what it waits for")]
+#[error("the stored call {0} is waiting, but does not state for what")]
 pub(super) struct NoWaitCause(CallId);
 
 impl TryFrom<StoredCall> for BatchCall {
@@ -152,7 +153,7 @@ mod tests {
         call
     }
 
-    // L1: the stored form of a call stays the same as in the first version, whatever the call's state.
+    // L1: in every state of a call, its stored form is the same as in the first version of the format.
     #[test]
     fn l1_each_state_is_stored_as_it_was_read() {
         for state in [
@@ -176,6 +177,6 @@ mod tests {
     #[test]
     fn l1_an_outstanding_call_without_a_cause_is_refused() {
         let error = serde_json::from_value::<BatchCall>(call(json!({"state": "outstanding"}))).unwrap_err();
-        assert_eq!(error.to_string(), "the outstanding call call_1_1_1 does not say what it waits for");
+        assert_eq!(error.to_string(), "the stored call call_1_1_1 is waiting, but does not state for what");
     }
 }

@@ -21,8 +21,8 @@ use std::path::PathBuf;
 
 type Labels = BTreeSet<&'static str>;
 
-/// For each type, defines a function that returns the label of a value. Also defines a function that returns
-/// all labels.
+/// Defines one function for each listed type, which returns the label of a value of that type, and one function that
+/// returns the labels of all types.
 macro_rules! variants {
     ($($name:ident: $type:ty { $($pattern:pat => $label:literal,)* })*) => {
         $(fn $name(value: &$type) -> &'static str {
@@ -191,5 +191,5 @@ fn l1_stored_states_cover_every_variant() {
     let missing: Vec<_> = all_labels().difference(&stored).copied().collect();
     assert_eq!(missing, Vec::<&str>::new(), "no state in tests/states/v2 contains these variants");
     let counts = [summaries, grants, masks, delegators];
-    assert!(counts.iter().all(|count| *count > 0), "summaries, grants, masks, delegators: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "a count is 0 (summaries, grants, masks, delegators): {counts:?}");
 }

@@ -1,4 +1,5 @@
-//! The transitions of a run: each applies a valid input to the state and collects the changes to store.
+//! The transitions of a run. Each transition applies a valid input to the state and collects the changes that must
+//! be stored.
 
 use super::batch::CallProgress;
 use super::budget::PromptBudget;
@@ -166,7 +167,8 @@ impl Run {
         self.next_step(change);
     }
 
-    /// Appends the rejected output and the feedback. The model tries again within its limits (L12).
+    /// Appends the rejected output and the feedback. The model is called again unless a limit of the turn has been
+    /// reached (L12).
     pub(super) fn rejected(&mut self, by: String, problems: Vec<Violation>, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Validating { text, last } = &turn.phase else {
@@ -241,12 +243,12 @@ impl Run {
         self.clear_stream(change);
         self.abandon_batch(CANCELLED_WAITING, CANCELLED_RUNNING, change);
         self.emit_budget(change);
-        // A user who cancels a turn does not expect that a queued prompt begins another turn.
+        // A user who cancels a turn does not expect that a queued prompt begins a new turn, so the queue is emptied.
         self.queued_prompts.clear();
         self.end_turn(TurnEnd::Cancelled, change);
     }
 
-    /// Ends the turn with an error. Every open call gets a result first.
+    /// Ends the turn with an error. Before the turn ends, every open call gets a result.
     pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
         self.clear_stream(change);
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
@@ -256,8 +258,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Recovers after the host stopped. Calls that were running wait to run again if they can be repeated, and need a
-    /// user's decision if they cannot (D3).
+    /// Recovers after the host stopped. A call that was running waits to run again if it is repeatable. Otherwise, a
+    /// user must decide about the call (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -293,7 +295,7 @@ impl Run {
         }
     }
 
-    /// Announces that the turn continues after a suspension. Does nothing if no suspension was announced.
+    /// Emits the event that the turn continues after a suspension. Does nothing if no suspension was announced.
     pub(super) fn announce_resumption(&mut self, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return;
@@ -338,8 +340,8 @@ impl Run {
         if let Some(turn) = last {
             change.outbox.push(OutboxItem { id: format!("forget_{turn}"), effect: OutboxEffect::Forget { turn } });
         }
-        // The part of the summary about the turn cannot be removed, so a note in the summary tells the model about the
-        // undo.
+        // The part of the summary about the turn cannot be removed, so a note in the summary tells the model about
+        // the undo.
         if let (Some(turn), Some(summary)) = (last, &mut self.summary)
             && summary.through_turn >= turn
         {
@@ -375,7 +377,7 @@ impl Run {
     }
 }
 
-/// Returns the feedback for the model about its rejected output. `how` tells the model how to try again.
+/// Returns the feedback for the model about its rejected output. `how` tells the model in which way to answer again.
 pub(super) fn feedback(by: &str, problems: &[Violation], how: &str) -> String {
     let mut text = format!("Your answer was not accepted ({by}). {how} with all of this put right:");
     for problem in problems {

@@ -37,18 +37,19 @@ pub struct Turn {
     pub trace: TraceContext,
     /// Why the next prompt is built.
     pub lifecycle: Lifecycle,
-    /// Number of model calls so far (L4).
+    /// Number of model calls that the turn has made so far (L4).
     pub interactions: u32,
-    /// Number of rejected outputs so far (L12).
+    /// Number of the turn's outputs that have been rejected so far (L12).
     pub corrections: u32,
-    /// Number of execution units so far, rounded down (L5).
+    /// Number of execution units that the turn has used so far, rounded down (L5).
     pub execution_units: u64,
-    /// Fraction of an execution unit in addition to `execution_units`, in millionths.
+    /// Fraction of an execution unit that the turn has used in addition to `execution_units`, in millionths.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unit_millionths: u32,
-    /// Token usage so far.
+    /// Tokens that the turn has used so far.
     pub usage: Usage,
-    /// Use of the host's model by each plugin so far (P5). The field `usage` includes the tokens of this use.
+    /// Model calls that each plugin has made through the host so far, and their tokens (P5). The field `usage` includes
+    /// these tokens.
     #[serde(default, rename = "asked", skip_serializing_if = "BTreeMap::is_empty")]
     pub plugin_model_use: BTreeMap<String, ModelUse>,
     /// The model that answered last, as `provider/model`.
@@ -63,19 +64,19 @@ pub struct Turn {
     pub sections: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// State that `init` returned and that the context builder receives before each step. None: no state.
+    /// State that `init` returned and that the context builder receives before each step. None: `init` returned
+    /// no state.
     #[serde(default, with = "hex_bytes", skip_serializing_if = "Option::is_none")]
     pub state: Option<Vec<u8>>,
-    /// Token budget of the prompt, without the session summary.
+    /// Token budget of the prompt, without the tokens of the session summary.
     pub budget: PromptBudget,
-    /// One more than the id of the last of the messages with which the turn began. The number is 0 before these
-    /// messages exist.
+    /// The id of the last message with which the turn began, plus 1. The number is 0 if these messages have not been
+    /// appended yet.
     #[serde(default)]
     pub begun_until: MessageId,
     /// Id of the first message that was not yet in the prompt of the previous step.
     pub latest_from: MessageId,
-    /// Ids of the messages with the last rejected output and its feedback. None: there are no such messages in the
-    /// view.
+    /// Ids of the messages with the last rejected output and its feedback. None: the view contains no such messages.
     pub rejected: Option<[MessageId; 2]>,
     /// Id of the `task_completion` call whose result was rejected last. The id is only set if the message also contains
     /// other calls and therefore stays in the view (L12).
@@ -102,7 +103,7 @@ pub struct Turn {
     pub(super) phase: Phase,
 }
 
-/// The phase of a turn.
+/// The phase of a turn, which determines the next action of the driver.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Phase {
@@ -121,8 +122,8 @@ pub struct PinnedPlugin {
     pub name: String,
     /// Digest of the plugin's component.
     pub digest: Digest,
-    /// If a user has rolled the plugin back, the digest of the version in the plugin's file, which this version
-    /// replaces. None: the turn uses the version in the plugin's file.
+    /// The digest of the version in the plugin's file, if a user has rolled the plugin back so that this version runs
+    /// instead of the version in the file. None: the turn uses the version in the plugin's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<Digest>,
 }
@@ -138,7 +139,7 @@ impl PinnedPlugin {
 /// settings uses the agent's current settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PinnedAgent {
-    /// The grants of each plugin, in the sandbox's format and without the values of secrets.
+    /// The grants of each plugin, in the sandbox's format. The grants do not contain the values of secrets.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub grants: BTreeMap<String, Value>,
     /// Grants of the host's built-in tools, in the sandbox's format.
@@ -147,29 +148,31 @@ pub struct PinnedAgent {
     /// Name of the context builder plugin. None: the host itself builds the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_builder: Option<String>,
-    /// Names of the plugins that validate the output, in order.
+    /// Names of the plugins that validate the output, in the order in which the plugins run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub validators: Vec<String>,
     /// Name of the media policy plugin for each provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub media_policies: BTreeMap<String, String>,
-    /// Digests of the definitions of tools that come from neither a plugin nor an MCP server, by tool name.
+    /// The digest of each tool definition that comes from neither a plugin nor an MCP server. The keys are the names of
+    /// the tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// Digests of the definitions of MCP tools, by server and tool name. None: the state comes from an older version of
-    /// the host, which did not store these digests.
+    /// The digest of the definition of each MCP tool. The keys are the names of the servers and, for each server, the
+    /// names of its tools. None: the state comes from an older version of the host, which did not store these digests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }
 
-/// One model call to make.
+/// A model call that the driver must make.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepPlan {
     /// Number of the step in its turn, starting at 1.
     pub step: u32,
     /// Number of model calls that the turn may still make, including this one.
     pub steps_left: u32,
-    /// Whether the model is offered no tools, because this is the last call (L4) or the reply must be a summary (L23).
+    /// Whether the host offers no tools to the model, because this call is the last model call of the turn (L4) or the
+    /// reply must be a summary (L23).
     pub last: bool,
     /// Why the prompt is built.
     pub lifecycle: Lifecycle,
@@ -192,7 +195,7 @@ fn first_attempt() -> u32 {
 }
 
 impl Turn {
-    /// The end of the turn. None: the turn is open.
+    /// Returns how the turn ended. None: the turn is open.
     pub fn end(&self) -> Option<&TurnEnd> {
         match &self.phase {
             Phase::Ended(end) => Some(end),
@@ -200,7 +203,7 @@ impl Turn {
         }
     }
 
-    /// Adds the cost of `calls` model calls (L5).
+    /// Adds the cost of `calls` model calls, which used `usage`, to the cost of the turn (L5).
     pub(super) fn spend(&mut self, usage: Usage, calls: u64) {
         self.usage += usage;
         let units = Units { whole: self.execution_units, millionths: self.unit_millionths };
@@ -214,13 +217,13 @@ impl Turn {
         TurnCost { turn, execution_units, usage: self.usage, interactions: self.interactions }
     }
 
-    /// Execution units of the turn, rounded up (L5).
+    /// Returns the number of execution units that the turn has used, rounded up (L5).
     pub fn units(&self) -> u64 {
         Units { whole: self.execution_units, millionths: self.unit_millionths }.rounded_up()
     }
 
-    /// Number of model calls that the turn may still make, including the last call that `at_limit = "finish"` allows
-    /// after the limit.
+    /// Returns the number of model calls that the turn may still make, including the last call that `at_limit =
+    /// "finish"` allows after the limit.
     fn steps_left(&self) -> u32 {
         let last = u32::from(self.config.at_limit == AtLimit::Finish);
         self.config.max_interactions.saturating_sub(self.interactions).saturating_add(last).max(1)
@@ -262,8 +265,8 @@ impl Turn {
         }
     }
 
-    /// Number of times that the model may still correct a rejected output. The number is 0 if the turn has reached its
-    /// limit of interactions and ends there without a last call (L4).
+    /// Returns how often the model may still correct a rejected output. The number is 0 if the turn has reached its
+    /// limit of interactions and its configuration allows no last model call (L4).
     pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {
@@ -273,7 +276,8 @@ impl Turn {
     }
 }
 
-/// Returns the number of model calls to count for work outside the steps: 1, or 0 if no model was called.
+/// Returns the number of model calls that are counted for work outside the turn's steps: 0 if no model was called,
+/// otherwise 1.
 pub(super) fn answered(usage: Usage) -> u64 {
     u64::from(usage != Usage::default())
 }

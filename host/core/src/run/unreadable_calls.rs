@@ -15,8 +15,9 @@ impl Run {
         }
     }
 
-    /// Handles a reply in which no call could be parsed. Such a reply is never an answer. Its text and the feedback are
-    /// appended to the history, and the model tries again within its limits (L4, L19).
+    /// Handles a reply in which no call could be parsed. Such a reply is never an answer. The text of the reply and the
+    /// feedback are appended to the history, and the model is called again unless a limit of the turn has been reached
+    /// (L4, L19).
     pub(super) fn ask_for_readable_calls(&mut self, written: &str, calls: &[UnreadableCall], change: &mut Change) {
         if let Some(turn) = &mut self.turn {
             turn.told_about_quoted_calls |= calls.iter().any(|call| matches!(call, UnreadableCall::Quoted { .. }));
@@ -26,7 +27,8 @@ impl Run {
         self.remind(written, &feedback(calls), change);
     }
 
-    /// Appends the feedback about unreadable calls after the results of the other calls.
+    /// Appends the feedback about unreadable calls to the history. The results of the readable calls precede
+    /// the feedback.
     pub(super) fn append_feedback(&mut self, feedback: Option<String>, change: &mut Change) {
         if let Some(feedback) = feedback {
             self.append_text(change, Role::User, &feedback);

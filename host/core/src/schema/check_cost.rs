@@ -5,10 +5,11 @@
 use serde_json::{Map, Value};
 use std::collections::{BTreeMap, HashMap};
 
-/// Maximum number of subschema checks for one document. This number of checks takes well under a second.
+/// Maximum number of subschema checks for one document. A computer performs this number of checks in well under
+/// a second.
 pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
-/// If no value can be checked more often than this by a schema, the schema counts as quick. The checks of a document
-/// are not counted if its schema is quick.
+/// A schema that checks each value at most this number of times counts as quick. If the schema of a document is quick,
+/// the checks of the document are not counted.
 const ALWAYS_QUICK: f64 = 1_000.0;
 
 /// Maximum number of subschemas in one schema.
@@ -24,7 +25,7 @@ const ANY_ELEMENT: [&str; 4] = ["items", "contains", "additionalItems", "unevalu
 /// Why the work of checking documents against a schema cannot be estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEstimate {
-    /// A subschema applies itself to the same value.
+    /// A subschema applies itself, directly or through other subschemas, to the value that it checks.
     Circular,
     /// The schema has more than [`MAX_SUBSCHEMAS`] subschemas.
     TooManySubschemas,
@@ -39,25 +40,26 @@ enum Step {
     AnyElement,
 }
 
-/// The number of times that each subschema checks a value. The key is the subschema's rank in [`CheckCost::order`].
+/// For each subschema, the number of times that it checks a value. The key is the position of the subschema
+/// in [`CheckCost::order`].
 type Counts = BTreeMap<usize, f64>;
 
 /// The graph of a schema's subschemas, from which the number of checks of a document is calculated.
 #[derive(Debug, Default)]
 pub(super) struct CheckCost {
-    /// For each subschema, the subschemas that it applies to the value that it checks itself.
+    /// For each subschema, the indices of the subschemas that it applies to the same value that it checks.
     same_value: Vec<Vec<usize>>,
-    /// For each subschema, the subschemas that it applies to members or elements of the value that it checks.
+    /// For each subschema, the subschemas that it applies to members or elements of the value.
     inner_values: Vec<Vec<(Step, usize)>>,
-    /// The subschemas in topological order: if a subschema applies another one to the value that it checks itself, it
-    /// comes before the other one.
+    /// The subschemas in topological order: if subschema A applies subschema B to the same value that A checks, A
+    /// precedes B.
     order: Vec<usize>,
     /// Position of each subschema in `order`.
     rank: Vec<usize>,
 }
 
 impl CheckCost {
-    /// Analyses a schema.
+    /// Builds the graph of a schema's subschemas.
     pub(super) fn of(schema: &Value) -> Result<Self, NoEstimate> {
         let mut check_cost = Self::default();
         let mut nodes = HashMap::new();
@@ -65,7 +67,7 @@ impl CheckCost {
         let root = check_cost.add(schema, String::new(), &mut nodes, &mut references);
         root.ok_or(NoEstimate::TooManySubschemas)?;
         for (from, target) in references {
-            // A reference without a target is invalid, and compiling the schema reports it.
+            // A reference without a target is invalid. The error is reported when the schema is compiled.
             if let Some(to) = nodes.get(&target) {
                 check_cost.same_value[from].push(*to);
             }
@@ -99,14 +101,14 @@ impl CheckCost {
         true
     }
 
-    /// Returns the number of subschema checks for a document. Counting stops after [`MAX_CHECKS`].
+    /// Returns the number of subschema checks for a document. Counting stops when the number exceeds [`MAX_CHECKS`].
     pub(super) fn checks(&self, document: &Value) -> f64 {
         let mut checks = 0.0;
         self.count(document, BTreeMap::from([(self.rank[0], 1.0)]), &mut checks);
         checks
     }
 
-    /// Adds the number of checks of a value and of all values inside it to `checks`.
+    /// Adds to `checks` the number of subschema checks for a value and for all values inside this value.
     fn count(&self, value: &Value, applied: Counts, checks: &mut f64) {
         let checking = self.checking_same_value(applied);
         *checks += checking.values().sum::<f64>();
@@ -140,8 +142,8 @@ impl CheckCost {
         }
     }
 
-    /// Returns all subschemas that check a value: the subschemas in `applied`, and the subschemas that they in turn
-    /// apply to this value.
+    /// Returns all subschemas that check a value: the subschemas in `applied`, and all subschemas that one of these
+    /// subschemas, directly or through others, applies to the same value.
     fn checking_same_value(&self, mut applied: Counts) -> Counts {
         let mut checking = BTreeMap::new();
         // A subschema only adds to the counts of subschemas with higher ranks, so the count of the subschema with the
@@ -241,7 +243,8 @@ impl CheckCost {
         Some(())
     }
 
-    /// Sorts the subschemas topologically. None: a subschema applies itself to the same value.
+    /// Sorts the subschemas topologically. None: a subschema applies itself, directly or through other subschemas, to
+    /// the value that it checks.
     fn sort(&mut self) -> Option<()> {
         let mut unsorted_parents = vec![0_usize; self.same_value.len()];
         self.same_value.iter().flatten().for_each(|next| unsorted_parents[*next] += 1);

@@ -1,5 +1,5 @@
 //! Prompts for models that write tool calls into their text (L20, L22): the list of tools, and the earlier calls as
-//! text. The stored messages stay unchanged.
+//! text. Only the messages in the prompt are rewritten, not the stored messages.
 
 use crate::message::{Content, Message, Part, Role, ToolResult};
 use crate::model::OfferedTool;
@@ -16,10 +16,10 @@ const HOW_TO_CALL: &str = r#"To call a tool, write this and nothing else on the 
 <tool>{"server_name": "SERVER", "tool_name": "NAME", "arguments": {}}</tool>
 SERVER, NAME and the JSON Schema of the arguments stand below, a tool a line. Several calls in a reply are several such lines. The results come with the next message: wait for them."#;
 
-/// The address of a tool for a model that writes tool calls into its text.
+/// The name of a tool together with its server, as a model that writes tool calls into its text names the tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAddress {
-    /// Where the tool is looked up: `local`, `mcp`, the name of an MCP server, or `service`.
+    /// Where the host looks up the tool: `local`, `mcp`, the name of an MCP server, or `service`.
     pub server: String,
     /// Name of the tool. [`ToolAddress::new`] removes the name of the server from the name of an MCP tool.
     pub tool: String,
@@ -39,14 +39,14 @@ impl ToolAddress {
         Self { server: server.to_owned(), tool: tool.to_owned() }
     }
 
-    /// The two names that the tool of this address may have in the registry: the name in the address, without and with
-    /// the name of the server as a prefix.
+    /// Returns the two names that the tool with this address may have in the registry. The first name is the name in
+    /// the address. The second name has the server's name as an additional prefix.
     pub fn names(&self) -> [String; 2] {
         [self.tool.clone(), format!("{}.{}", self.server, self.tool)]
     }
 
-    /// Finds the tool to which the address refers. If the server of the address is `mcp`, the address refers to the
-    /// tool with this name on any MCP server, unless several servers have a tool with this name.
+    /// Finds the tool to which the address refers. If the server of the address is `mcp`, the tool may belong to any
+    /// MCP server. The address is ambiguous if several MCP servers have a tool with this name.
     pub fn among<'t>(&self, tools: impl Iterator<Item = (&'t str, &'t ToolSource)> + Clone) -> ToolMatch<'t> {
         let covered = tools.filter(|(_, source)| self.covers(source));
         let named = |wanted: &String| covered.clone().map(|(name, _)| name).find(|name| name == wanted);
@@ -64,7 +64,7 @@ impl ToolAddress {
         }
     }
 
-    /// Whether this address can refer to a tool with this source.
+    /// Whether this address can refer to a tool from this source.
     pub fn covers(&self, source: &ToolSource) -> bool {
         match source {
             ToolSource::Mcp { server, .. } => self.server == MCP || self.server == *server,
@@ -81,7 +81,7 @@ pub enum ToolMatch<'t> {
     One(&'t str),
     /// The address is ambiguous: it refers to the tools with these names.
     Several(Vec<&'t str>),
-    /// The address refers to no tool.
+    /// No tool has this address.
     None,
 }
 
@@ -115,8 +115,8 @@ pub fn written_call(address: &ToolAddress, arguments: &Value) -> String {
     format!("<tool>{call}</tool>")
 }
 
-/// Rewrites all calls and results in messages as text. A call is written in the model's syntax. The results of all
-/// calls of one reply become one message with the role `user`.
+/// Rewrites all calls and results in messages as text. A call is written in the syntax that the model must use. The
+/// results of all calls of one reply become one message with the role `user`.
 pub fn calls_as_text(messages: Vec<Message>, address: &dyn Fn(&str) -> ToolAddress) -> Vec<Message> {
     let mut shown: Vec<Message> = Vec::with_capacity(messages.len());
     let mut previous_role = None;

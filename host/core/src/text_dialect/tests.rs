@@ -38,7 +38,7 @@ fn l20_every_path_of_the_parsing_diagram() {
     // Invalid JSON between the tags is a parse error.
     let (text, calls) = read("I count.\n<tool>{\"server_name\": \"local\", }</tool>");
     assert_eq!((text.as_str(), codes(&calls)), ("I count.", vec!["parse_error"]));
-    // A call without `server_name` or `tool_name` is reported as a call with a missing field.
+    // A call without `server_name` or `tool_name` is reported as an error that names the missing field.
     for (body, missing) in [
         (r#"{"tool_name": "t"}"#, "server_name"),
         (r#"{"server_name": "local", "arguments": {}}"#, "tool_name"),
@@ -67,7 +67,7 @@ fn l20_text_and_calls_are_separated() {
         ("<tool>read a.txt</tool> then".to_owned(), "then", vec!["parse_error"]),
         ("<tool>[1]</tool>".to_owned(), "", vec!["parse_error"]),
         ("so</tool> what\n".to_owned(), "so</tool> what\n", vec![]),
-        // A call without its closing tag may have been cut.
+        // A call without its closing tag may be incomplete, so it is an error.
         ("Now <tool>{\"server_name\": \"local\"".to_owned(), "Now", vec!["parse_error"]),
         (COUNT.strip_suffix("</tool>").unwrap().to_owned(), "", vec!["parse_error"]),
         (" \n".to_owned(), " \n", vec![]),
@@ -131,7 +131,7 @@ fn mcp(server: &str) -> ToolSource {
     ToolSource::of_server(server)
 }
 
-/// L20: the server of an address determines the sources in which a tool is searched.
+/// L20: the server of an address determines from which sources a tool with this address may come.
 #[test]
 fn l20_an_address_covers_the_tools_of_its_server() {
     let service = ToolSource::Service { event_type: "weather".into() };
@@ -219,7 +219,8 @@ fn l22_schemas_are_listed_as_text() {
     assert!(schema_sections(std::iter::empty()).is_empty());
 }
 
-/// L20: earlier calls are written in the model's syntax, and their results become messages with the role `user`.
+/// L20: earlier calls are written in the syntax that the model must use, and the results of these calls become messages
+/// with the role `user`.
 #[test]
 fn l20_the_history_is_written_as_text() {
     let id = |n: u32| CallId(format!("call_1_1_{n}"));
@@ -257,7 +258,8 @@ fn l20_the_history_is_written_as_text() {
 }
 
 proptest! {
-    /// L20: the result does not depend on how the text is cut. Text without code never contains an opening tag.
+    /// L20: the parsed calls and text do not depend on how the reply is cut into pieces. Text without code never
+    /// contains an opening tag.
     #[test]
     fn l20_a_reply_in_pieces_is_read_like_the_whole_reply(
         words in prop::collection::vec(

@@ -17,8 +17,8 @@ fn id(position: u32) -> CallId {
     CallId(format!("call_1_1_{position}"))
 }
 
-/// A call that needs approval.
-fn asking(name: &str) -> ResolvedCall {
+/// Returns a call that needs approval and has not been approved yet.
+fn unapproved(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
 
@@ -61,7 +61,7 @@ fn result_of(session: &Session, position: u32) -> (bool, String) {
 
 #[test]
 fn l17_allowed_calls_finish_first_and_then_one_request_covers_all_others() {
-    let (mut session, change) = session_with(vec![asking("pay"), plain("look"), asking("write")]);
+    let (mut session, change) = session_with(vec![unapproved("pay"), plain("look"), unapproved("write")]);
     assert!(!kinds(&change).contains(&"approval_requested".to_owned()), "no request is made while a call can run");
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(2, None)]));
     let change = session.run_batch();
@@ -88,7 +88,7 @@ fn l17_allowed_calls_finish_first_and_then_one_request_covers_all_others() {
 
 #[test]
 fn l17_several_denials_end_the_batch_without_another_suspension() {
-    let (mut session, _) = session_with(vec![asking("a"), asking("b"), asking("c")]);
+    let (mut session, _) = session_with(vec![unapproved("a"), unapproved("b"), unapproved("c")]);
     let change = answer(&mut session, &[deny(1, None), deny(3, None)]);
     let expected = [
         "approval_resolved",
@@ -110,7 +110,7 @@ fn l17_an_approval_lasts_for_its_scope() {
     for (scope, session_grants, lasting_grants) in
         [(GrantScope::Once, 0, 0), (GrantScope::Session, 1, 0), (GrantScope::Always, 0, 1)]
     {
-        let (mut session, _) = session_with(vec![asking("pay")]);
+        let (mut session, _) = session_with(vec![unapproved("pay")]);
         let change = answer(&mut session, &[allow(1, scope, grant("pay"))]);
         assert_eq!((session.run.grants.len(), change.outbox.len()), (session_grants, lasting_grants), "{scope:?}");
         if let [item] = &change.outbox[..] {
@@ -121,7 +121,7 @@ fn l17_an_approval_lasts_for_its_scope() {
 
 #[test]
 fn l17_edited_arguments_are_stored_next_to_the_models_arguments() {
-    let (mut session, _) = session_with(vec![asking("pay")]);
+    let (mut session, _) = session_with(vec![unapproved("pay")]);
     let edited = json!({"amount": 1});
     let bound = LastingGrant { arguments: Some(other_digest()), ..grant("pay") };
     let grant = ScopedGrant { scope: GrantScope::Once, grant: bound };
@@ -134,7 +134,7 @@ fn l17_edited_arguments_are_stored_next_to_the_models_arguments() {
 
 #[test]
 fn row_26_edited_arguments_that_are_nested_too_deeply_are_refused() {
-    let (mut session, _) = session_with(vec![asking("pay")]);
+    let (mut session, _) = session_with(vec![unapproved("pay")]);
     let deep: Value = serde_json::from_str(&format!("{}{}", "[".repeat(65), "]".repeat(65))).unwrap();
     let grant = ScopedGrant { scope: GrantScope::Once, grant: grant("pay") };
     let verdict = ApprovalVerdict::Granted { edited: Some(deep), grant };
@@ -144,7 +144,7 @@ fn row_26_edited_arguments_that_are_nested_too_deeply_are_refused() {
 
 #[test]
 fn row_19_an_answer_about_a_changed_tool_is_void_and_the_user_is_asked_again() {
-    let (mut session, _) = session_with(vec![asking("pay")]);
+    let (mut session, _) = session_with(vec![unapproved("pay")]);
     let changed = LastingGrant { digest: other_digest(), ..grant("pay") };
     let change = answer(&mut session, &[allow(1, GrantScope::Always, changed.clone())]);
     assert_eq!(kinds(&change), ["approval_resolved", "approval_requested", "suspended"]);
@@ -158,7 +158,7 @@ fn row_19_an_answer_about_a_changed_tool_is_void_and_the_user_is_asked_again() {
 
 #[test]
 fn row_19_a_call_is_checked_again_when_it_is_dispatched() {
-    let (mut session, _) = session_with(vec![asking("pay"), plain("look")]);
+    let (mut session, _) = session_with(vec![unapproved("pay"), plain("look")]);
     session.run_batch();
     answer(&mut session, &[once(1, "pay")]);
     let again = |position| ReapprovalRequest { call: id(position), digest: other_digest() };
@@ -200,7 +200,7 @@ fn l17_a_changed_configuration_can_require_an_approval_or_deny_a_call() {
 
 #[test]
 fn row_20_an_answer_counts_once_and_only_in_its_session() {
-    let (mut session, _) = session_with(vec![asking("pay"), asking("write")]);
+    let (mut session, _) = session_with(vec![unapproved("pay"), unapproved("write")]);
     let twice = Input::Approval { answers: vec![once(1, "pay"), once(1, "pay")] };
     assert_eq!(session.apply(twice), Err(InputError::Settled(id(1), "named twice")));
     answer(&mut session, &[once(1, "pay")]);
@@ -214,7 +214,7 @@ fn row_20_an_answer_counts_once_and_only_in_its_session() {
 
 #[test]
 fn l17_an_imported_state_has_no_approvals_and_runs_nothing() {
-    let (mut session, _) = session_with(vec![asking("pay"), asking("write")]);
+    let (mut session, _) = session_with(vec![unapproved("pay"), unapproved("write")]);
     answer(&mut session, &[allow(1, GrantScope::Session, grant("pay"))]);
     let (run, dropped) = session.run.clone().imported(&ImportTerms::default());
     assert!(run.grants.is_empty());
@@ -226,7 +226,7 @@ fn l17_an_imported_state_has_no_approvals_and_runs_nothing() {
 
 #[test]
 fn l17_d3_an_approval_survives_a_crash_and_a_cancelled_request_ends() {
-    let (mut session, _) = session_with(vec![asking("pay"), asking("write")]);
+    let (mut session, _) = session_with(vec![unapproved("pay"), unapproved("write")]);
     assert_eq!(session.crash().events, [], "the turn still waits, and has announced the suspension already");
     answer(&mut session, &[once(1, "pay")]);
     session.crash();

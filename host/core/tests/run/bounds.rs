@@ -113,7 +113,8 @@ fn l5_execution_units_add_up_over_the_turn_and_restart_with_the_next() {
     assert_eq!(session.output().execution_units, 110);
 }
 
-/// L5: each turn has its own weights. A model call can have a weight too, and fractions are kept between steps.
+/// L5: each turn has its own weights, by which the execution units of prompt tokens, completion tokens and model calls
+/// are calculated. Fractions of units are kept between steps.
 #[test]
 fn l5_execution_units_are_weighted() {
     let weight = |units| Weight::of(units).expect("in range");
@@ -160,7 +161,8 @@ fn l26_below_the_minimum_a_final_answer_is_requested_with_any_at_limit_setting()
     ] {
         let mut session = Session::new();
         session.start(TurnInput::Text("How many?".into()), limited(5, at_limit));
-        // The message has 7 tokens. System text, tools and the reply use 1,300 tokens.
+        // The message has 7 tokens. The system text, the tools and the tokens that are reserved for the reply use
+        // 1,300 tokens.
         session.context(TurnContext { budget: PromptBudget { window, ..WIDE }, ..Default::default() });
         assert_eq!(plan(&session).last, last, "{window} {at_limit:?}");
         session.answer("answer");

@@ -27,7 +27,8 @@ fn violation() -> ToolError {
 
 #[test]
 fn l6_only_calls_of_the_highest_priority_run_and_the_others_are_deferred() {
-    // Each pair contains the priorities of all calls, and the positions of the calls that run, starting at 1.
+    // Each pair contains the priorities of all calls, and the positions of the calls that run. The first call has
+    // position 1.
     for (priorities, running) in
         [(vec![0, 0], vec![1, 2]), (vec![0, 5, 5, -1], vec![2, 3]), (vec![-3, -2], vec![2]), (vec![7], vec![1])]
     {
@@ -76,7 +77,8 @@ fn denial() -> Denial {
     Denial { plugin: "host".into(), thing: "`read_file`".into(), grant: "add a line".into() }
 }
 
-/// P6, O3: a call that the configuration denies emits an event for the denial before its error.
+/// P6, O3: a call that the configuration denies emits an event for the denial, followed by an event for the
+/// call's error.
 #[test]
 fn p6_a_call_that_the_configuration_denies_gets_an_error_and_a_denial() {
     let mut session = Session::calling(LoopConfig::default());
@@ -89,8 +91,8 @@ fn p6_a_call_that_the_configuration_denies_gets_an_error_and_a_denial() {
     assert_eq!(ids(session.run.action()), ["call_1_1_2"]);
 }
 
-/// P6: if the host denies a request that was made outside of any call, it reports the denial in any phase of an open
-/// turn. The denial changes nothing else.
+/// P6: if the host denies a request that a plugin made outside of any call, the denial is reported in any phase of an
+/// open turn. Apart from the report, the denial does not change the turn.
 #[test]
 fn p6_denials_outside_of_calls_are_reported() {
     let mut session = Session::calling(LoopConfig::default());
@@ -114,7 +116,7 @@ fn l9_calls_run_up_to_the_limit_and_a_sequential_call_runs_alone() {
     let mut session = Session::calling(LoopConfig { parallel_calls: 2, ..Default::default() });
     session.reply("", vec![plain("1"), plain("2"), plain("3"), sequential("4"), plain("5"), plain("6"), plain("7")]);
     let call = |position: u32| CallId(format!("call_1_1_{position}"));
-    // A call that finishes, and the calls that may start after it.
+    // Each pair contains the position of a call that finishes, and the positions of the calls that may then start.
     for (finished, startable) in [
         (None, vec![1, 2]),
         (Some(2), vec![3]),

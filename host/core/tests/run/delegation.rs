@@ -17,8 +17,8 @@ fn begun(mut run: Run, config: LoopConfig) -> Run {
     run
 }
 
-/// Returns the session of the last agent in a chain. Each agent delegates to the next agent, which has its
-/// own `max_depth`.
+/// Returns the session of the last agent in a chain. Each agent delegates work to the next agent. `agents` contains the
+/// name and the `max_depth` of each agent.
 fn chain(agents: &[(&str, u32)]) -> Run {
     let mut run: Option<Run> = None;
     for (agent, max_depth) in agents {
@@ -76,8 +76,8 @@ fn l16_a_delegate_cannot_exceed_the_depth_limits_of_its_delegators() {
     assert_eq!(refusal(&chain(&[("a", 16), ("b", 2)]), "c"), None);
 }
 
-/// L10, L16, D3: a session that delegates waits for the agent as it waits for a service, survives a crash, and accepts
-/// each answer once.
+/// L10, L16, D3: a session that delegates work waits for the other agent in the same way as for a service. The session
+/// survives a crash, and accepts each answer once.
 #[test]
 fn l16_a_call_waits_for_the_agents_answer() {
     let mut session = Session::calling(LoopConfig::default());

@@ -1,4 +1,4 @@
-//! Tests of turns that end without an output: they are cancelled (L29) or fail (L9).
+//! Tests of turns that end without an output, because they are cancelled (L29) or fail (L9).
 
 use crate::session::{Session, kinds, plain, repeatable, reply};
 use agent_core::change::Body;
@@ -6,8 +6,9 @@ use agent_core::message::{CallId, Part, TurnInput};
 use agent_core::run::{Action, Decision, Input, InputError, LoopConfig, TurnEnd, TurnError};
 use agent_core::view::result_text;
 
-/// Returns a session in each phase of a turn, with the kinds of events that precede the end of the turn in this phase,
-/// and the number of messages that the end adds.
+/// Returns one session for each phase of a turn. Each session comes with the name of the phase, the kinds of the events
+/// that are emitted before `loop_end` if the turn is ended in this phase, and the number of messages that ending the
+/// turn adds.
 fn phases() -> Vec<(&'static str, Session, &'static [&'static str], usize)> {
     let calling = || Session::calling(LoopConfig::default());
     let working = || {

@@ -13,7 +13,7 @@ use agent_core::run::{
     Summarised, SummaryPlan, TurnContext,
 };
 
-/// A budget with 8,700 tokens for messages. Messages are evicted above 6,960 tokens.
+/// A token budget that leaves 8,700 tokens for messages. Messages are evicted if they use more than 6,960 tokens.
 const SMALL: PromptBudget = PromptBudget { window: 10_000, ..WIDE };
 
 fn plan(session: &Session) -> SummaryPlan {
@@ -37,8 +37,8 @@ fn begin_in(session: &mut Session, budget: PromptBudget, input: &str) -> Change 
     session.context(TurnContext { budget, ..Default::default() })
 }
 
-/// Adds turns, each with two messages of about 1,000 tokens.
-fn talk(session: &mut Session, turns: u32) {
+/// Adds `turns` turns to the session, each with two messages of about 1,000 tokens.
+fn add_turns(session: &mut Session, turns: u32) {
     for _ in 0..turns {
         begin_in(session, SMALL, &"q".repeat(3_984));
         session.answer(&"a".repeat(3_984));
@@ -66,7 +66,7 @@ fn l27_default_thresholds() {
 #[test]
 fn l27_the_oldest_turns_are_replaced_by_their_summary_in_one_change() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     assert_eq!(session.run.view.len(), 6, "nothing is evicted at 6,000 of 8,700 tokens");
     let change = begin_in(&mut session, SMALL, &"q".repeat(3_984));
     assert_eq!(kinds(&change), [""; 0], "no step begins before the eviction");
@@ -96,7 +96,7 @@ fn l27_the_oldest_turns_are_replaced_by_their_summary_in_one_change() {
 #[test]
 fn l4_l5_a_summary_is_not_an_interaction_but_its_tokens_count() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
     let calls = session.run.model_calls;
     session.must(summarised("They talked."));
@@ -111,7 +111,7 @@ fn l4_l5_a_summary_is_not_an_interaction_but_its_tokens_count() {
 #[test]
 fn l22_the_system_message_has_its_sections_in_order() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     let (instructions, think) = (Some("Be brief.".to_owned()), Some("Think first.".to_owned()));
     let parts = PromptParts { instructions, chain_of_thought: think, ..PromptParts::default() };
     let clock = Section { name: "clock".into(), text: "noon".into(), stability: Stability::Dynamic };
@@ -127,7 +127,7 @@ fn l22_the_system_message_has_its_sections_in_order() {
 #[test]
 fn l27_the_summary_follows_the_fixed_sections_and_stays_the_same_until_the_next_eviction() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     let section = |name: &str, stability| Section { name: name.into(), text: "text".into(), stability };
     let built = vec![section("instructions", Stability::Fixed), section("clock", Stability::Dynamic)];
     session.start(TurnInput::Text("q".repeat(3_984)), LoopConfig::default());
@@ -173,7 +173,7 @@ fn l27_within_a_turn_calls_are_evicted_with_their_results_but_input_and_new_mess
 #[test]
 fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     // The messages use fewer tokens than the threshold of 99 %, but too few tokens are left for a step.
     let config = LoopConfig { evict_at: 99, minimum_remaining: 2_000, ..Default::default() };
     session.start(TurnInput::Text("q".repeat(3_984)), config.clone());
@@ -200,7 +200,8 @@ fn l27_nothing_is_evicted_if_that_would_free_too_few_tokens() {
     let mut session = Session::new();
     begin_in(&mut session, SMALL, "Hello.");
     session.answer("Hello.");
-    // The input has 7,000 tokens and alone exceeds the threshold. Evicting the short first turn would not help.
+    // The input has 7,000 tokens and alone exceeds the threshold. Evicting the first turn, which is short, would free
+    // too few tokens.
     begin_in(&mut session, SMALL, &"q".repeat(28_000));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last), "{:?}", session.run.action());
 }
@@ -212,7 +213,7 @@ fn l27_system_messages_of_a_builder_are_not_evicted() {
     let messages = vec![Message::text(Role::System, "Rules."), Message::text(Role::User, "q".repeat(3_984))];
     session.context(TurnContext { budget: SMALL, messages, ..Default::default() });
     session.answer("answer");
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     begin_in(&mut session, SMALL, "And?");
     session.must(summarised("They talked."));
     assert_eq!(ids(&session)[0], 1);
@@ -222,7 +223,7 @@ fn l27_system_messages_of_a_builder_are_not_evicted() {
 #[test]
 fn l27_a_crash_repeats_the_summary_and_a_cancelled_turn_loses_nothing() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
     let asked = plan(&session);
     let change = session.crash();
@@ -232,7 +233,7 @@ fn l27_a_crash_repeats_the_summary_and_a_cancelled_turn_loses_nothing() {
     assert_eq!(kinds(&change), ["context_budget", "loop_end"]);
     assert!(change.hidden.is_empty() && session.run.summary.is_none());
     assert_eq!(session.run.view.len(), 7);
-    // The next turn evicts the messages.
+    // The cancelled turn has evicted nothing. The next turn evicts the messages.
     begin_in(&mut session, SMALL, "Again.");
     session.must(summarised("They talked."));
     session.answer("answer");
@@ -248,7 +249,7 @@ fn l27_an_unrequested_summary_is_refused() {
 #[test]
 fn l27_a_smaller_window_causes_an_eviction_in_the_same_step() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     begin_in(&mut session, WIDE, "And?");
     let then = AfterFailure::Next {
         model_index: 1,
@@ -272,7 +273,7 @@ fn l27_a_smaller_window_causes_an_eviction_in_the_same_step() {
 #[test]
 fn l4_nothing_is_summarised_when_the_turn_ends_at_its_limit() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     let config = LoopConfig { max_interactions: 0, at_limit: AtLimit::Error, ..Default::default() };
     session.start(TurnInput::Text("q".repeat(3_984)), config);
     session.context(TurnContext { budget: SMALL, ..Default::default() });
@@ -282,7 +283,7 @@ fn l4_nothing_is_summarised_when_the_turn_ends_at_its_limit() {
 #[test]
 fn d5_undo_removes_visible_messages_and_keeps_the_summary() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
     session.must(summarised("They talked."));
     session.answer("answer");
@@ -320,7 +321,7 @@ fn d5_undo_of_a_partly_summarised_turn_is_noted_once() {
 #[test]
 fn l2_a_builder_can_leave_out_the_session_summary_or_replace_it() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
     session.must(summarised("They talked."));
     session.answer("answer");
@@ -364,7 +365,7 @@ fn step(session: &Session) -> agent_core::run::StepPlan {
 #[test]
 fn d5_a_fork_keeps_the_summary_and_notes_that_parts_may_not_apply() {
     let mut session = Session::new();
-    talk(&mut session, 3);
+    add_turns(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));
     session.must(summarised("They talked."));
     session.answer("answer");

@@ -1,4 +1,5 @@
-//! Tests of sessions that are copied to another session: renamed, or cut after a message (D5).
+//! Tests of copying a session to another session: the whole session under a new name, or only the messages up to a
+//! cut (D5).
 
 use crate::session::{Session, plain, reply, restored};
 use agent_core::change::{Body, Change};
@@ -78,7 +79,7 @@ fn d5_an_impossible_cut_names_the_nearest_cut_points() {
     assert_eq!((hidden.before, hidden.after), (Some(5), Some(8)));
     assert!(hidden.to_string().ends_with("the session can be cut are 5 and 8"), "{hidden}");
     let nothing = cut_points(&messages[1..2]).after(2).unwrap_err();
-    assert!(nothing.to_string().ends_with("there is no message after which the session can be cut"), "{nothing}");
+    assert!(nothing.to_string().ends_with("the session cannot be cut after any message"), "{nothing}");
 }
 
 #[test]
@@ -97,7 +98,8 @@ fn d5_a_fork_has_the_view_up_to_the_message_and_no_open_turn() {
     assert_eq!(session.run.fork("empty", 0), empty);
 }
 
-/// D5: in a fork of a session with an undone turn, messages and masks have new numbers.
+/// D5: if a session with an undone turn is forked, the fork numbers its messages from 1, and its masks refer to the
+/// new numbers.
 #[test]
 fn d5_a_fork_numbers_visible_messages_from_1() {
     let mut session = Session::new();
@@ -136,7 +138,7 @@ fn d5_renaming_a_run_keeps_its_state() {
 }
 
 proptest! {
-    /// D5: a cut never separates calls from their results, and it is never before the requested message.
+    /// D5: a cut never separates calls from their results, and a cut is never before the requested message.
     #[test]
     fn d5_calls_and_results_stay_together(batches in prop::collection::vec((0_usize..3, any::<bool>()), 1..6), at in 1_u64..20) {
         let mut session = Session::new();

@@ -1,6 +1,7 @@
 //! A simple model of a session. The model contains the data that a store would contain, and checks the invariants after
 //! every change.
 
+mod checks;
 mod entries;
 
 pub(crate) use entries::{Call, Stored};
@@ -28,18 +29,18 @@ pub(crate) struct Ledger {
     pub(crate) messages: Vec<Stored>,
     pub(crate) calls: Vec<Call>,
     pub(crate) events: Vec<Event>,
-    /// Number of replies in the turn.
+    /// Number of replies that the model has sent in the turn.
     pub(crate) replies: u32,
     /// Whether a user has been asked about the calls that need approval.
-    pub(crate) asked: bool,
+    pub(crate) user_asked: bool,
     pub(crate) outbox: Vec<String>,
     /// Names of the tools that were disabled in the turn (L28).
     disabled: BTreeSet<String>,
-    /// Execution units of the turn in millionths.
+    /// Execution units that the turn has used, in millionths.
     units: u128,
     /// Whether the context builder left out the messages of earlier turns.
     leave_out: bool,
-    /// One more than the id of the last of the messages with which the turn began.
+    /// The id of the last message with which the turn began, plus 1.
     begun_until: u64,
     /// Id of the first message that no model call has sent.
     new_from: u64,
@@ -63,7 +64,7 @@ impl Ledger {
         self.calls.iter_mut().find(|call| call.record.id == *id).unwrap_or_else(|| panic!("{id} was never requested"))
     }
 
-    /// Ids of the calls in this state.
+    /// Returns the ids of the calls that are in `state`.
     pub(crate) fn in_state(&self, state: CallState) -> Vec<CallId> {
         self.calls.iter().filter(|call| call.record.state == state).map(|call| call.record.id.clone()).collect()
     }
@@ -89,19 +90,19 @@ impl Ledger {
             }
             Input::Reply(reply) => {
                 self.new_from = before.next_message;
-                self.asked = false;
+                self.user_asked = false;
                 self.count_sent(before);
                 self.replies += 1;
                 self.spend(reply.usage);
             }
             Input::Resolve { call, decision: Decision::Retry } => self.call_mut(call).retry = true,
             Input::RequestReapproval { calls } => {
-                self.asked = false;
+                self.user_asked = false;
                 for ReapprovalRequest { call, digest } in calls {
                     self.call_mut(call).approval_identity = Some(digest.clone());
                 }
             }
-            Input::ServiceNeedsApproval { .. } => self.asked = false,
+            Input::ServiceNeedsApproval { .. } => self.user_asked = false,
             Input::Approval { answers } => self.take_answers(answers),
             _ => {}
         }
@@ -118,8 +119,8 @@ impl Ledger {
         self.take_outbox(input, change);
     }
 
-    /// L26, L30: the budget is reported before `stream_complete` if and only if the reply is validated next as an
-    /// answer.
+    /// L26, L30: the budget is reported before `stream_complete` if and only if the next action is to validate the
+    /// reply as an answer.
     pub(crate) fn check_order(after: &Run, change: &Change) {
         let complete = change.events.iter().position(|event| matches!(event.kind, EventKind::StreamComplete { .. }));
         let Some(index) = complete.filter(|_| after.is_open()) else { return };
@@ -163,7 +164,7 @@ impl Ledger {
                 true => (call.granted, call.record.edited) = (true, edited.clone().or(call.record.edited.take())),
                 false => {
                     call.approval_identity = Some(grant.grant.digest.clone());
-                    self.asked = false;
+                    self.user_asked = false;
                 }
             }
         }
@@ -220,7 +221,7 @@ impl Ledger {
                 }
                 CallChange::Finished { id, result } => {
                     let newly_disabled = newly_disabled(change);
-                    let (asked, was_disabled) = (self.asked, self.disabled.contains(&self.call(id).record.name));
+                    let (asked, was_disabled) = (self.user_asked, self.disabled.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
                     // A warning may precede the tool's content. Calls to a disabled tool end with an error (L28).
@@ -275,7 +276,7 @@ impl Ledger {
             record: record.clone(),
             disposition: call.disposition.clone(),
             dispatches: 0,
-            held: false,
+            awaits_request_approval: false,
             granted: matches!(call.approval, Approval::Remembered(_)) && !breaks,
             approval_identity: match &call.approval {
                 Approval::Needed(digest) => Some(digest.clone()),
@@ -308,9 +309,9 @@ impl Ledger {
             }
             CallState::AwaitingApproval => {
                 let again = matches!(input, Input::RequestReapproval { .. }) && from == CallState::Waiting;
-                let held = matches!(input, Input::ServiceNeedsApproval { .. }) && from == CallState::Started;
-                assert!(again || held, "{id}");
-                call.held |= held;
+                let needs_approval = matches!(input, Input::ServiceNeedsApproval { .. }) && from == CallState::Started;
+                assert!(again || needs_approval, "{id}");
+                call.awaits_request_approval |= needs_approval;
                 if let Input::ServiceNeedsApproval { digest, .. } = input {
                     call.approval_identity = Some(digest.clone());
                 }
@@ -320,8 +321,9 @@ impl Ledger {
                 let dispatched = matches!(input, Input::Dispatched { .. }) && from == CallState::Waiting;
                 let pending = matches!(input, Input::Pending { .. }) && from == CallState::Started;
                 assert!(dispatched || pending, "{id} is sent without a reason");
-                // If the tool has already run, sending its service request is not another dispatch.
-                if dispatched && !call.held {
+                // If the tool has already run, the commit only sends the tool's request to a service and does not
+                // dispatch the call.
+                if dispatched && !call.awaits_request_approval {
                     call.dispatched(id);
                 }
             }
@@ -397,166 +399,9 @@ impl Ledger {
             if let EventKind::ToolDisabled { name, .. } = &event.kind {
                 assert!(self.disabled.insert(name.clone()), "{name} is disabled twice (L28)");
             }
-            self.asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
+            self.user_asked |= matches!(event.kind, EventKind::ApprovalRequested { .. });
             self.events.push(event.clone());
         }
-    }
-
-    /// Checks that a turn announces that it continues before it continues, and only if it has announced a suspension
-    /// (L30).
-    fn check_suspension(&self, next: &EventKind) {
-        let suspended = self.events.iter().rev().find_map(|event| match event.kind {
-            EventKind::Suspended { .. } => Some(true),
-            EventKind::Resumed | EventKind::LoopStart { .. } => Some(false),
-            _ => None,
-        });
-        let suspended = suspended.unwrap_or(false);
-        match next {
-            EventKind::Resumed => assert!(suspended, "the turn was not suspended"),
-            // A call may be denied while other calls wait. The event of the denied call has attempt 0, because the call
-            // has never run.
-            EventKind::ToolCall { attempt: 0, .. } => {}
-            EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
-                assert!(!suspended, "{next:?} while the turn waits")
-            }
-            EventKind::ApprovalRequested { calls } => {
-                let requested: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
-                assert_eq!(
-                    requested,
-                    self.in_state(CallState::AwaitingApproval),
-                    "all calls that need approval are in one request (L17)"
-                );
-                let about = |item: &ApprovalItem| {
-                    item.digest.is_some() && item.digest == self.call(&item.call).approval_identity
-                };
-                assert!(calls.iter().all(about), "the request identifies the tool (L17)");
-            }
-            _ => {}
-        }
-    }
-
-    /// Checks the invariants that hold between any two inputs.
-    pub(crate) fn check(&self, run: &Run) {
-        let view: Vec<u64> = run.view.iter().map(|entry| entry.id).collect();
-        let visible = (1..).zip(&self.messages).filter(|(_, message)| !message.hidden);
-        assert_eq!(
-            view,
-            visible.map(|(id, _)| id).collect::<Vec<u64>>(),
-            "the view contains all messages that are not hidden"
-        );
-        for entry in &run.view {
-            assert_eq!(run.seen_count(entry), self.messages[entry.id as usize - 1].seen, "message {} (L3)", entry.id);
-        }
-        assert_eq!(run.sequence, self.events.len() as u64);
-        assert_eq!(run.next_message, self.messages.len() as u64 + 1);
-        let Some(turn) = &run.turn else {
-            return assert_eq!(run.action(), Action::Idle);
-        };
-        assert_eq!(
-            (turn.interactions, u128::from(turn.units())),
-            (self.replies, self.units.div_ceil(1_000_000)),
-            "L4, L5"
-        );
-        assert!(self.replies <= self.config.max_interactions + 1, "L4");
-        let ended = matches!(self.events.last().map(|event| &event.kind), Some(EventKind::LoopEnd { .. }));
-        assert_eq!(ended, turn.is_over(), "loop_end ends the turn");
-        self.check_running();
-        self.check_action(run.action());
-        Self::check_window(run);
-    }
-
-    /// L26: every prompt leaves enough tokens for the reply.
-    fn check_window(run: &Run) {
-        let Action::CallModel(plan) = run.action() else { return };
-        let budget = run.prompt_budget();
-        let messages: u32 = run.sent().map(|entry| entry.tokens).sum();
-        let tools = if plan.last { 0 } else { budget.tools };
-        assert!(budget.system + tools + messages + budget.reserved <= budget.window, "{budget:?} {messages}");
-    }
-
-    fn check_running(&self) {
-        let running: Vec<&Call> = self.calls.iter().filter(|call| call.record.state == CallState::Started).collect();
-        assert!(running.len() <= self.config.parallel_calls.max(1) as usize, "the limit is kept (L9)");
-        assert!(
-            running.len() < 2 || !running.iter().any(|call| call.is_sequential()),
-            "a sequential call runs alone (L9)"
-        );
-    }
-
-    fn check_action(&self, action: Action) {
-        let (running, waiting) = (self.in_state(CallState::Started), self.in_state(CallState::Waiting));
-        match action {
-            Action::Dispatch(dispatches) => {
-                let next = dispatches.iter().map(|dispatch| self.call(&dispatch.call));
-                let parallel: Vec<&Call> = next.chain(running.iter().map(|id| self.call(id))).collect();
-                assert!(parallel.len() <= self.config.parallel_calls.max(1) as usize, "the limit is kept (L9)");
-                assert!(
-                    parallel.len() == 1 || !parallel.iter().any(|call| call.is_sequential()),
-                    "a sequential call runs alone (L9)"
-                );
-                let calls: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
-                assert!(calls.iter().all(|call| waiting.contains(call)), "only waiting calls are dispatched");
-                for dispatch in dispatches {
-                    assert_eq!(dispatch.attempt, self.call(&dispatch.call).dispatches + 1);
-                }
-            }
-            Action::AwaitOutcome => assert!(!running.is_empty()),
-            Action::Suspended(suspension) => {
-                let states = [CallState::OutcomeUnknown, CallState::AwaitingApproval, CallState::Outstanding];
-                let mut blocked: Vec<CallId> = states.into_iter().flat_map(|state| self.in_state(state)).collect();
-                blocked.sort();
-                let breaks_loop = |id: &CallId| matches!(self.call(id).disposition, Disposition::Breaks(_));
-                assert!(running.is_empty() && waiting.iter().all(breaks_loop) && !blocked.is_empty());
-                let mut waits: Vec<CallId> = suspension.waits.iter().map(|wait| wait.call.clone()).collect();
-                waits.sort();
-                assert_eq!(waits, blocked);
-                assert!(
-                    self.in_state(CallState::AwaitingApproval).is_empty() || self.asked,
-                    "a user has been asked (L17)"
-                );
-                let announced = self.events.iter().rev().find_map(|event| match &event.kind {
-                    EventKind::Suspended { suspension } => Some(Some(suspension)),
-                    EventKind::Resumed | EventKind::LoopStart { .. } => Some(None),
-                    _ => None,
-                });
-                assert_eq!(announced.flatten(), Some(&suspension), "a suspension is announced with its calls");
-            }
-            Action::Validate(Validation { result: Some(_), .. }) => {
-                let [completion] = &running[..] else {
-                    panic!("only the completion may be running (L18): {running:?}")
-                };
-                assert!(matches!(self.call(completion).disposition, Disposition::Breaks(LoopBreak::Complete)));
-                let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
-                assert_eq!(open, 1, "all other calls have finished (L18)");
-            }
-            Action::Idle
-            | Action::BuildContext
-            | Action::Summarise(_)
-            | Action::CallModel(_)
-            | Action::Validate(_)
-            | Action::Ended => {
-                let open = self.calls.iter().filter(|call| call.record.state != CallState::Finished).count();
-                assert_eq!(open, 0, "{action:?} with open calls");
-                self.check_pairs();
-            }
-        }
-    }
-
-    /// Checks that, in the visible messages, each message with calls is followed by the results of these calls in
-    /// order, and that there are no other results.
-    fn check_pairs(&self) {
-        let mut expected: Vec<CallId> = Vec::new();
-        for message in self.messages.iter().filter(|message| !message.hidden) {
-            match &message.body {
-                Body::ResultOf(id) => assert_eq!(*id, expected.remove(0)),
-                Body::Parts(_) => {
-                    assert!(expected.is_empty(), "{expected:?} have no result (L9)");
-                    expected = calls_of(&message.body);
-                }
-            }
-        }
-        assert!(expected.is_empty(), "{expected:?} have no result (L9)");
-        assert!(self.calls.iter().all(|call| call.results == 1), "every call has exactly one result");
     }
 }
 

@@ -88,7 +88,7 @@ fn l18_a_rejected_completion_gets_an_error_result_and_uses_the_corrections_of_l1
     assert!(is_error && text.contains("/n: is not a number") && text.contains("task_completion"), "{text}");
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.lifecycle, plan.last), (Lifecycle::OutputErrorFeedback, false));
-    // Only the latest rejected attempt is sent again.
+    // Of several rejected results of `task_completion`, only the latest is sent again.
     session.reply("", vec![completing(json!({"n": 3}))]);
     dispatch(&mut session, None);
     assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));
@@ -189,7 +189,8 @@ fn l18_other_calls_finish_first_and_only_the_first_loop_breaking_call_is_accepte
     assert_eq!(session.output().finish, EndReason::Completed);
 }
 
-/// L18: the turn waits for a service before it completes, and announces that it continues.
+/// L18: before a turn with an accepted `task_completion` call ends, it waits for the response of a service. When the
+/// response arrives, the turn emits `resumed`.
 #[test]
 fn l18_a_completion_waits_for_a_service_too() {
     let mut session = Session::calling(by_tool());
@@ -303,8 +304,8 @@ fn l19_five_identical_errors_in_a_row_end_the_turn_for_any_calls() {
     assert!(message.contains("the disk is full") && !message.contains('{'), "the message is a sentence: {message}");
 }
 
-/// L19, L28: the third failure of a call disables its tool. The later calls to the disabled tool count as the
-/// same error.
+/// L19, L28: the third failure of a call disables its tool. Later calls to the disabled tool count as the error that
+/// disabled it.
 #[test]
 fn l19_l28_the_fifth_identical_failing_call_ends_the_turn() {
     let mut session = Session::calling(by_tool());
@@ -366,7 +367,8 @@ fn l4_l19_with_at_limit_error_no_last_call_is_made() {
     let change = session.reply("hm", Vec::new());
     assert!(kinds(&change).contains(&"no_tool_call".to_owned()));
     assert!(matches!(session.error(), TurnError::InteractionsExhausted { interactions: 2, .. }));
-    // A result that is rejected at the limit ends the turn too. A result that is accepted ends the turn as usual.
+    // If the result of `task_completion` is rejected at the limit, the turn ends with an error. If the result is
+    // accepted, the turn ends with this result as its output.
     for accepted in [true, false] {
         let mut session = Session::calling(bound.clone());
         session.reply("hm", Vec::new());
@@ -473,7 +475,7 @@ fn l23_the_third_empty_reply_forces_a_summary_without_tools() {
     assert_eq!(nudges(&change), [(NudgeCause::ForcedSummary, 1)]);
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.last, plan.steps_left), (true, 1), "tools are withheld");
-    // Any text is accepted as the summary, and calls are ignored.
+    // Any text is accepted as the summary, and calls in the same reply are ignored.
     session.reply("I processed 5 of 7 screenshots, 2 remaining.", vec![plain("ignored")]);
     session.accept(OutputData::Text("5 of 7".into()));
     assert_eq!((session.output().finish, session.output().limit_reached), (EndReason::Answered, false));
@@ -502,7 +504,8 @@ fn l23_an_empty_summary_ends_the_turn_with_an_error() {
     assert_eq!(session.error(), TurnError::EmptyReplies { replies: 4 });
 }
 
-/// L12, L23: a forced summary that is rejected is corrected like any answer, and the model may call tools again.
+/// L12, L23: if a forced summary is rejected, the model may correct it like any answer, and may call tools for
+/// this purpose.
 #[test]
 fn l23_l12_a_rejected_summary_may_be_corrected() {
     let mut session = Session::calling(persistent());
@@ -510,7 +513,7 @@ fn l23_l12_a_rejected_summary_may_be_corrected() {
         session.reply("", Vec::new());
     }
     session.reply("5 of 7", Vec::new());
-    session.reject("is no JSON");
+    session.reject("is not JSON");
     assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last));
 }
 

@@ -1,5 +1,5 @@
-//! Tests of failed model calls: a retry, the next model of the chain, and the fallback text (M3). Also tests of undone
-//! turns (D5).
+//! Tests of failed model calls: a retry, the next model of the chain, and the fallback text (M3). This file also
+//! contains tests of undone turns (D5).
 
 use crate::session::{Session, WIDE, kinds, plain, reply};
 use agent_core::event::{EndReason, EventKind};
@@ -43,7 +43,7 @@ fn m3_a_retry_repeats_the_same_call() {
     let EventKind::Retry { attempt: 2, wait_ms: 250, reason, .. } = &change.events[1].kind else { panic!() };
     assert_eq!(reason, "overloaded");
     assert_eq!(plan(&session), StepPlan { attempt: 2, ..first });
-    // All attempts together count as one interaction (L4) and increase the seen counts once (L3).
+    // All attempts of a model call together count as one interaction (L4) and increase the seen counts once (L3).
     session.must(failed(AfterFailure::Retry { wait_ms: 500 }));
     session.reply("", vec![plain("a")]);
     session.run_batch();
@@ -134,7 +134,7 @@ fn d5_repeated_undo_removes_turns_from_the_view() {
     assert_eq!(change.hidden.iter().map(|hidden| hidden.id).collect::<Vec<_>>(), [5, 6]);
     session.must(Input::Undo);
     assert_eq!(session.run.view.iter().map(|entry| entry.turn).collect::<Vec<_>>(), [1, 1]);
-    // The next turn continues after the remaining messages, and gets a new number.
+    // The next turn is appended to the remaining messages and gets a number that no earlier turn had.
     session.begin(LoopConfig::default());
     session.answer("two again");
     assert_eq!((session.output().turn, session.run.view.len()), (4, 4));
@@ -142,7 +142,8 @@ fn d5_repeated_undo_removes_turns_from_the_view() {
     assert_eq!(session.apply(Input::Undo), Err(InputError::NothingToUndo));
 }
 
-/// L4, M3: if the fallback text replaces the last call, the turn ends at its limit.
+/// L4, M3: if the turn's last model call fails and the fallback text is the answer, the output states that the limit
+/// was reached.
 #[test]
 fn l4_the_fallback_text_at_the_limit_is_marked() {
     for (max_interactions, limit_reached) in [(0, true), (1, false)] {
@@ -159,7 +160,8 @@ fn l4_the_fallback_text_at_the_limit_is_marked() {
     }
 }
 
-/// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and their number is stored.
+/// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and the number of these calls
+/// is stored.
 #[test]
 fn l5_model_use_of_plugins_counts_in_the_turn() {
     let usage = Usage::new(30, 12);

@@ -20,7 +20,7 @@ fn visible(session: &Session) -> Vec<u64> {
     session.run.view.iter().map(|entry| entry.id).collect()
 }
 
-/// Row 31: a reply that was cut is never the answer. The model gets feedback and tries again within its limits.
+/// Row 31: a reply that was cut is never the answer. The model gets feedback and is called again.
 #[test]
 fn l12_a_cut_reply_is_not_the_answer() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {

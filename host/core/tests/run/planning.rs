@@ -28,7 +28,7 @@ fn planning(config: LoopConfig) -> Session {
     session
 }
 
-fn made(plan: PlannerReply) -> Input {
+fn planner_reply(plan: PlannerReply) -> Input {
     Input::Reply(ResolvedReply { plan: Some(plan), ..reply("{…}", Vec::new()) })
 }
 
@@ -76,7 +76,7 @@ fn total(change: &Change) -> Option<(u32, u32)> {
 fn l24_a_turn_makes_a_plan_executes_it_and_writes_the_answer() {
     let mut session = planning(LoopConfig::default());
     assert_eq!((role(&session), offered(&session)), (ModelRole::Planner, vec![]));
-    let change = session.must(made(steps(&["ocr.extract", "files.move"])));
+    let change = session.must(planner_reply(steps(&["ocr.extract", "files.move"])));
     assert_eq!(kinds(&change), ["stream_complete", "plan", "loop_iteration", "context_budget", "context_built"]);
     assert!(matches!(&change.events[0].kind, EventKind::StreamComplete { text, .. } if text.is_empty()));
     assert!(change.messages.is_empty(), "a plan is not part of the history");
@@ -99,11 +99,11 @@ fn l24_a_turn_makes_a_plan_executes_it_and_writes_the_answer() {
     assert_eq!(session.output().interactions, 5);
 }
 
-/// L24: a plan without steps needs no tool.
+/// L24: if a plan has no steps, the planner writes the answer and no tool is called.
 #[test]
 fn l24_an_empty_plan_is_answered() {
     let mut session = planning(LoopConfig::default());
-    session.must(made(PlannerReply::Steps(Vec::new())));
+    session.must(planner_reply(PlannerReply::Steps(Vec::new())));
     assert_eq!(role(&session), ModelRole::Synthesizer);
     session.answer("Hello.");
 }
@@ -112,7 +112,7 @@ fn l24_an_empty_plan_is_answered() {
 #[test]
 fn l24_a_step_makes_one_call() {
     let mut session = planning(LoopConfig::default());
-    session.must(made(steps(&["a"])));
+    session.must(planner_reply(steps(&["a"])));
     let change = session.reply("", vec![plain("a"), of_priority("b", 3), of_priority("c", 3)]);
     assert_eq!(kinds(&change).iter().filter(|kind| *kind == "tool_deferred").count(), 2);
     let result = format!("{:?}", session.ledger.calls[2].record.result);
@@ -122,33 +122,34 @@ fn l24_a_step_makes_one_call() {
     assert_eq!(role(&session), ModelRole::Synthesizer, "a deferred call is not a failure");
 }
 
-/// Applies inputs that make a plan fail. Returns the change in which the plan is abandoned.
+/// A function that applies inputs that make a plan fail. Returns the change in which the plan is abandoned.
 type Failure = fn(&mut Session) -> Change;
 
-/// L24: every failure abandons the plan. The event contains the reason, and the results so far are kept.
+/// L24: every failure abandons the plan. The `plan_fallback` event contains the reason, and the results of the calls
+/// that have already run stay in the history.
 #[test]
 fn l24_every_failure_abandons_the_plan() {
-    let invalid = |session: &mut Session| session.must(made(PlannerReply::Invalid("it is not JSON".into())));
+    let invalid = |session: &mut Session| session.must(planner_reply(PlannerReply::Invalid("it is not JSON".into())));
     let no_call = |session: &mut Session| {
-        session.must(made(steps(&["a", "b"])));
+        session.must(planner_reply(steps(&["a", "b"])));
         session.reply("", vec![plain("a")]);
         session.run_batch();
         session.reply("I cannot do that.", Vec::new())
     };
     let refused = |session: &mut Session| {
-        session.must(made(steps(&["a"])));
+        session.must(planner_reply(steps(&["a"])));
         let denied = ToolError::Denied { message: "not granted".into() };
         session.reply("", vec![call("a", Disposition::Refused(denied))])
     };
     let failed = |session: &mut Session| {
-        session.must(made(steps(&["a", "b"])));
+        session.must(planner_reply(steps(&["a", "b"])));
         session.reply("", vec![plain("a")]);
         session.dispatch();
         let result = agent_core::change::CallResult { is_error: true, ..result("disk full") };
         session.must(Input::Outcome { call: CallId("call_1_2_1".into()), result })
     };
     let empty = |session: &mut Session| {
-        session.must(made(steps(&["a"])));
+        session.must(planner_reply(steps(&["a"])));
         session.reply("", vec![plain("a")]);
         session.run_batch();
         session.reply(" \n", vec![plain("b")])
@@ -176,8 +177,8 @@ fn l24_every_failure_abandons_the_plan() {
         assert_eq!(reason(&change), expected);
         assert_eq!((role(&session), offered(&session)), (ModelRole::Agent, vec!["all".to_owned()]), "{expected}");
         assert_eq!(session.ledger.calls.len(), calls, "{expected}");
-        assert_eq!(total(&change), Some((100_000, 200)), "{expected}: the budget is that of the agent's model again");
-        // The agent's model continues, and the plan stays abandoned.
+        assert_eq!(total(&change), Some((100_000, 200)), "{expected}: the budget of the agent's model is used");
+        // The agent's own model continues the turn, and the turn does not return to the plan.
         session.reply("", vec![plain("z")]);
         session.run_batch();
         assert_eq!(role(&session), ModelRole::Agent);
@@ -200,11 +201,12 @@ fn l24_a_retry_keeps_the_plan() {
     assert_eq!(role(&session), ModelRole::Planner);
 }
 
-/// L4, L24: at the limit, the planner writes the answer from the results so far.
+/// L4, L24: if the turn reaches its limit of interactions, the planner writes the answer from the results of the steps
+/// that were performed.
 #[test]
 fn l4_the_limit_applies_to_plans() {
     let mut session = planning(LoopConfig { max_interactions: 2, ..Default::default() });
-    session.must(made(steps(&["a", "b", "c"])));
+    session.must(planner_reply(steps(&["a", "b", "c"])));
     session.reply("", vec![plain("a")]);
     session.run_batch();
     assert!(
@@ -215,7 +217,8 @@ fn l4_the_limit_applies_to_plans() {
     assert!(session.output().limit_reached);
 }
 
-/// L24, L26: if the prompt is too large for the executor's context window, the agent's own model continues.
+/// L24, L26: if the prompt is too large for the executor's context window, the plan is abandoned and the agent's own
+/// model continues.
 #[test]
 fn l26_a_window_that_is_too_small_abandons_the_plan() {
     let mut session = Session::new();
@@ -223,16 +226,17 @@ fn l26_a_window_that_is_too_small_abandons_the_plan() {
     let executor = PromptBudget { window: 1_500, ..EXECUTOR };
     let plan = Some(PlanBudgets { planner: PLANNER, executor });
     session.context(TurnContext { budget: WIDE, plan, ..Default::default() });
-    let change = session.must(made(steps(&["a"])));
+    let change = session.must(planner_reply(steps(&["a"])));
     assert_eq!(reason(&change), "too few tokens of the executor's context window are left");
     assert_eq!(role(&session), ModelRole::Agent);
 }
 
-/// D3, L24: a step whose outcome is unknown waits for a decision, and the plan continues after it.
+/// D3, L24: if the outcome of a step's call is unknown, the turn waits for a user's decision about the call. The plan
+/// continues after the decision.
 #[test]
 fn l24_a_plan_survives_a_crash_and_a_suspension() {
     let mut session = planning(LoopConfig::default());
-    session.must(made(steps(&["a", "b"])));
+    session.must(planner_reply(steps(&["a", "b"])));
     session.crash();
     assert_eq!(role(&session), ModelRole::Executor { step: 1, of: 2 });
     session.reply("", vec![plain("a")]);
@@ -244,7 +248,7 @@ fn l24_a_plan_survives_a_crash_and_a_suspension() {
     assert_eq!(session.ledger.calls.len(), 1, "no call runs twice");
 }
 
-/// L25: the tools that a turn offers are selected once, and an event reports how many there are.
+/// L25: the tools that a turn offers are selected once, and an event reports the number of these tools.
 #[test]
 fn l25_a_turn_offers_the_selected_tools() {
     let mut session = Session::new();
@@ -261,13 +265,13 @@ fn l25_a_turn_offers_the_selected_tools() {
     assert_eq!(offered(&session), selected);
 }
 
-/// L23, L24: if persistence is on, a planner's answer that leaves work undone is not accepted, and the agent's model
-/// continues.
+/// L23, L24: if persistence is on, a planner's answer that leaves work undone is not accepted, and the agent's own
+/// model continues the turn.
 #[test]
 fn l23_a_planners_answer_that_leaves_work_undone_is_not_accepted() {
     for (text, accepted) in [("Renamed 1 file. 4 remaining.", false), ("All files have been renamed.", true)] {
         let mut session = planning(LoopConfig { persistence: true, ..LoopConfig::default() });
-        session.must(made(steps(&["files.move"])));
+        session.must(planner_reply(steps(&["files.move"])));
         session.reply("", vec![plain("files.move")]);
         session.run_batch();
         assert_eq!(role(&session), ModelRole::Synthesizer);
@@ -305,11 +309,11 @@ fn l24_a_step_whose_calls_cannot_run_abandons_the_plan() {
     ];
     for (case, expected, calls) in cases {
         let mut session = planning(LoopConfig::default());
-        session.must(made(steps(&["a", "b"])));
+        session.must(planner_reply(steps(&["a", "b"])));
         let change = case(&mut session);
         assert!(reason(&change).contains(expected), "{}", reason(&change));
         assert_eq!((role(&session), session.ledger.calls.len()), (ModelRole::Agent, calls), "{expected}");
-        // L20: if the executor's call is unreadable, an error event reports it.
+        // L20: if the executor's call is unreadable, an `error` event is emitted.
         let is_reported = kinds(&change).contains(&"error".to_owned());
         assert_eq!(is_reported, calls == 0, "{:?}", kinds(&change));
         session.answer("done");
@@ -321,7 +325,7 @@ fn l24_a_step_whose_calls_cannot_run_abandons_the_plan() {
 fn l24_a_disabled_tool_cannot_be_called_in_a_later_step() {
     let with_disabled_tool = || {
         let mut session = planning(LoopConfig::default());
-        session.must(made(steps(&["x", "x", "x", "y"])));
+        session.must(planner_reply(steps(&["x", "x", "x", "y"])));
         for _ in 0..3 {
             session.reply("", vec![refused("x", "no such folder"), plain("y")]);
             session.run_batch();
@@ -351,7 +355,7 @@ fn l24_a_steps_call_takes_precedence_over_a_loop_breaking_call() {
         ResolvedCall { arguments: json!({"result": "half"}), ..complete }
     };
     let mut session = planning(LoopConfig::default());
-    session.must(made(steps(&["a", "b"])));
+    session.must(planner_reply(steps(&["a", "b"])));
     session.reply("", vec![plain("a"), done()]);
     session.run_batch();
     assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
@@ -366,7 +370,7 @@ fn l24_a_steps_call_takes_precedence_over_a_loop_breaking_call() {
 #[test]
 fn l10_a_step_waits_for_its_service() {
     let mut session = planning(LoopConfig::default());
-    session.must(made(steps(&["pay", "b"])));
+    session.must(planner_reply(steps(&["pay", "b"])));
     session.reply("", vec![plain("pay")]);
     let id = CallId("call_1_2_1".into());
     let change = session.must(sent_to_service(std::slice::from_ref(&id)));
@@ -375,7 +379,7 @@ fn l10_a_step_waits_for_its_service() {
     let change = session.must(Input::Respond { call: id.clone(), from: Answerer::Service, result: result("paid") });
     assert!(kinds(&change).contains(&"resumed".to_owned()));
     assert_eq!(role(&session), ModelRole::Executor { step: 2, of: 2 });
-    // A response with an error makes the step fail.
+    // If a service responds with an error, the step fails.
     session.reply("", vec![plain("pay")]);
     let id = CallId("call_1_3_1".into());
     session.must(sent_to_service(std::slice::from_ref(&id)));
@@ -389,7 +393,7 @@ fn l10_a_step_waits_for_its_service() {
 fn l17_a_denied_step_abandons_the_plan() {
     let asking = |tool: &str| ResolvedCall { approval: Approval::Needed(grant(tool).digest), ..plain(tool) };
     let mut session = planning(LoopConfig::default());
-    session.must(made(steps(&["a", "b"])));
+    session.must(planner_reply(steps(&["a", "b"])));
     session.reply("", vec![asking("a")]);
     let allowed = ScopedGrant { scope: GrantScope::Once, grant: grant("a") };
     let answer =

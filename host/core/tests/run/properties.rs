@@ -21,7 +21,7 @@ use agent_core::run::{
 };
 use agent_core::text_dialect::UnreadableCall;
 use agent_core::tool::{CallCost, ModelUse, ToolError};
-use moves::{Kind, Move, Pick, Stray, moves};
+use moves::{Move, MoveKind, Pick, Stray, moves};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -76,7 +76,7 @@ impl Move {
 
     fn reply(&self) -> Input {
         let calls = self.calls.iter().enumerate().map(|(position, disposition)| {
-            let approval = match (self.asks >> position & 1, self.coin) {
+            let approval = match (self.approval_bits >> position & 1, self.coin) {
                 (0, _) => Approval::NotNeeded,
                 (_, true) => Approval::Needed(self.digest()),
                 (_, false) => Approval::Remembered(grant("tool")),
@@ -146,7 +146,7 @@ impl Move {
         Input::Resolve { call: call.clone(), decision }
     }
 
-    /// Returns the cause of a wait: usually a service, sometimes the user or another agent.
+    /// Returns the cause for which a call waits: usually a service, sometimes the user or another agent.
     fn cause(&self) -> WaitCause {
         let expires_at = self.coin.then_some(5);
         match self.pick.index(8) {
@@ -167,7 +167,8 @@ impl Move {
         }
         match (self.pick.index(16), dispatches.first()) {
             (0, Some(first)) => return self.forbidden(&first.call),
-            // The configuration now requires an approval that it did not require before.
+            // Simulates a configuration that now requires an approval for the call but did not require the
+            // approval before.
             (2, Some(first)) => return self.ask_again(std::slice::from_ref(&first.call)),
             _ => {}
         }
@@ -175,14 +176,14 @@ impl Move {
         let first = if self.coin { 0 } else { self.pick.index(calls.len()) };
         let Input::Dispatched { mut calls } = dispatched(&calls[first..]) else { unreachable!() };
         for (position, call) in calls.iter_mut().enumerate() {
-            call.awaits = (self.is_sent >> position & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
+            call.awaits = (self.service_bits >> position & 1 == 1).then(|| waiting_for(&call.call, self.cause()));
         }
         Input::Dispatched { calls }
     }
 
-    /// Returns the outcome of a running call: a result, or a request to a service (P2).
-    fn ran(&self, call: &CallId) -> Input {
-        if self.is_sent & 128 == 128 {
+    /// Returns the input that a running call causes: its result, or its request to a service (P2).
+    fn call_input(&self, call: &CallId) -> Input {
+        if self.service_bits & 128 == 128 {
             let cost = CallCost { cpu_us: 7, ..Default::default() };
             return Input::Pending { call: call.clone(), awaits: waiting_for(call, self.cause()), cost };
         }
@@ -194,7 +195,7 @@ impl Move {
         respond_to(&session.run, call, result)
     }
 
-    /// Returns the identity of the tool. Sometimes the identity has changed.
+    /// Returns the identity of the tool, which has sometimes changed since the approval was requested.
     fn digest(&self) -> Digest {
         Digest::from_sha256([if self.pick.index(5) == 0 { 8 } else { 7 }; 32])
     }
@@ -211,7 +212,7 @@ impl Move {
     fn approval(&self, calls: &[CallId]) -> Input {
         let answer = |(position, call): (usize, &CallId)| {
             let scope = [GrantScope::Once, GrantScope::Session, GrantScope::Always][self.pick.index(3)];
-            let verdict = match self.asks >> (position % 8) & 1 {
+            let verdict = match self.approval_bits >> (position % 8) & 1 {
                 0 => {
                     let grant = ScopedGrant { scope, grant: LastingGrant { digest: self.digest(), ..grant("tool") } };
                     ApprovalVerdict::Granted { edited: self.coin.then(|| json!({"edited": true})), grant }
@@ -223,7 +224,8 @@ impl Move {
         Input::Approval { answers: calls.iter().enumerate().map(answer).collect() }
     }
 
-    /// Returns an external response or decision for one of the waiting calls.
+    /// Returns an input that ends the wait of one or more waiting calls: a response, a decision, approval answers or
+    /// an expiry.
     fn unblock(&self, session: &Session, waits: &[agent_core::event::Wait]) -> Input {
         let wait = &waits[self.pick.index(waits.len())];
         match &wait.cause {
@@ -247,9 +249,9 @@ impl Move {
             Action::Summarise(_) => self.summarised(),
             Action::CallModel(_) if self.calls.len() == 5 => self.model_failed(),
             Action::CallModel(_) => self.reply(),
-            Action::Dispatch(_) if self.coin && !running.is_empty() => self.ran(self.pick.get(&running)),
+            Action::Dispatch(_) if self.coin && !running.is_empty() => self.call_input(self.pick.get(&running)),
             Action::Dispatch(dispatches) => self.dispatch(dispatches),
-            Action::AwaitOutcome => self.ran(self.pick.get(&running)),
+            Action::AwaitOutcome => self.call_input(self.pick.get(&running)),
             Action::Validate(_) => self.verdict(),
             Action::Suspended(suspension) => self.unblock(session, &suspension.waits),
         }
@@ -259,7 +261,7 @@ impl Move {
         let calls = &session.ledger.calls;
         let call = match calls.is_empty() || self.calls.len() == 1 {
             true => CallId("call_0_0_0".into()),
-            // The call is one of the latest calls of the session, because only these may be open.
+            // The call is one of the latest calls of the session, because earlier calls cannot be open.
             false => calls[calls.len() - 1 - self.pick.index(calls.len().min(6))].record.id.clone(),
         };
         match stray {
@@ -296,26 +298,26 @@ impl Move {
             Stray::RequestReapproval if self.calls.len() == 2 => self.ask_again(&[call.clone(), call]),
             Stray::RequestReapproval => self.ask_again(&[call]),
             Stray::Forbidden => self.forbidden(&call),
-            Stray::ModelRole => {
+            Stray::PluginUsedModel => {
                 let usage = Usage::new(3, 2);
                 Input::PluginUsedModel { plugin: "p".into(), used: ModelUse { asks: 1, usage } }
             }
         }
     }
 
-    fn make(&self, session: &mut Session) {
+    fn apply_to(&self, session: &mut Session) {
         let input = match self.kind {
-            Kind::Proceed => self.proceed(session),
-            Kind::Cancel => Input::Cancel,
-            Kind::Fail => Input::Failed(TurnError::ModelFailed {
+            MoveKind::Proceed => self.proceed(session),
+            MoveKind::Cancel => Input::Cancel,
+            MoveKind::Fail => Input::Failed(TurnError::ModelFailed {
                 message: "no answer".into(),
                 retryability: Retryability::Retryable,
             }),
-            Kind::Crash => {
+            MoveKind::Crash => {
                 session.run = restored(&session.run);
                 Input::Recover
             }
-            Kind::Stray(stray) => self.stray(stray, session),
+            MoveKind::Stray(stray) => self.stray(stray, session),
         };
         let is_valid = is_valid(&input, session);
         let result = session.apply(input.clone());
@@ -352,7 +354,7 @@ fn is_valid(input: &Input, session: &Session) -> bool {
             Input::Outcome { call, .. } | Input::Pending { call, .. } | Input::ServiceNeedsApproval { call, .. },
             action,
         ) => {
-            // A call whose result is being checked is no longer running.
+            // While the result of a call is being checked, the call is not running.
             state(call) == Some(CallState::Started) && !matches!(action, Action::Validate(_))
         }
         (Input::Resolve { call, .. }, _) => state(call) == Some(CallState::OutcomeUnknown),
@@ -373,7 +375,7 @@ fn is_valid(input: &Input, session: &Session) -> bool {
             let ids: Vec<&CallId> = answers.iter().map(|answer| &answer.call).collect();
             let distinct = ids.iter().all(|id| ids.iter().filter(|other| *other == id).count() == 1);
             let asking = ids.iter().all(|id| state(id) == Some(CallState::AwaitingApproval));
-            distinct && asking && !ids.is_empty() && session.ledger.asked
+            distinct && asking && !ids.is_empty() && session.ledger.user_asked
         }
         (Input::RequestReapproval { calls }, _) => {
             let once = |id: &CallId| calls.iter().filter(|request| request.call == *id).count() == 1;
@@ -391,26 +393,26 @@ fn is_valid(input: &Input, session: &Session) -> bool {
     }
 }
 
-/// Continues until the turn ends, with a model that always calls a tool and whose answers are always rejected. Returns
-/// the number of inputs.
+/// Applies inputs until the turn ends. The simulated model always calls a tool, and its answers are always rejected.
+/// Returns the number of applied inputs.
 fn drain(session: &mut Session) -> u32 {
     let bad = Move {
-        kind: Kind::Proceed,
+        kind: MoveKind::Proceed,
         config: LoopConfig::default(),
         calls: vec![Disposition::Ready { priority: 0, sequential: true, repeatable: false }; 4],
         text: "wrong",
-        // If `pick` were 0, the approved calls would need another approval each time.
+        // If `pick` were 0, every approved call would need a new approval each time it is dispatched.
         pick: Pick(1),
         coin: true,
-        asks: 0,
-        is_sent: 0,
+        approval_bits: 0,
+        service_bits: 0,
     };
     if !session.run.is_open() {
         session.must(bad.start());
     }
     let mut steps = 0;
     while session.run.is_open() {
-        bad.make(session);
+        bad.apply_to(session);
         steps += 1;
         assert!(steps < 1_000, "the turn does not end");
     }
@@ -424,7 +426,7 @@ proptest! {
     fn every_path_through_the_loop_keeps_the_invariants(moves in moves()) {
         let mut session = Session::new();
         for step in &moves {
-            step.make(&mut session);
+            step.apply_to(&mut session);
             let end = session.run.turn.as_ref().and_then(|turn| turn.end());
             prop_assert!(!matches!(end, Some(TurnEnd::Failed(TurnError::OutstandingMismatch { .. }))), "L11: {end:?}");
         }
@@ -432,14 +434,15 @@ proptest! {
         assert_eq!(session.run.action(), Action::Ended);
     }
 
-    // L1: the same inputs lead to the same session, whether the state stays in memory or is restored before each input.
+    // L1: the same inputs lead to the same session, regardless of whether the state stays in memory or is restored
+    // before each input.
     #[test]
     fn l1_a_session_continues_the_same_after_its_state_is_restored(moves in moves()) {
         let (mut kept_session, mut restored_session) = (Session::new(), Session::new());
         for step in &moves {
-            step.make(&mut kept_session);
+            step.apply_to(&mut kept_session);
             restored_session.run = restored(&restored_session.run);
-            step.make(&mut restored_session);
+            step.apply_to(&mut restored_session);
             assert_eq!(kept_session.run.snapshot(), restored_session.run.snapshot());
         }
         assert_eq!(kept_session.ledger.events, restored_session.ledger.events);

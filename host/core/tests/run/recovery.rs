@@ -131,7 +131,8 @@ fn l1_a_newer_or_damaged_state_is_refused() {
     let mut state: Value = serde_json::from_slice(&session.run.snapshot()).unwrap();
     let version = state["version"].as_u64().unwrap();
     state["version"] = json!(version + 1);
-    // A state of a newer version may have unknown fields. The error must name the version, not report a damaged state.
+    // A state of a newer version may have unknown fields. The error must name the version and must not report a
+    // damaged state.
     state["turn"] = json!("another shape");
     let error = Run::restore(Some(&serde_json::to_vec(&state).unwrap())).unwrap_err();
     assert!(matches!(error, RestoreError::Newer { found } if u64::from(found) == version + 1), "{error}");
@@ -197,7 +198,8 @@ fn row_26_deeply_nested_json_never_makes_a_state_unreadable() {
     }
 }
 
-/// Rows 27 and 28: a stored state that no transition produces is refused, so that no later step overflows.
+/// Rows 27 and 28: a stored state that no transition produces is refused. Otherwise, a later step could overflow a
+/// counter, for example.
 #[test]
 fn l1_a_state_that_contradicts_itself_is_refused() {
     let mut session = Session::calling(LoopConfig::default());

@@ -9,7 +9,8 @@ fn many(count: usize) -> Vec<ResolvedCall> {
     (0..count).map(|_| plain("a")).collect()
 }
 
-/// L3 to L5, L9: a reply with too many calls counts like any other reply, and its stored calls get an error result.
+/// L3 to L5, L9: a reply with too many calls is counted as an interaction like any other reply, and its stored calls
+/// get an error result.
 #[test]
 fn l9_no_call_of_a_reply_with_too_many_calls_runs_and_the_turn_continues() {
     let mut session = Session::calling(LoopConfig::default());

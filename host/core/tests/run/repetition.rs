@@ -20,12 +20,12 @@ fn fail(session: &mut Session, call: &str) -> Change {
     session.must(Input::Outcome { call, result })
 }
 
-/// A call whose arguments differ from those of the failing calls.
+/// Returns a call whose arguments differ from the arguments of the failing calls.
 fn with_other_arguments(name: &str) -> ResolvedCall {
     ResolvedCall { arguments: json!({"of": "something else"}), ..plain(name) }
 }
 
-fn asking(name: &str) -> ResolvedCall {
+fn unapproved(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
 
@@ -40,7 +40,7 @@ fn fail_twice(session: &mut Session, call: impl Fn() -> ResolvedCall) {
     }
 }
 
-/// Approves calls of the third reply.
+/// Approves the calls at these positions of the third reply.
 fn allow(session: &mut Session, positions: std::ops::RangeInclusive<u32>) -> Change {
     let grant = |name| ScopedGrant { scope: GrantScope::Once, grant: grant(name) };
     let answer = |position: u32| ApprovalAnswer {
@@ -65,14 +65,14 @@ fn l28_the_third_identical_failure_disables_the_tool_after_a_warning() {
     assert!(second.starts_with("[the same call") && second.contains("after one more such reply"), "{second}");
     let (third, _) = text_of(&session, "call_1_3_1");
     assert!(third.starts_with("[the same call") && third.ends_with("full"), "{third}");
-    // The tool no longer runs, even with other arguments. Other tools still run.
+    // The disabled tool does not run, even if it is called with other arguments. All other tools run.
     let other = ResolvedCall { arguments: json!({"of": "other"}), ..plain("write") };
     session.reply("", vec![other, plain("look")]);
     let (text, is_error) = text_of(&session, "call_1_4_1");
     assert!(is_error && text.contains("`write` is off for the rest of this turn"), "{text}");
     assert_eq!(session.dispatch(), [CallId("call_1_4_2".into())]);
     session.outcome("call_1_4_2", "ok");
-    // The next turn begins with all tools.
+    // In the next turn, no tool is disabled.
     session.answer("done");
     session.begin(LoopConfig::default());
     session.reply("", vec![plain("write")]);
@@ -148,8 +148,8 @@ fn l28_waiting_calls_of_a_disabled_tool_do_not_run() {
     assert!(text_of(&session, "call_1_3_5").0.contains("is off"));
 }
 
-/// L28: the model is only warned about loop-breaking tools, without which no turn could end, and about missing tools,
-/// which cannot be disabled.
+/// L28: if calls keep failing, the host only warns the model, and disables no tool, in two cases: the tool does not
+/// exist, or it is a loop-breaking tool, without which no turn could end.
 #[test]
 fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     for (tool, disposition) in [
@@ -165,8 +165,8 @@ fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     }
 }
 
-/// L28: if the refused calls of a reply disable the tool, the reply's other calls to this tool do not run, not even
-/// those before the refused calls.
+/// L28: if refused calls of a reply disable their tool, no other call of the reply to this tool runs, even if it
+/// precedes the refused calls.
 #[test]
 fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool() {
     let mut session = Session::calling(LoopConfig::default());
@@ -178,7 +178,7 @@ fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool
         bad(),
         bad(),
         with_other_arguments("write"),
-        asking("write"),
+        unapproved("write"),
         with_other_arguments("look"),
     ];
     let change = session.reply("", calls);
@@ -188,19 +188,20 @@ fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool
         let (text, is_error) = text_of(&session, &format!("call_1_3_{position}"));
         assert!(is_error && text.contains("`write` is off"), "{text}");
     }
-    // If no other call can run, the user is not asked, and the turn continues with the model.
+    // If no call of the reply can run, the user is not asked for an approval, and the model is called next.
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, bad);
-    session.reply("", vec![asking("write"), bad(), bad(), bad()]);
+    session.reply("", vec![unapproved("write"), bad(), bad(), bad()]);
     assert!(matches!(session.run.action(), Action::CallModel(_)), "{:?}", session.run.action());
 }
 
-/// L17: an approval does not re-enable a tool that was disabled while a user was asked.
+/// L17: if a tool is disabled while a user is being asked to approve a call to it, the approval does not re-enable
+/// the tool.
 #[test]
 fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, || plain("write"));
-    session.reply("", (0..4).map(|_| asking("write")).chain([asking("pay")]).collect());
+    session.reply("", (0..4).map(|_| unapproved("write")).chain([unapproved("pay")]).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
     for position in 1..=3 {
@@ -213,19 +214,20 @@ fn l28_l17_a_call_that_is_approved_after_its_tool_is_disabled_does_not_run() {
     let (text, is_error) = text_of(&session, "call_1_3_4");
     assert!(is_error && text.contains("`write` is off"), "{text}");
     assert_eq!(session.ledger.call(&CallId("call_1_3_4".into())).record.attempt, 0);
-    // The turn continues after the last answer of the user.
+    // When the user has answered the last approval request, the turn continues.
     let denied = ApprovalVerdict::Denied { reason: None };
     let answers = vec![ApprovalAnswer { call: CallId("call_1_3_5".into()), verdict: denied }];
     session.must(Input::Approval { answers });
     session.answer("done");
 }
 
-/// L17, L28: the turn also continues if the call that is approved too late is the last of its batch.
+/// L17, L28: if a call is approved after its tool was disabled, and it is the last open call of its batch, the
+/// turn continues.
 #[test]
 fn l28_l17_the_turn_continues_after_a_call_that_is_approved_too_late() {
     let mut session = Session::calling(LoopConfig::default());
     fail_twice(&mut session, || plain("write"));
-    session.reply("", (0..4).map(|_| asking("write")).collect());
+    session.reply("", (0..4).map(|_| unapproved("write")).collect());
     allow(&mut session, 1..=3);
     session.dispatch();
     for position in 1..=3 {

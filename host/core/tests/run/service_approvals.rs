@@ -26,8 +26,8 @@ fn request() -> UnapprovedRequest {
     UnapprovedRequest { service: "payments".into(), request: digest(3) }
 }
 
-/// Returns a session whose only call has run and requested a service that needs approval, and the change for the
-/// request.
+/// Returns a session whose only call has run and requested a service that needs approval, and the change for
+/// the request.
 fn awaiting_approval() -> (Session, Change) {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![crate::session::plain("shop.order")]);
@@ -45,14 +45,14 @@ fn allowed(scope: GrantScope) -> Input {
     answered(ApprovalVerdict::Granted { edited: None, grant: ScopedGrant { scope, grant: grant("payments") } })
 }
 
-/// The input that dispatches the approved service request.
+/// Returns the input that dispatches the approved request to the service.
 fn request_sent() -> Input {
     let cause = WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
     let awaits = Some(waiting_for(&id(), cause));
     Input::Dispatched { calls: vec![DispatchedCall { awaits, ..DispatchedCall::running(id(), json!({})) }] }
 }
 
-/// P2, L17: nothing is sent before the approval, and the approval request names the service.
+/// P2, L17: the request to the service is not sent before it is approved, and the approval request names the service.
 #[test]
 fn p2_a_service_request_is_sent_after_its_approval() {
     let (mut session, change) = awaiting_approval();
@@ -82,7 +82,8 @@ fn p2_a_service_request_is_sent_after_its_approval() {
     assert_eq!(cost.cpu_us, 40, "the event contains the cost of running the tool");
 }
 
-/// P2, L17: a denial is the call's result, and nothing is sent. If the tool has changed, the user is asked again.
+/// P2, L17: if the user denies a request to a service, the denial becomes the call's result, and the request is not
+/// sent. If the service's tool has changed since the user was asked, the user is asked for a new approval.
 #[test]
 fn p2_a_denied_service_request_is_never_sent() {
     let (mut session, _) = awaiting_approval();

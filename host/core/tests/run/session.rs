@@ -15,7 +15,7 @@ use agent_core::run::{
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use serde_json::{Value, json};
 
-/// A token budget with a large context window.
+/// A token budget with a large context window, for tests that do not fill the window.
 pub(crate) const WIDE: PromptBudget = PromptBudget { window: 100_000, system: 100, tools: 200, reserved: 1_000 };
 
 pub(crate) struct Session {
@@ -28,7 +28,7 @@ impl Session {
         Self { run: Run::new("subject", "agent"), ledger: Ledger::default() }
     }
 
-    /// A session whose first turn waits for the model.
+    /// Returns a session whose first turn waits for the model.
     pub(crate) fn calling(config: LoopConfig) -> Self {
         let mut session = Self::new();
         session.begin(config);
@@ -59,7 +59,7 @@ impl Session {
         Ok(change)
     }
 
-    /// Applies an input that must be accepted.
+    /// Applies an input, and fails the test if the input is refused.
     pub(crate) fn must(&mut self, input: Input) -> Change {
         let shown = format!("{input:?}");
         self.apply(input).unwrap_or_else(|refused| panic!("{refused}: {shown}"))
@@ -85,7 +85,7 @@ impl Session {
         self.must(Input::Reply(reply(text, calls)))
     }
 
-    /// Dispatches all calls that may run, and returns them.
+    /// Dispatches all calls that may run, and returns their ids.
     pub(crate) fn dispatch(&mut self) -> Vec<CallId> {
         let Action::Dispatch(dispatches) = self.run.action() else { panic!("{:?}", self.run.action()) };
         let calls: Vec<CallId> = dispatches.into_iter().map(|dispatch| dispatch.call).collect();
@@ -97,7 +97,8 @@ impl Session {
         self.must(outcome(call, text))
     }
 
-    /// Runs calls until the batch is complete, and returns the last change.
+    /// Dispatches calls, each with the result `ok`, until no call of the batch can be dispatched. Returns the
+    /// last change.
     pub(crate) fn run_batch(&mut self) -> Change {
         let mut change = Change::default();
         while let Action::Dispatch(_) = self.run.action() {
@@ -108,7 +109,8 @@ impl Session {
         change
     }
 
-    /// Runs the calls that may run now. Loop-breaking calls that wait for these calls do not run.
+    /// Dispatches the calls that may run now, each with the result `ok`. Loop-breaking calls that wait for these calls
+    /// are not dispatched.
     pub(crate) fn run_others(&mut self) {
         for call in self.dispatch() {
             self.outcome(&call.0, "ok");
@@ -139,7 +141,7 @@ impl Session {
         self.must(Input::Recover)
     }
 
-    /// Seen counts of the messages in the view, oldest first.
+    /// Returns the seen counts of the messages in the view, oldest message first.
     pub(crate) fn seen_counts(&self) -> Vec<u32> {
         self.run.view.iter().map(|entry| self.run.seen_count(entry)).collect()
     }
@@ -184,7 +186,7 @@ pub(crate) fn dispatched(calls: &[CallId]) -> Input {
     Input::Dispatched { calls: calls.collect() }
 }
 
-/// Returns the input that dispatches these calls to a service.
+/// Returns the input that reports that these calls were sent to a service.
 pub(crate) fn sent_to_service(calls: &[CallId]) -> Input {
     let service = || WaitCause::Service { event_type: "com.example.work".into(), expires_at: None, emits: None };
     let dispatched_call = |call: &CallId| {
@@ -194,7 +196,7 @@ pub(crate) fn sent_to_service(calls: &[CallId]) -> Input {
     Input::Dispatched { calls: calls.iter().map(dispatched_call).collect() }
 }
 
-/// Returns a wait with this cause, and the event that requests the response.
+/// Returns a wait with this cause, together with the event that requests the response for which the call waits.
 pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
     let attributes = EventAttributes {
         id: call.0.clone(),
@@ -220,7 +222,7 @@ pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
     Input::Respond { call, from, result }
 }
 
-/// Returns a grant for a tool.
+/// Returns a grant that allows calls to the tool with this name.
 pub(crate) fn grant(tool: &str) -> LastingGrant {
     let digest = Digest::from_sha256([7; 32]);
     LastingGrant { agent: "agent".into(), tool: tool.into(), digest, arguments: None, scope: None }
@@ -246,12 +248,12 @@ pub(crate) fn call(name: &str, disposition: Disposition) -> ResolvedCall {
     ResolvedCall { name: name.into(), arguments, source, disposition, approval }
 }
 
-/// Returns a call that may run in parallel, has priority 0, and must not be repeated without asking.
+/// Returns a call that may run in parallel, has priority 0, and must not be repeated without asking the user.
 pub(crate) fn plain(name: &str) -> ResolvedCall {
     call(name, Disposition::Ready { priority: 0, sequential: false, repeatable: false })
 }
 
-/// Returns a call that is refused with this message.
+/// Returns a call that does not run and whose result is an error with this message.
 pub(crate) fn refused(name: &str, message: &str) -> ResolvedCall {
     call(name, Disposition::Refused(ToolError::Failed { message: message.into() }))
 }
@@ -278,7 +280,7 @@ pub(crate) fn text_of(session: &Session, call: &str) -> (String, bool) {
     (texts.collect::<Vec<_>>().join("\n"), result.is_error)
 }
 
-/// Returns the `type` of each event in a change, as it is written in JSON.
+/// Returns the `type` of each event in a change, as the type is written in JSON.
 pub(crate) fn kinds(change: &Change) -> Vec<String> {
     change.events.iter().map(|event| kind(&event.kind)).collect()
 }

@@ -1,11 +1,11 @@
 //! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no
 //! session (L1, D3).
 //!
-//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a
-//! later host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format.
-//! Existing files are never rewritten. If `AGENT_HOST_WRITE_STATES` is set, each state of [`all`] that has no file
-//! yet is written to the newest set. `run/stored_variants.rs` tests that the newest set covers every variant that a
-//! state can contain.
+//! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a later
+//! host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing
+//! files are never rewritten. If the environment variable `AGENT_HOST_WRITE_STATES` is set, each state of [`all`] that
+//! has no file yet is written to the newest set. `run/stored_variants.rs` tests that the newest set covers every
+//! variant that a state can contain.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
@@ -25,10 +25,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The sets of stored states, each with its minimum number of states.
-const SETS: [(&str, usize); 2] = [("v1", 36), (LAST, 70)];
-/// The newest set. New states of this version of the host are written to this set.
-const LAST: &str = "v2";
+/// The name of each set of stored states, and the minimum number of states in that set.
+const SETS: [(&str, usize); 2] = [("v1", 36), (NEWEST_SET, 70)];
+/// The name of the newest set, to which new states of this version of the host are written.
+const NEWEST_SET: &str = "v2";
 
 fn directory(set: &str, folder: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/states")).join(set).join(folder)
@@ -44,7 +44,7 @@ fn stored(set: &str, folder: &str) -> BTreeMap<String, Value> {
     files.map(|file| read(file.expect("the entry is readable").path())).collect()
 }
 
-/// L1: each snapshot is restored completely. The restored session can end the open turn and perform another turn.
+/// L1: each snapshot is restored completely. The restored session can end its open turn and then perform a new turn.
 #[test]
 fn l1_every_stored_state_continues() {
     let sets = SETS.map(|(set, min_count)| {
@@ -55,7 +55,7 @@ fn l1_every_stored_state_continues() {
     for (name, snapshot) in sets.into_iter().flatten() {
         let bytes = serde_json::to_vec(&snapshot).expect("JSON");
         let run = Run::restore(Some(&bytes)).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(keeps(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost data");
+        assert!(is_preserved(&snapshot, &serde_json::from_slice(&run.snapshot()).expect("JSON")), "{name} lost data");
         let mut driven = DrivenRun { name, run, inputs: 0 };
         let is_open = driven.run.is_open();
         driven.run_to_the_end();
@@ -84,12 +84,12 @@ fn d2_every_stored_change_is_read_completely() {
     for (name, stored) in sets.into_iter().flatten() {
         let read: Vec<Change> =
             serde_json::from_value(stored.clone()).unwrap_or_else(|error| panic!("{name}: {error}"));
-        assert!(keeps(&stored, &serde_json::to_value(read).expect("JSON")), "{name} lost data");
+        assert!(is_preserved(&stored, &serde_json::to_value(read).expect("JSON")), "{name} lost data");
     }
 }
 
 /// Whether the new document contains all data of the old document. The new document may contain additional data.
-fn keeps(old: &Value, new: &Value) -> bool {
+fn is_preserved(old: &Value, new: &Value) -> bool {
     match (old, new) {
         // In the first version, a suspension had a single cause, which applied to all its calls.
         (Value::Object(old), Value::Object(new)) if old.get("cause").is_some() && old.get("calls").is_some() => {
@@ -98,21 +98,21 @@ fn keeps(old: &Value, new: &Value) -> bool {
         }
         (Value::Object(old), Value::Object(new)) => {
             // The new document may leave out empty lists. For a finished call, it may also leave out the fields that
-            // describe for what the call waited.
+            // describe what the call was waiting for.
             let is_finished_call = new.get("state").is_some_and(|state| state.get("done").is_some());
             let is_left_out = |key: &str, value: &Value| {
                 *value == Value::Array(Vec::new()) || (is_finished_call && ["awaits", "asked_about"].contains(&key))
             };
-            old.iter().all(|(key, value)| new.get(key).map_or(is_left_out(key, value), |new| keeps(value, new)))
+            old.iter().all(|(key, value)| new.get(key).map_or(is_left_out(key, value), |new| is_preserved(value, new)))
         }
         (Value::Array(old), Value::Array(new)) => {
-            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| keeps(old, new))
+            old.len() == new.len() && old.iter().zip(new).all(|(old, new)| is_preserved(old, new))
         }
         _ => old == new,
     }
 }
 
-/// A run that is driven automatically, as a host drives it.
+/// A run to which the tests apply the inputs that a host would apply.
 struct DrivenRun {
     name: String,
     run: Run,
@@ -133,7 +133,7 @@ impl DrivenRun {
         Run::restore(Some(&self.run.snapshot())).unwrap_or_else(|error| panic!("{}: {error}", self.name));
     }
 
-    /// Performs actions until the turn ends.
+    /// Performs the actions that the run requires until the open turn ends.
     fn run_to_the_end(&mut self) {
         if self.run.is_open() {
             self.apply(Input::Recover);
@@ -169,7 +169,7 @@ impl DrivenRun {
         }
     }
 
-    /// Replies for the model, so that the turn ends soon.
+    /// Applies a reply of the model that lets the turn end soon.
     fn reply(&mut self, plan: StepPlan) {
         let finish = self.run.turn.as_ref().map_or(Finish::Text, |turn| turn.config.finish);
         self.apply(Input::Reply(match (plan.role, finish) {
@@ -182,7 +182,7 @@ impl DrivenRun {
         }));
     }
 
-    /// Applies the answer, response or decision for which a call waits.
+    /// Applies the response, the decision or the approval for which the call waits.
     fn unblock(&mut self, Wait { call, cause, .. }: Wait) {
         self.apply(match cause {
             WaitCause::OutcomeUnknown => Input::Resolve { call, decision: Decision::Result("it did".to_owned()) },
@@ -202,11 +202,11 @@ impl DrivenRun {
     }
 }
 
-/// L1: for each entry of [`all`], the newest set contains a stored state. The states of new entries must be stored
-/// before a release.
+/// L1: for each entry of [`all`], the newest set contains a stored state. If an entry is added to [`all`], its state
+/// must be stored before the next release.
 #[test]
 fn l1_every_way_to_a_state_is_stored() {
-    let (snapshots, changes_of) = (stored(LAST, "snapshots"), stored(LAST, "changes"));
+    let (snapshots, changes_of) = (stored(NEWEST_SET, "snapshots"), stored(NEWEST_SET, "changes"));
     for (name, session, changes) in all() {
         if std::env::var_os("AGENT_HOST_WRITE_STATES").is_none() {
             assert!(snapshots.contains_key(name) && changes_of.contains_key(name), "{name} is not stored");
@@ -218,7 +218,7 @@ fn l1_every_way_to_a_state_is_stored() {
 }
 
 fn write(folder: &str, name: &str, document: &Value) {
-    let folder = directory(LAST, folder);
+    let folder = directory(NEWEST_SET, folder);
     std::fs::create_dir_all(&folder).expect("the folder can be created");
     let path = folder.join(format!("{name}.json"));
     if !path.exists() {
@@ -230,14 +230,15 @@ fn write(folder: &str, name: &str, document: &Value) {
 /// The name of a stored state, the session in that state, and the changes that led to it.
 pub(crate) type WayToState = (&'static str, Session, Vec<Change>);
 
-/// Performs the inputs of `way` in a new session. Returns the session and the changes.
+/// Lets `way` apply inputs to a new session. Returns the name, the session and the changes.
 pub(crate) fn way_to(name: &'static str, way: impl FnOnce(&mut Session) -> Vec<Change>) -> WayToState {
     let mut session = Session::new();
     let changes = way(&mut session);
     (name, session, changes)
 }
 
-/// Returns sessions in every phase of a turn, and sessions whose turns ended in every way.
+/// Returns sessions whose states must be stored: sessions in every phase of a turn, and sessions whose last turn ended
+/// in each possible way.
 fn all() -> Vec<WayToState> {
     let mut ways = beginnings();
     ways.extend(batches());

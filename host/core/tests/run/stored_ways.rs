@@ -1,5 +1,5 @@
-//! The inputs that lead to the states of the second set: external waits, loop-breaking calls, plans, evictions, and the
-//! ends of turns that these features introduced.
+//! The inputs that lead to the states of the second set. In these states, calls wait for external events, loop-breaking
+//! calls run, turns have plans, messages were evicted, or turns ended in a way that these features introduced.
 
 use crate::session::{
     Session, WIDE, call, dispatched, grant, plain, refused, reply, restored, result, sent_to_service, waiting_for,
@@ -28,7 +28,7 @@ fn id(step: u32, position: u32) -> CallId {
     CallId(format!("call_1_{step}_{position}"))
 }
 
-fn asking(tool: &str) -> ResolvedCall {
+fn unapproved(tool: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(tool).digest), ..plain(tool) }
 }
 
@@ -52,21 +52,21 @@ fn waits() -> Vec<WayToState> {
     let by_default = LoopConfig::default;
     vec![
         way_to("waiting_for_approval", move |session| {
-            replied(session, by_default(), vec![asking("write"), asking("pay")])
+            replied(session, by_default(), vec![unapproved("write"), unapproved("pay")])
         }),
         way_to("waiting_for_one_approval", move |session| {
-            let mut changes = replied(session, by_default(), vec![asking("write"), asking("pay")]);
+            let mut changes = replied(session, by_default(), vec![unapproved("write"), unapproved("pay")]);
             changes.push(session.must(allowed(id(1, 1), "write", GrantScope::Once)));
             changes
         }),
         way_to("granted_for_the_session", move |session| {
-            let mut changes = replied(session, by_default(), vec![asking("write")]);
+            let mut changes = replied(session, by_default(), vec![unapproved("write")]);
             changes.push(session.must(allowed(id(1, 1), "write", GrantScope::Session)));
             changes.push(session.run_batch());
             changes
         }),
         way_to("granted_always", move |session| {
-            let mut changes = replied(session, by_default(), vec![asking("write")]);
+            let mut changes = replied(session, by_default(), vec![unapproved("write")]);
             changes.push(session.must(allowed(id(1, 1), "write", GrantScope::Always)));
             changes
         }),
@@ -124,7 +124,7 @@ fn dispatch(session: &mut Session, awaits: Option<Awaited>) -> Change {
     session.must(Input::Dispatched { calls: vec![DispatchedCall { call: call.id, arguments: call.arguments, awaits }] })
 }
 
-fn asked(session: &mut Session) -> Vec<Change> {
+fn question_asked(session: &mut Session) -> Vec<Change> {
     let question = || "Which year?".to_owned();
     let ask = breaking(LoopBreak::Ask, name::ASK_QUESTION, json!({"question": question()}));
     let mut changes = replied(session, by_tool(), vec![ask]);
@@ -136,7 +136,7 @@ fn asked(session: &mut Session) -> Vec<Change> {
 fn loop_breaks() -> Vec<WayToState> {
     let conversing = || breaking(LoopBreak::Converse, name::CONVERSE, json!({"message": "Hello."}));
     vec![
-        way_to("waiting_for_an_answer", asked),
+        way_to("waiting_for_an_answer", question_asked),
         way_to("completing", |session| replied(session, by_tool(), vec![plain("look"), completing(json!("42"))])),
         way_to("completion_checked", |session| {
             let mut changes = replied(session, by_tool(), vec![completing(json!({"n": 42}))]);
@@ -162,7 +162,7 @@ fn loop_breaks() -> Vec<WayToState> {
             changes
         }),
         way_to("ended_asked", |session| {
-            let mut changes = asked(session);
+            let mut changes = question_asked(session);
             changes.push(session.must(Input::Expire { call: id(1, 1) }));
             changes
         }),
@@ -263,7 +263,7 @@ fn plans() -> Vec<WayToState> {
     ]
 }
 
-/// Fills the context window, so that the next step needs an eviction.
+/// Adds turns that fill the context window, so that messages must be evicted before the next step.
 fn crowded(session: &mut Session) -> Vec<Change> {
     let small = PromptBudget { window: 10_000, ..WIDE };
     let mut changes = Vec::new();
@@ -341,7 +341,7 @@ fn ends() -> Vec<WayToState> {
             vec![session.begin(LoopConfig::default()), session.must(Input::ModelFailed(failure))]
         }),
         way_to("cancelled_while_it_waits", |session| {
-            let mut changes = replied(session, LoopConfig::default(), vec![asking("write"), plain("pay")]);
+            let mut changes = replied(session, LoopConfig::default(), vec![unapproved("write"), plain("pay")]);
             changes.push(session.must(sent_to_service(&[id(1, 2)])));
             session.run = restored(&session.run);
             changes.push(session.must(Input::Cancel));

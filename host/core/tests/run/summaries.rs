@@ -1,5 +1,5 @@
-//! Tests of the summary that the host writes without a model, and of the section that replaces evicted messages (L22,
-//! L27).
+//! Tests of the summary that the host writes without a model, and of the section with the summary, which replaces
+//! evicted messages in the prompt (L22, L27).
 
 use agent_core::message::{CallId, Content, MessageId, Part, Role, StoredMessage, ToolCall, ToolResult};
 use agent_core::summary::{HistorySummary, extract, files_touched};
@@ -15,7 +15,7 @@ fn said(id: MessageId, role: Role, text: &str) -> StoredMessage {
     message(id, role, vec![Part::Text(text.into())])
 }
 
-/// Returns the messages with a call and its result.
+/// Returns two messages: one with a call, and one with the result of this call.
 fn called(id: MessageId, name: &str, arguments: Value, result: Result<&str, &str>) -> [StoredMessage; 2] {
     let call = CallId(format!("call_1_1_{id}"));
     let request = ToolCall { id: call.clone(), name: name.into(), arguments };
@@ -79,8 +79,8 @@ fn l27_the_earlier_summary_is_kept_if_it_fits() {
     let earlier = HistorySummary { text: "Asked: The goal.\nAnswered: old news".into(), ..Default::default() };
     let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 1_000);
     assert_eq!(draft.text, "Asked: The goal.\nAnswered: old news\nAsked: And now?");
-    // All lines together have more than 10 tokens. The first line and the latest lines stay, and the others are
-    // dropped.
+    // All lines together have more than 10 tokens. The first line and the latest lines are kept, and all other lines
+    // are dropped.
     let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 10);
     assert_eq!(draft.text, "Asked: The goal.\n…\nAsked: And now?");
 }

@@ -12,7 +12,7 @@ fn unreadable() -> UnreadableCall {
     UnreadableCall::MissingField { field: "tool_name".into(), written: "{}".into() }
 }
 
-fn broken(text: &str, calls: Vec<agent_core::run::ResolvedCall>) -> Input {
+fn unreadable_reply(text: &str, calls: Vec<agent_core::run::ResolvedCall>) -> Input {
     let written = format!("{text}<tool>{{}}</tool>");
     Input::Reply(ResolvedReply { unreadable: vec![unreadable()], written, ..reply(text, calls) })
 }
@@ -28,13 +28,13 @@ fn texts(session: &Session) -> Vec<String> {
     session.ledger.messages.iter().map(|message| format!("{} {}", message.role.as_str(), text(&message.body))).collect()
 }
 
-/// L20: each unreadable call emits an `error` event, then `no_tool_call` follows, and the turn continues with
-/// feedback.
+/// L20: if all calls of a reply are unreadable, an `error` event is emitted for each call, followed by one
+/// `no_tool_call` event. The turn continues, and the model gets feedback.
 #[test]
 fn l20_an_unreadable_call_gets_feedback() {
     let mut session = Session::calling(LoopConfig::default());
     for count in 1..=2 {
-        let change = session.must(broken("I count.", Vec::new()));
+        let change = session.must(unreadable_reply("I count.", Vec::new()));
         let expected = [
             "stream_complete",
             "stream_clear",
@@ -58,19 +58,19 @@ fn l20_an_unreadable_call_gets_feedback() {
     assert_eq!(texts[1], "assistant I count.<tool>{}</tool>");
     assert!(texts[2].starts_with("user A tool call of your reply could not be read") && texts[2].contains("tool_name"));
     assert_eq!(session.seen_counts(), [2, 2, 1, 1, 0]);
-    // A readable call resets the count.
+    // A readable call resets the number of consecutive replies without a readable call.
     session.reply("", vec![plain("a")]);
     session.run_batch();
-    let change = session.must(broken("I count.", Vec::new()));
+    let change = session.must(unreadable_reply("I count.", Vec::new()));
     assert!(change.events.iter().any(|event| matches!(event.kind, EventKind::NoToolCall { count: 1, .. })));
 }
 
-/// L4, L20: at the limit, the text of the reply without its calls is the answer.
+/// L4, L20: if the turn has reached its limit, the answer is the text of the reply without the unreadable calls.
 #[test]
 fn l20_at_the_limit_an_unreadable_call_gets_no_feedback() {
     let mut session = Session::calling(LoopConfig { max_interactions: 1, ..Default::default() });
-    session.must(broken("First.", Vec::new()));
-    session.must(broken("It is 42.", Vec::new()));
+    session.must(unreadable_reply("First.", Vec::new()));
+    session.must(unreadable_reply("It is 42.", Vec::new()));
     assert!(matches!(session.run.action(), Action::Validate(validation) if validation.text == "It is 42."));
 }
 
@@ -78,7 +78,7 @@ fn l20_at_the_limit_an_unreadable_call_gets_no_feedback() {
 #[test]
 fn l20_readable_calls_run_next_to_unreadable_ones() {
     let mut session = Session::calling(LoopConfig::default());
-    let change = session.must(broken("Both.", vec![plain("a")]));
+    let change = session.must(unreadable_reply("Both.", vec![plain("a")]));
     assert_eq!(kinds(&change)[..2], ["stream_complete", "error"]);
     assert!(!kinds(&change).contains(&"no_tool_call".to_owned()));
     session.run_batch();
@@ -89,8 +89,8 @@ fn l20_readable_calls_run_next_to_unreadable_ones() {
     assert!(matches!(session.run.action(), Action::CallModel(_)));
 }
 
-/// L30: the scope distinguishes errors of a reply from errors of a turn. An error event of the first version, which had
-/// no scope, is still parsed.
+/// L30: the `scope` of an error event distinguishes errors of a reply from errors of a turn. An error event of the
+/// first version, which had no scope, is still parsed.
 #[test]
 fn l30_error_events_have_a_scope() {
     let old: EventKind = serde_json::from_str(r#"{"type":"error","code":"c","message":"m"}"#).unwrap();
@@ -109,7 +109,7 @@ fn l19_an_unreadable_call_interrupts_consecutive_errors() {
         for position in 0..4 {
             session.reply("", vec![refused(&format!("tool_{round}_{position}"), "the disk is full")]);
         }
-        session.must(broken("Again.", Vec::new()));
+        session.must(unreadable_reply("Again.", Vec::new()));
     }
     assert!(session.run.is_open(), "{:?}", session.run.turn);
 }
@@ -121,7 +121,7 @@ fn l23_an_unreadable_call_interrupts_consecutive_empty_replies() {
     for _ in 0..2 {
         session.reply("", Vec::new());
     }
-    session.must(broken("", Vec::new()));
+    session.must(unreadable_reply("", Vec::new()));
     let change = session.reply("", Vec::new());
     let cause = change.events.iter().find_map(|event| match event.kind {
         EventKind::Nudge { cause, attempt, .. } => Some((cause, attempt)),
@@ -131,12 +131,12 @@ fn l23_an_unreadable_call_interrupts_consecutive_empty_replies() {
 }
 
 /// L12, L20: if a result is rejected and the same reply contains unreadable calls, the model gets feedback about these
-/// calls. The messages of that attempt stay in the view.
+/// calls. The messages with the rejected result stay in the view.
 #[test]
 fn l20_unreadable_calls_next_to_a_rejected_result_get_feedback() {
     let mut session = Session::calling(LoopConfig { finish: Finish::Tool, ..Default::default() });
     let complete = call("task_completion", Disposition::Breaks(LoopBreak::Complete));
-    session.must(broken("", vec![complete]));
+    session.must(unreadable_reply("", vec![complete]));
     session.dispatch();
     session.reject("no");
     let result = texts(&session);
@@ -152,6 +152,6 @@ fn l20_unreadable_calls_next_to_a_rejected_result_get_feedback() {
 #[test]
 fn l20_an_unreadable_call_in_the_last_reply_is_reported() {
     let mut session = Session::calling(LoopConfig { max_interactions: 0, ..Default::default() });
-    let change = session.must(broken("It is 42.", Vec::new()));
+    let change = session.must(unreadable_reply("It is 42.", Vec::new()));
     assert_eq!(kinds(&change), ["context_budget", "stream_complete", "error"]);
 }

@@ -1,4 +1,4 @@
-//! Tests of the form in which stored results are sent to the model (L26).
+//! Tests of converting stored results to the form in which they are sent to the model (L26).
 
 use agent_core::message::{CallId, Content, Digest, Media, Part, Role, StoredMessage, ToolResult};
 use agent_core::tokens;

@@ -58,7 +58,7 @@ fn appended(change: &Change) -> Vec<Body> {
     change.messages.iter().map(|message| message.body.clone()).collect()
 }
 
-/// L10, D2: the turn is only suspended when no call is running any more.
+/// L10, D2: while a call is running, the turn is not suspended, even if all other calls wait for responses.
 #[test]
 fn l10_other_tools_finish_before_the_turn_waits() {
     let mut session = working(&["pay", "count", "ship", "list"], &[1, 3]);
@@ -79,7 +79,7 @@ fn l10_other_tools_finish_before_the_turn_waits() {
     assert_eq!(session.crash(), Change::default(), "a suspended turn has nothing to recover");
 }
 
-/// L10: three responses arrive in every possible order, also while another tool is still running.
+/// L10: three responses arrive in every possible order, both while another tool is running and after it has finished.
 #[test]
 fn l10_results_are_appended_in_call_order_in_any_order_of_answers() {
     for order in [[1, 3, 4], [1, 4, 3], [3, 1, 4], [3, 4, 1], [4, 1, 3], [4, 3, 1]] {
@@ -91,7 +91,7 @@ fn l10_results_are_appended_in_call_order_in_any_order_of_answers() {
             let mut waits = vec![(1, "pay"), (3, "ship"), (4, "pay")];
             let mut change = Change::default();
             for (nth, position) in order.into_iter().enumerate() {
-                // Another host restores the state before each answer.
+                // Before each response, another host restores the state.
                 session.run = restored(&session.run);
                 change = session.must(respond(position, &format!("answer {position}")));
                 waits.retain(|(wait, _)| *wait != position);
@@ -159,8 +159,8 @@ fn i6_the_request_is_sent_once_with_the_intent() {
     assert_eq!(session.ledger.outbox, ["call_1_1_1"]);
 }
 
-/// P2: a tool that ran and requested a service waits for the response. The event with the result contains the cost of
-/// running the tool.
+/// P2: if a tool runs and requests a service, the call waits for the service's response. The event with the result
+/// contains the cost of running the tool.
 #[test]
 fn p2_a_pending_outcome_waits_like_a_service() {
     let mut session = working(&["draft", "count"], &[]);
@@ -175,7 +175,8 @@ fn p2_a_pending_outcome_waits_like_a_service() {
     assert_eq!((*result, stored_result(&session, 1).cost), (cost, cost));
 }
 
-/// L11: the counts per tool are stored, and they are checked before a model is called.
+/// L11: the state contains the number of outstanding calls of each tool. The host checks these numbers before it calls
+/// a model.
 #[test]
 fn l11_mismatched_counts_end_the_turn_without_a_model_call() {
     let tampered = |crafted: Value, last: u32| {
@@ -283,7 +284,7 @@ fn l1_a_prompt_that_arrives_while_a_turn_waits_is_queued() {
     assert_eq!(session.run.queued_prompts, [], "a user who cancels a turn does not expect that another turn begins");
 }
 
-/// L1, P14: the queue is bounded, and neither a fork nor an imported document copies it.
+/// L1, P14: the queue of prompts is bounded, and neither a fork nor an imported document copies the queue.
 #[test]
 fn l1_queued_prompts_are_bounded_and_stay_in_their_session() {
     let mut session = working(&["pay"], &[1]);

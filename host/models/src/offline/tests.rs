@@ -1,4 +1,5 @@
-//! Tests of the complete router with the built-in tools of the host and the tools of its plugins.
+//! Tests of the whole offline router. The requests offer built-in tools of the host and tools of this
+//! project's plugins.
 
 use super::*;
 use crate::provider::{NoMedia, Purpose};
@@ -6,7 +7,8 @@ use crate::request_check::tests::{calls, request, result, tool};
 use agent_core::message::{Content, Message};
 use tokio::sync::mpsc;
 
-/// Returns real tools of the host and its plugins, and some similar tools.
+/// Returns the tools that the tests offer to the router. Most of them are tools of the host or of this
+/// project's plugins.
 fn tools() -> Vec<OfferedTool> {
     let text = json!({"type": "string"});
     let count = json!({"type": ["integer", "null"], "minimum": 1});
@@ -89,24 +91,25 @@ async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
     (reply, deltas)
 }
 
-/// Returns the calls that the prompt leads to, or the text of the answer if there are no calls.
+/// Returns the tool calls with which the router replies to the prompt, or the text of the reply if it has no
+/// tool calls.
 async fn answer_to(prompt: &str) -> String {
     let (reply, deltas) = ask(&request(vec![Message::text(Role::User, prompt)], tools())).await;
     let streamed = deltas.iter().map(|delta| match delta {
         Delta::Text(text) => text.as_str(),
         other => panic!("unexpected {other:?}"),
     });
-    assert_eq!(streamed.collect::<String>(), reply.text, "the streamed text is the reply");
+    assert_eq!(streamed.collect::<String>(), reply.text, "the streamed text is the text of the reply");
     let calls: Vec<_> = reply.calls.iter().map(|call| format!("{} {}", call.name, call.arguments)).collect();
     assert_eq!(calls.is_empty(), reply.stop == StopReason::Stop);
     if calls.is_empty() {
-        assert!(reply.text.contains("not a language model"), "every answer contains the note: {}", reply.text);
+        assert!(reply.text.contains("not a language model"), "the answer describes the router: {}", reply.text);
         return reply.text;
     }
     calls.join("; ")
 }
 
-/// M4: a tool is called if the match is clear.
+/// M4: the router calls a tool if the prompt clearly matches that tool.
 #[tokio::test]
 async fn m4_clear_prompts_call_a_tool() {
     let cases = [
@@ -127,7 +130,7 @@ async fn m4_clear_prompts_call_a_tool() {
     }
 }
 
-/// M4: nothing is run if the match is not clear.
+/// M4: the router calls no tool if the prompt does not clearly match one tool.
 #[tokio::test]
 async fn m4_unclear_prompts_run_nothing() {
     let prompts = [
@@ -215,8 +218,8 @@ async fn call_lines_are_executed() {
     "#);
 }
 
-/// Call lines are not executed if they are in earlier messages or in the sections that the host inserts before
-/// the input.
+/// A call line, which consists of a tool name and JSON arguments, is executed only in the current input. A call line in
+/// an earlier message, or in a section that the host inserts before the input, is not executed.
 #[tokio::test]
 async fn only_the_current_input_is_executed() {
     let call_line = r#"list_directory {"path": "a"}"#;
@@ -236,7 +239,7 @@ async fn only_the_current_input_is_executed() {
     }
 }
 
-/// Builds a request that ends with a call and its result.
+/// Builds a request whose messages end with a tool call and the result of this call.
 fn request_with_results() -> ModelRequest {
     let messages = vec![
         Message::text(Role::User, "How many words are in README.md?"),

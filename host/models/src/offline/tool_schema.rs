@@ -2,14 +2,15 @@
 
 use serde_json::{Value, json};
 
-/// Names of string properties that contain a path. Names that end with `_` and one of these names count as well.
+/// A string property is assumed to contain a path if its name is one of these names, or ends with `_` followed by one
+/// of these names.
 const PATH_NAMES: &[&str] =
     &["path", "file", "filename", "directory", "dir", "folder", "from", "to", "source", "destination", "target"];
 
-/// Names of string properties that contain arithmetic.
+/// A string property is assumed to contain an arithmetic expression if its name is one of these names.
 const EXPRESSION_NAMES: &[&str] = &["expression", "expr", "formula"];
 
-/// Maximum number of nested `$ref`, alternatives and objects that are followed.
+/// Maximum depth to which references (`$ref`), alternatives and objects inside one another are followed.
 const MAX_DEPTH: usize = 8;
 
 /// Maximum number of required properties that the placeholder for an object contains.
@@ -57,14 +58,14 @@ pub(super) enum Kind {
     /// A list.
     List,
     /// An object with these required properties. If the schema has alternatives, these are the properties of the first
-    /// alternative. The kind is used only for placeholders in suggested call lines.
+    /// alternative. This variant is used only to build placeholders in suggested call lines.
     Object(Vec<Property>),
-    /// A value of any other kind.
+    /// A value of a kind that is unknown or has no variant in this enum.
     Other,
 }
 
 impl Kind {
-    /// Returns a placeholder value of this kind. If `path` is not `None`, it is used as the placeholder for paths.
+    /// Returns a placeholder value of this kind. If `path` is not `None`, the placeholder for a path is `path`.
     pub(super) fn placeholder(&self, path: Option<&str>) -> Value {
         match (self, path) {
             (Self::Path, Some(path)) => return json!(path),
@@ -86,7 +87,7 @@ impl Kind {
     }
 }
 
-/// Returns the properties in the order of the schema.
+/// Returns the properties of a tool's arguments, in the order of [`property_names`].
 pub(super) fn properties(schema: &Value) -> Vec<Property> {
     let names = property_names(schema).into_iter();
     names.map(|(name, presence)| property(name, presence, schema, schema, MAX_DEPTH)).collect()
@@ -116,8 +117,8 @@ fn property(name: &str, presence: Presence, object: &Value, schema: &Value, dept
     }
 }
 
-/// Returns the kind of an object with its required properties, or `Other` if it has none. The depth is limited, so that
-/// nested schemas do not take too long.
+/// Returns [`Kind::Object`] with the object's required properties, or [`Kind::Other`] if no property is required. The
+/// depth is limited, so that deeply nested schemas do not take too long.
 fn object_kind(object: &Value, schema: &Value, depth: usize) -> Kind {
     let required = property_names(object).into_iter().filter(|(_, presence)| *presence == Presence::Required);
     let required: Vec<Property> = required
@@ -127,7 +128,8 @@ fn object_kind(object: &Value, schema: &Value, depth: usize) -> Kind {
     if required.is_empty() { Kind::Other } else { Kind::Object(required) }
 }
 
-/// Returns the kind of value that the schema `property` accepts. References are resolved in `schema`.
+/// Returns the kind of value that the schema `property` accepts. References (`$ref`) in `property` are resolved in
+/// `schema`, the whole schema of the tool.
 fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kind {
     if depth == 0 {
         return Kind::Other;
@@ -157,7 +159,8 @@ fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kin
     }
 }
 
-/// If the first alternative other than null is an object, returns its kind. Otherwise, returns `Other`.
+/// Returns the kind of the first alternative other than null if this kind is [`Kind::Object`], and
+/// otherwise [`Kind::Other`].
 fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     let first = alternatives.iter().find(|alternative| type_of(alternative) != Some("null"));
     match first.map(|first| value_kind("", first, schema, depth)) {

@@ -1,4 +1,4 @@
-//! Expectations about a request. A script can define them for each of its replies.
+//! Expectations that a script can define for each of its replies. The request for the reply must meet them.
 
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::ModelRequest;
@@ -6,27 +6,28 @@ use agent_core::plugin::Lifecycle;
 use serde::Deserialize;
 use std::fmt::Debug;
 
-/// Maximum length of a quoted text in characters.
+/// Maximum length, in characters, of a text that an error message quotes from a request.
 const MAX_EXCERPT_CHARACTERS: usize = 300;
 
-/// Expectations about a request. Each field that the script sets must match the request. Other fields are not checked.
+/// Expectations about a request. The request must match each field that the script sets. Fields that the script does
+/// not set are not checked.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Expectation {
-    /// Reason why the prompt was built (L2).
+    /// Expected reason for which the host built the prompt (L2).
     lifecycle: Option<Lifecycle>,
-    /// Exact number of messages.
+    /// Exact number of messages that the request must contain.
     messages: Option<usize>,
-    /// Roles of all messages, in order.
+    /// Roles that the messages of the request must have, in order.
     roles: Option<Vec<Role>>,
-    /// The `seen_count` of each message (L3), in the order of the messages.
+    /// The `seen_count` that each message must have (L3), in the order of the messages.
     seen_counts: Option<Vec<u32>>,
-    /// Names of all tools that are offered, as their authors wrote them, in any order. An empty list expects that the
-    /// request offers no tools.
+    /// Names of all tools that the request must offer, in any order. The names are spelled as the tools' authors wrote
+    /// them. If the list is empty, the request must offer no tools.
     tools: Option<Vec<String>>,
-    /// Tools that must be offered.
+    /// Names of tools that the request must offer.
     offers: Texts,
-    /// Tools that must not be offered.
+    /// Names of tools that the request must not offer.
     withholds: Texts,
     /// Texts that the last message must contain.
     last_contains: Texts,
@@ -36,7 +37,7 @@ pub(crate) struct Expectation {
     lacks: Texts,
     /// Texts that the system text must contain.
     system_contains: Texts,
-    /// Whether the request has an output schema (L12).
+    /// Whether the request must have an output schema (L12).
     output_schema: Option<bool>,
 }
 
@@ -124,7 +125,7 @@ fn check_equal<T: PartialEq + Debug>(key: &str, expected: &Option<T>, found: T, 
     }
 }
 
-/// Returns all contents of a message that a model reads as text, including tool calls and results.
+/// Returns all parts of a message that a model reads as text, including tool calls and their results.
 fn message_text(message: &Message) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) | Part::Preface(text) => text.clone(),

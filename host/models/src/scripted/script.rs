@@ -14,23 +14,23 @@ use std::time::Duration;
 /// Context window in tokens for scripts that do not set one.
 const DEFAULT_WINDOW: u32 = 128_000;
 
-/// Maximum value of `delay_ms`.
+/// Maximum value of `delay_ms` in a scripted reply: 10 minutes.
 const MAX_DELAY_MS: u64 = 600_000;
 
-/// A complete script.
+/// The parsed contents of a script file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Script {
-    /// Context window in tokens.
+    /// Context window of the scripted model, in tokens.
     #[serde(default = "default_window")]
     pub(crate) window: u32,
-    /// Replies in order. The list is never empty.
+    /// Replies to the requests that a session sends in its turns, in order. The list is never empty.
     pub(crate) replies: Vec<ScriptedReply>,
     /// Summaries of messages that are removed from the prompt, in order. A request for a summary fails if the session
     /// has already used all summaries.
     #[serde(default)]
     pub(crate) summaries: Vec<ScriptedReply>,
-    /// Replies to requests of plugins, in order.
+    /// Replies to requests that plugins send to the model, in order.
     #[serde(default)]
     pub(crate) answers: Vec<ScriptedReply>,
 }
@@ -45,11 +45,12 @@ fn default_window() -> u32 {
     DEFAULT_WINDOW
 }
 
-/// One reply, with its expectations about the request.
+/// One reply, with the expectations that the request for this reply must meet.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedReply {
-    /// Text of the reply. Default: the concatenated list of `chunks`, or an empty text.
+    /// Text of the reply. Default: the concatenated pieces if `chunks` is a list of pieces, and otherwise an
+    /// empty text.
     pub(crate) text: Option<String>,
     /// Thinking that is streamed before the text.
     #[serde(default)]
@@ -57,9 +58,9 @@ pub struct ScriptedReply {
     /// Parallel tool calls, in order.
     #[serde(default)]
     pub(crate) calls: Vec<ScriptedCall>,
-    /// Stop reason. Default: `tool_calls` if there are calls, otherwise `stop`.
+    /// Reason why the model stopped. Default: `tool_calls` if there are calls, otherwise `stop`.
     pub(crate) stop: Option<StopReason>,
-    /// Token usage. Default: an estimate.
+    /// Token usage that the reply reports. Default: an estimate.
     usage: Option<ScriptedUsage>,
     /// The pieces in which the text is streamed: either the number of pieces, or a list of the pieces. Default: the
     /// text is split at word boundaries.
@@ -67,20 +68,20 @@ pub struct ScriptedReply {
     /// Delay before each delta of the stream, in milliseconds.
     #[serde(default)]
     delay_ms: u64,
-    /// Error that is returned instead of the reply after the text was streamed.
+    /// Error with which the call fails after the text was streamed. Default: the call succeeds.
     pub(crate) error: Option<ScriptedError>,
-    /// Expectations about the request.
+    /// Expectations that the request for this reply must meet.
     #[serde(default)]
     pub(crate) expect: Expectation,
 }
 
-/// A scripted tool call.
+/// A tool call in a scripted reply.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedCall {
     /// Name of the tool, as its author wrote it or as the request offers it.
     pub(crate) name: String,
-    /// Id that the provider gives to the call.
+    /// Id of the call, as a provider would send it. Default: the call has no id from the provider.
     pub(crate) id: Option<String>,
     arguments: Option<Arguments>,
 }
@@ -108,15 +109,15 @@ enum Chunks {
     Pieces(Vec<String>),
 }
 
-/// A scripted error of the provider.
+/// An error with which a call fails as if a provider had caused it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedError {
-    /// HTTP status. `None` means that the reply ends early.
+    /// HTTP status of the response. `None` means that the connection is lost before the reply is complete.
     pub(crate) status: Option<u16>,
-    /// Error message of the provider.
+    /// Error message, as a provider would send it.
     pub(crate) message: String,
-    /// Request id of the provider.
+    /// Id of the request, as a provider would send it with the error.
     pub(crate) request_id: Option<String>,
     /// Time that the provider asks to wait before a retry, in milliseconds.
     pub(crate) retry_after_ms: Option<u64>,
@@ -125,7 +126,7 @@ pub(crate) struct ScriptedError {
 }
 
 impl ScriptedReply {
-    /// Returns the complete text.
+    /// Returns the complete text of the reply.
     pub(crate) fn text(&self) -> String {
         match (&self.text, &self.chunks) {
             (Some(text), _) => text.clone(),
@@ -134,7 +135,7 @@ impl ScriptedReply {
         }
     }
 
-    /// Returns the pieces in which the text is streamed.
+    /// Returns the pieces in which the text of the reply is streamed.
     pub(crate) fn pieces(&self) -> Vec<String> {
         match &self.chunks {
             Some(Chunks::Pieces(pieces)) => pieces.clone(),
@@ -154,8 +155,8 @@ impl ScriptedReply {
         Some(Usage::new(usage.prompt_tokens, usage.completion_tokens))
     }
 
-    /// Returns the reason why this reply is invalid, or `None` if it is valid. The reason has no subject, such as "is
-    /// empty: …". The caller adds the subject.
+    /// Returns the reason why this reply is invalid, or `None` if it is valid. The reason is a sentence without a
+    /// subject, for example "is empty: …". The caller adds the subject.
     pub fn problem(&self) -> Option<String> {
         if self.text.is_none() && self.calls.is_empty() && self.error.is_none() && self.chunks.is_none() {
             return Some("is empty: add `text`, `calls` or `error` (`\"text\": \"\"` is an empty reply)".into());
@@ -186,7 +187,7 @@ impl ScriptedCall {
     }
 }
 
-/// Parses a script. `path` is only used in messages.
+/// Parses a script. `path` is used only in error messages.
 pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     let text = text.trim_start_matches('\u{feff}');
     let script = match detect_form(text) {
@@ -213,7 +214,7 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     Ok(script)
 }
 
-/// Form of a script. The beginning of the file determines the form.
+/// Form of a script, which is detected at the beginning of the file.
 enum ScriptForm<'a> {
     Array,
     Key(&'a str),

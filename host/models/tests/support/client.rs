@@ -33,12 +33,12 @@ pub(crate) fn config(base_url: &str) -> ProviderConfig {
     }
 }
 
-/// Creates the model `test/some/model` of the configured provider.
+/// Creates the model `test/some/model` of the provider with this configuration.
 pub(crate) fn model_of(config: ProviderConfig) -> Arc<dyn Provider> {
     Providers::new(vec![config]).model("test/some/model", Path::new("/nowhere")).unwrap()
 }
 
-/// Creates the model `test/some/model` at the given server.
+/// Creates the model `test/some/model` of a provider at the given server.
 pub(crate) fn model(server: &Server) -> Arc<dyn Provider> {
     model_of(config(&server.base_url()))
 }
@@ -71,7 +71,7 @@ pub(crate) fn simple_request() -> ModelRequest {
     request(vec![Message::text(Role::User, "go")])
 }
 
-/// Sends a request and returns the result and all deltas.
+/// Sends a request to the model and returns the result and all deltas.
 pub(crate) async fn ask(
     model: &Arc<dyn Provider>,
     request: &ModelRequest,
@@ -79,7 +79,7 @@ pub(crate) async fn ask(
     ask_with(model, request, &NoMedia).await
 }
 
-/// Sends a request with media and returns the result and all deltas.
+/// Sends a request to the model and returns the result and all deltas. The media of the request are read from `media`.
 pub(crate) async fn ask_with(
     model: &Arc<dyn Provider>,
     request: &ModelRequest,
@@ -114,7 +114,7 @@ pub(crate) fn message(error: &ModelError, server: &Server) -> String {
     error.to_string().replace(&server.address.port().to_string(), "PORT")
 }
 
-/// A media source that counts how often it is read.
+/// A media source that counts how often a media item is read from it.
 #[derive(Default)]
 pub(crate) struct CountingMedia {
     pub(crate) read: AtomicUsize,
@@ -139,7 +139,7 @@ pub(crate) fn media_item(name: &str, mime_type: &str, size: u64) -> Media {
     Media { digest, mime_type: mime_type.into(), size, dimensions, name: Some(name.into()) }
 }
 
-/// Builds a tool call.
+/// Builds the part of a message that contains a tool call.
 pub(crate) fn call(id: &str, name: &str, arguments: Value) -> Part {
     Part::ToolCall(ToolCall { id: CallId(id.into()), name: name.into(), arguments })
 }

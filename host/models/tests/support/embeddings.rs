@@ -37,7 +37,7 @@ async fn l25_vectors_have_the_order_of_the_texts() {
     assert_eq!((&bodies[0]["model"], bodies[0]["input"].as_array().unwrap().len()), (&json!("some/embedder"), 64));
     assert_eq!(bodies[1], json!({"model": "some/embedder", "input": ["text 64"], "encoding_format": "float"}));
     assert!(embedder(&server).embed(&[]).await.unwrap().is_empty());
-    assert_eq!(server.requests().len(), 2, "an empty list of texts sends no request");
+    assert_eq!(server.requests().len(), 2, "no request is sent for an empty list of texts");
 }
 
 /// L25: a long text is truncated at a character boundary.
@@ -49,7 +49,8 @@ async fn l25_long_texts_are_truncated() {
     assert_eq!(body["input"][0].as_str().unwrap().len(), 8 * 1024);
 }
 
-/// M3, M5: a request to a busy server is retried. The error names the model, the address and the server's message.
+/// M3, M5: a request is retried if the server is busy. If the server stays busy, the error contains the model, the
+/// address and the server's message.
 #[tokio::test]
 async fn m3_requests_to_a_busy_server_are_retried() {
     let busy = json_answer("503 Service Unavailable", &json!({"error": {"message": "busy"}}));

@@ -1,4 +1,4 @@
-//! Tests of the messages about errors of a provider (M5). No message may contain a key (row 16).
+//! Tests of the messages that users see if a provider fails (M5). No message may contain a key (row 16).
 
 use crate::client::{CANARY, ask, config, failure, message, model, model_of, simple_request};
 use crate::server::{Server, Step, answer, chunk, json, stream_head, streamed, text_event};
@@ -45,8 +45,8 @@ async fn m5_an_unknown_model_is_reported_with_similar_names() {
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![json("200 OK", &list)]]);
     insta::assert_snapshot!(message(&failure(&model(&server), &simple_request()).await, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 404 (`model_not_found`): The model `some/model` does not exist. The server has no model `some/model`, or the key does not allow it. The most similar names that it lists: `test/some/model-2`, `test/some-model`");
     assert_eq!(server.requests()[1].line, "GET /v1/models HTTP/1.1");
-    // The message comes from Ollama. The server does not respond to the request for its list of models, so the client
-    // stops waiting for the list.
+    // This error message was copied from Ollama. The test server does not respond to the request for its list of
+    // models, so the client stops waiting for the list after some time.
     let body =
         json!({ "error": { "message": "model \"some/model\" not found, try pulling it first", "type": "api_error" } });
     let server = Server::start(vec![vec![json("404 Not Found", &body)], vec![Step::AwaitClose]]);
@@ -74,7 +74,7 @@ async fn m5_a_web_page_instead_of_a_model_is_reported() {
         failure(&model(&server), &simple_request()).await,
         ModelError::UnexpectedResponse { status: 403, .. }
     ));
-    // A gateway's error page means that the server behind it is unavailable.
+    // The error page of a gateway means that the server behind the gateway is unavailable.
     let gateway_page = "<html>\r\n<head><title>502 Bad Gateway</title></head><body>nginx</body></html>";
     let server = Server::always(vec![answer("502 Bad Gateway", &html, gateway_page)]);
     let error = failure(&model(&server), &simple_request()).await;
@@ -82,7 +82,7 @@ async fn m5_a_web_page_instead_of_a_model_is_reported() {
     insta::assert_snapshot!(message(&error, &server), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions answered with status 502: 502 Bad Gateway nginx. Try again later, or use another model");
 }
 
-/// M3: a `Retry-After` header can contain seconds or a date. An exhausted quota is not retryable.
+/// M3: a `Retry-After` header may contain a number of seconds or a date. A request that exceeds a quota is not retried.
 #[tokio::test]
 async fn m3_retry_after_is_read() {
     let body = json!({ "error": { "message": "Rate limit reached", "type": "tokens", "code": "rate_limit_exceeded" } })
@@ -185,7 +185,7 @@ async fn row16_a_key_in_a_response_is_never_shown() {
     ];
     for (index, page) in pages.into_iter().enumerate() {
         let error = failure(&model(&Server::always(vec![page])), &simple_request()).await;
-        // If the message is truncated inside the key, no part of the key may remain visible.
+        // If an error message is truncated inside the key, no part of the key may remain visible.
         assert!(!format!("{error} {error:?}").contains("sk-canary"), "{index}: {error:?}");
     }
     let document = json!({

@@ -9,12 +9,12 @@ use agent_models::error::{Cause, ErrorOrigin, WaitingFor};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
-/// Returns the beginning of a stream, with one piece of text.
+/// Returns the steps that send the beginning of a stream, with one piece of the reply's text.
 fn partial_stream() -> Vec<Step> {
     vec![stream_head(), Step::Send(chunk(text_event("part of a reply")))]
 }
 
-/// Returns a response whose connection closes after the bytes `sent` of its body.
+/// Returns the steps that send the first bytes of a response's body, `sent`, and then close the connection.
 fn closed_after(sent: &[u8]) -> Vec<Step> {
     vec![stream_head(), Step::Send(sent.to_vec()), Step::Close]
 }
@@ -47,7 +47,7 @@ async fn row31_a_truncated_stream_is_an_error_wherever_it_ends() {
     }
 }
 
-/// Deltas that arrive before an early end are sent to the caller, and then the error is returned.
+/// If a stream ends early, the deltas that have arrived are sent to the caller, and then an error is returned.
 #[tokio::test]
 async fn row31_an_early_end_after_deltas_is_an_error() {
     let server = Server::always([partial_stream(), vec![Step::Close]].concat());
@@ -93,7 +93,7 @@ async fn row31_a_stalled_stream_times_out() {
     }
 }
 
-/// A slow stream does not exceed the stall timeout, but it exceeds the total timeout.
+/// A slow stream is aborted at the total timeout, even if no pause in it exceeds the stall timeout.
 #[tokio::test]
 async fn row31_a_slow_stream_ends_at_the_total_timeout() {
     let slow: Vec<Step> =
@@ -104,7 +104,8 @@ async fn row31_a_slow_stream_ends_at_the_total_timeout() {
     assert!(matches!(error, ModelError::TimedOut { .. }) && !error.retryable(), "{error:?}");
 }
 
-/// Endless text, comments, events and documents are limited in time and size, and the connection is closed.
+/// If a server sends endless text, comments, events or JSON, the client stops reading at a limit on time or size, and
+/// closes the connection.
 #[tokio::test]
 async fn row31_an_endless_stream_is_limited() {
     for endless in
@@ -165,7 +166,7 @@ async fn row31_a_response_with_status_200_and_an_error_in_its_body_is_an_error()
     }
 }
 
-/// Compressed bytes and other invalid data are reported instead of being decoded as a reply.
+/// Compressed bytes and other invalid data are reported as errors and are not decoded as a reply.
 #[tokio::test]
 async fn row31_invalid_data_is_reported() {
     let compressed = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x03\xcb\x48\xcd\xc9".to_vec();

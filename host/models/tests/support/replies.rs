@@ -1,4 +1,4 @@
-//! Tests of all forms of successful replies, and of dropped receivers.
+//! Tests of all forms of successful replies, and of receivers that are dropped or do not read.
 
 use crate::client::{
     ask, call as requested_call, config, model, model_of, model_with_timeouts, result, simple_request,
@@ -115,7 +115,7 @@ async fn m1_calls_are_decoded_and_provider_data_is_sent_back() {
     assert_eq!(sent["messages"][2]["tool_calls"][1]["id"], "call_1_1_2");
 }
 
-/// L5: usage is estimated if the server reports none.
+/// L5: the client estimates the token usage if the server does not report it.
 #[tokio::test]
 async fn l5_missing_usage_is_estimated() {
     let server = Server::always(streamed("a reply of some words"));
@@ -138,8 +138,8 @@ async fn several_requests_use_the_same_connection() {
     assert_eq!(connections, [0; 5]);
 }
 
-/// L29: dropping the future closes the connection within 100 ms, both before and during the response. On a busy
-/// machine, the operating system may run the test late, so the test uses the shortest of three measured times.
+/// L29: dropping the future of a reply closes the connection within 100 ms, both before and during the response. On a
+/// busy machine, the operating system may run the test late, so the test uses the shortest of three measured times.
 #[tokio::test]
 async fn l29_dropping_the_call_closes_the_connection_at_once() {
     let before_response = vec![Step::AwaitClose];
@@ -202,8 +202,8 @@ async fn a_stalled_receiver_delays_the_reply_until_the_total_timeout() {
     drop(receiver);
 }
 
-/// M2: the window and the price of a model come from the configuration or, if they are not configured, from the table
-/// of known models. An unknown model has a window of 32,768 tokens and no price.
+/// M2: the context window and the price of a model come from the configuration or, if they are not configured, from the
+/// table of known models. An unknown model has a context window of 32,768 tokens and no price.
 #[test]
 fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     let info = |name: &str, config: ProviderConfig| {
@@ -229,7 +229,8 @@ fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     );
 }
 
-/// A server on this machine is found if it responds with a list of models. Other servers are not found.
+/// A server on this machine is found if it responds with a list of models. A server with any other response is
+/// not found.
 #[tokio::test]
 async fn local_servers_are_found_by_their_models() {
     let timeout = Duration::from_millis(300);

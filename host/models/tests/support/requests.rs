@@ -52,16 +52,16 @@ fn conversation_request() -> ModelRequest {
 }
 
 /// Returns the body of the HTTP request that the model sends.
-async fn sent(request: &ModelRequest) -> Vec<u8> {
+async fn sent_body(request: &ModelRequest) -> Vec<u8> {
     let server = Server::always(streamed("hello"));
     ask_with(&model(&server), request, &CountingMedia::default()).await.0.unwrap();
     server.requests().remove(0).body
 }
 
-/// M1, L12, L14, P4: the JSON of a request with all kinds of content.
+/// M1, L12, L14, P4: checks the JSON that is sent for a request with all kinds of content.
 #[tokio::test]
 async fn m1_a_conversation_is_encoded() {
-    let body: serde_json::Value = serde_json::from_slice(&sent(&conversation_request()).await).unwrap();
+    let body: serde_json::Value = serde_json::from_slice(&sent_body(&conversation_request()).await).unwrap();
     insta::assert_json_snapshot!("a_conversation_on_the_wire", body);
 }
 
@@ -69,19 +69,19 @@ async fn m1_a_conversation_is_encoded() {
 #[tokio::test]
 async fn l22_growing_conversations_share_a_prefix() {
     let complete = conversation_request();
-    let bytes = sent(&complete).await;
-    assert_eq!(bytes, sent(&complete).await);
+    let bytes = sent_body(&complete).await;
+    assert_eq!(bytes, sent_body(&complete).await);
     // A request can end after the user message, after the results of the first or second reply, and after the answer.
     for length in [1, 5, 7, 8] {
         let shorter = ModelRequest { messages: complete.messages[..length].to_vec(), ..complete.clone() };
-        let shorter = sent(&shorter).await;
+        let shorter = sent_body(&shorter).await;
         let (beginning, end) = shorter.split_at(shorter.len() - 2);
         assert_eq!(end, b"]}");
         assert!(bytes.starts_with(beginning), "after {length} messages");
     }
 }
 
-/// The size of a request is limited. A media item that would exceed the limit is not read.
+/// The size of a request is limited. A media item is not read if it would make the request exceed the limit.
 #[tokio::test]
 async fn a_request_that_is_too_large_names_its_largest_parts() {
     let mebibyte = 1024 * 1024;

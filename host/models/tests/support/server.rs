@@ -18,22 +18,22 @@ pub(crate) enum Step {
     Forever(Vec<u8>),
     /// Waits for the given time.
     Wait(Duration),
-    /// Waits until the client closes the connection and records the time.
+    /// Waits until the client closes the connection, and records the time at which this happens.
     AwaitClose,
     /// Closes the connection.
     Close,
     /// Closes the connection without reading the body of the request, which resets the connection. This step must be
-    /// the first one.
+    /// the first step of its script.
     Reset,
 }
 
-/// A received request.
+/// A request that the server received.
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) line: String,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    /// Number of the connection, starting at 0.
+    /// Number of the connection over which the request arrived, starting at 0.
     pub(crate) connection: usize,
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server that responds to each request with the next script. The last script is used for all further
-    /// requests.
+    /// Starts a server that performs the first script for the first request, the second script for the second request,
+    /// and so on. The server performs the last script for all further requests.
     pub(crate) fn start(scripts: Vec<Vec<Step>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -68,7 +68,7 @@ impl Server {
         Self { address, requests, closed }
     }
 
-    /// Starts a server that responds to all requests with the same script.
+    /// Starts a server that performs the same steps for every request.
     pub(crate) fn always(steps: Vec<Step>) -> Self {
         Self::start(vec![steps])
     }
@@ -94,7 +94,7 @@ impl Server {
     }
 }
 
-/// Returns a response with a content length. The connection stays open.
+/// Returns the step that sends a response with a content length and keeps the connection open.
 pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u8]>) -> Step {
     let body = body.as_ref();
     let mut head = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n", body.len());
@@ -104,12 +104,12 @@ pub(crate) fn answer(status: &str, headers: &[(&str, &str)], body: impl AsRef<[u
     Step::Send([head.as_bytes(), b"\r\n", body].concat())
 }
 
-/// Returns a JSON response.
+/// Returns the step that sends a response with a JSON body and keeps the connection open.
 pub(crate) fn json(status: &str, body: &serde_json::Value) -> Step {
     answer(status, &[("content-type", "application/json")], body.to_string())
 }
 
-/// Returns the status line and headers of a chunked event stream.
+/// Returns the step that sends the status line and headers of a chunked event stream.
 pub(crate) fn stream_head() -> Step {
     Step::Send(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n".to_vec())
 }
@@ -120,7 +120,7 @@ pub(crate) fn chunk(bytes: impl AsRef<[u8]>) -> Vec<u8> {
     [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat()
 }
 
-/// Returns an event with a piece of text.
+/// Returns a server-sent event with a piece of the reply's text.
 pub(crate) fn text_event(text: &str) -> String {
     let delta = serde_json::json!({ "choices": [{ "index": 0, "delta": { "content": text }, "finish_reason": null }] });
     format!("data: {delta}\n\n")
@@ -130,7 +130,7 @@ pub(crate) fn text_event(text: &str) -> String {
 pub(crate) const END: &str =
     "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
 
-/// Returns a complete streamed reply with the given text.
+/// Returns the steps that stream a complete reply with the given text.
 pub(crate) fn streamed(text: &str) -> Vec<Step> {
     vec![stream_head(), Step::Send([chunk(text_event(text)), chunk(END), chunk("")].concat())]
 }
@@ -204,7 +204,7 @@ fn read_head(stream: &mut TcpStream, connection: usize) -> Option<(Request, usiz
         let mut byte = [0];
         stream.read_exact(&mut byte).ok()?;
         head.push(byte[0]);
-        // A TLS handshake does not begin with a letter. Respond to it as an HTTP server without TLS does.
+        // A TLS handshake does not begin with a letter. Respond to the handshake as an HTTP server without TLS does.
         if !head[0].is_ascii_alphabetic() {
             let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n");
             return None;

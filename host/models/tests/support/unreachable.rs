@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Environment variable that is set in the child process, which has no certificates and only a broken proxy.
+/// Environment variable that is set in the child process of a test. This process has no root certificates and only a
+/// broken proxy.
 const WITHOUT_CERTIFICATES: &str = "AGENT_HOST_TEST_WITHOUT_CERTIFICATES";
 
 fn cause(error: &ModelError) -> Unreachable {

@@ -6,7 +6,7 @@ mod linker;
 pub(crate) use linker::add_to_linker;
 
 use super::CallContext;
-use crate::grants::{config_advice, config_thing};
+use crate::grants::{config_advice, config_description};
 use crate::identity::Authority;
 use crate::text::clean;
 use bindings::wasi::config::store::{Error, Host};
@@ -20,7 +20,7 @@ impl CallContext {
         let value = self.grants().config.get(key).cloned();
         if value.is_none() {
             let key = clean(key, 128);
-            self.record.deny(config_thing(&key), config_advice(&self.record.plugin.name, &key));
+            self.record.deny(config_description(&key), config_advice(&self.record.plugin.name, &key));
         }
         value
     }

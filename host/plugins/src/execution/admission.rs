@@ -1,23 +1,25 @@
-//! Admission of calls (P8). A call runs only when it has a permit of its lane, which includes the memory for its guest.
-//! Calls without a permit wait in a queue of limited length. Every instance needs a permit, so the instance pool of the
-//! engine is never exhausted. Agents share the permits, the memory and the queue, as described in [`queue`].
+//! Decides when a plugin call may start (P8). A call runs only when it has a permit of its lane. The permit includes
+//! the memory for the call's guest. Calls without a permit wait in a queue of limited length. Every instance needs a
+//! permit, so the engine's instance pool always has a free slot for an admitted call. Agents share the permits, the
+//! memory and the queue, as described in [`queue`].
 
 mod queue;
 
 use crate::limits::{HostLimits, MAX_LOADING_INSTANCES, MAX_PURE_CALLS, MIB};
 use crate::sync::lock;
-use queue::{Admitted, Bounds, Entry, Queue, QueuePolicy, Sharing};
+use queue::{Admitted, Bounds, PermitReply, Queue, QueuePolicy, Sharing};
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
-/// The lane of a call. Output validators and media policies have their own lane, so that they never wait until tool
-/// calls have ended.
+/// The lane in which a call waits for its permit. Output validators and media policies have their own lane, so that
+/// they never wait until tool calls have ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneName {
     Calls,
-    /// Calls of context builders, which use the permits of `Calls`. They may wait even if the queue is full, because a
-    /// turn cannot continue without its context. Each turn has at most one such call at a time.
+    /// Calls of context builders, which use the permits of `Calls`. A call of a context builder may wait even if the
+    /// queue is full, because a turn cannot continue without its context. A turn makes at most one call to a context
+    /// builder at a time.
     Builders,
     Pure,
     Loading,
@@ -26,7 +28,7 @@ pub(crate) enum LaneName {
 /// The reason why a call cannot wait in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueFull {
-    /// The queue is full. The value is the maximum number of calls in the queue.
+    /// The queue of the lane is full. The value is the maximum number of calls that may wait in the queue.
     All(usize),
     /// The agent has used its share of the queue. The value is the number of the agent's waiting calls.
     OfAgent(usize),
@@ -51,15 +53,15 @@ pub(crate) struct Admission {
 
 struct Lane(Mutex<Queue<Sender<Permit>>>);
 
-/// The permission to run one call in a lane with a certain amount of memory. Dropping the permit lets another call run
-/// in its place with that memory.
+/// The permission to run one call in a lane with a certain amount of memory. When the permit is dropped, a waiting call
+/// can get the permit and the memory.
 pub(crate) struct Permit {
     lane: Arc<Lane>,
     agent: Arc<str>,
     memory: u32,
 }
 
-/// A call in the queue. Dropping this value removes the call from the queue.
+/// A call that waits in the queue of a lane. Dropping this value removes the call from the queue.
 struct QueuedCall<'a> {
     lane: &'a Arc<Lane>,
     agent: &'a Arc<str>,
@@ -77,13 +79,14 @@ impl Admission {
         Self {
             calls: lane(calls, memory, limits.queue, Sharing::ByAgent),
             pure: lane(MAX_PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
-            // The queue of the loading lane needs no limit, because the loader limits the number of its calls. The lane
-            // is not shared between agents, because these calls belong to no agent.
+            // The queue of the loading lane needs no limit, because the loader limits the number of its calls. The
+            // calls of the loading lane do not belong to an agent, so the lane is not shared between agents.
             loading: lane(MAX_LOADING_INSTANCES, reserved, usize::MAX, Sharing::Whole),
         }
     }
 
-    /// Waits for a permit with `memory` bytes. Dropping the future removes the call from the queue.
+    /// Waits for a permit that includes `memory` bytes of guest memory. Dropping the future removes the call from
+    /// the queue.
     pub(crate) async fn enter(&self, lane: LaneName, memory: usize, agent: &Arc<str>) -> Result<Permit, QueueFull> {
         let (lane, policy) = match lane {
             LaneName::Calls => (&self.calls, QueuePolicy::IfNotFull),
@@ -107,7 +110,8 @@ impl Admission {
     }
 }
 
-/// Requests a permit. Returns the permit, or the queued call and the receiver for its permit if the call has to wait.
+/// The result of a request for a permit. If the call may run, the result is the permit. If the call has to wait, the
+/// result is the queued call and the receiver for its permit.
 type EnterResult<'a> = Result<Permit, (QueuedCall<'a>, Receiver<Permit>)>;
 
 impl Lane {
@@ -125,9 +129,9 @@ impl Lane {
         };
         let entry = lock(&self.0).request(agent, (memory, policy), notifier)?;
         Ok(match (entry, receiver) {
-            (Entry::Queued(number), Some(receiver)) => Err((QueuedCall { lane: self, agent, number }, receiver)),
-            (Entry::Queued(_), None) => unreachable!("a queued call has a notifier"),
-            (Entry::Admitted { memory }, _) => Ok(self.permit(agent, memory)),
+            (PermitReply::Queued(number), Some(receiver)) => Err((QueuedCall { lane: self, agent, number }, receiver)),
+            (PermitReply::Queued(_), None) => unreachable!("a queued call has a notifier"),
+            (PermitReply::Admitted { memory }, _) => Ok(self.permit(agent, memory)),
         })
     }
 
@@ -135,8 +139,8 @@ impl Lane {
         Permit { lane: Arc::clone(self), agent: Arc::clone(agent), memory }
     }
 
-    /// Sends permits to the calls that were admitted. The caller must not hold the lock of the lane: if a receiver has
-    /// been dropped, its permit is dropped here, and dropping a permit acquires that lock.
+    /// Sends permits to the calls that were admitted. The caller must not hold the lock of the lane. If the receiver of
+    /// a call has been dropped, this function drops the call's permit, and dropping a permit acquires the lock.
     fn admit(self: &Arc<Self>, admitted: Vec<Admitted<Sender<Permit>>>) {
         for Admitted { agent, memory, notifier } in admitted {
             drop(notifier.send(self.permit(&agent, memory)));
@@ -184,7 +188,8 @@ mod tests {
         second.await.expect("the permit is free again");
     }
 
-    // P8: an agent cannot use more than its share of the queue, and a cancelled call is removed from the queue at once.
+    // P8: an agent cannot use more than its share of the queue, and a cancelled call is removed from the
+    // queue immediately.
     #[tokio::test]
     async fn p8_queue_is_shared_by_agents() {
         let (many, one): (Arc<str>, Arc<str>) = ("many".into(), "one".into());

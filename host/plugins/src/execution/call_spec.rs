@@ -24,11 +24,11 @@ use wasmtime::Engine;
 /// model is None, the plugin cannot use that service.
 #[derive(Clone, Default)]
 pub struct Ports {
-    /// Access to the session's media.
+    /// Reads and stores the media items of the session.
     pub media: Option<Arc<dyn MediaPort>>,
     /// The plugin's key-value data, which persists between calls.
     pub key_value: Option<Arc<dyn KeyValuePort>>,
-    /// Access to the agent's model.
+    /// Sends the plugin's requests to the agent's model.
     pub model: Option<Arc<dyn ModelPort>>,
     /// A port that responds to HTTP requests instead of the network. If None, requests are sent to the network.
     pub http: Option<Arc<dyn HttpPort>>,
@@ -50,13 +50,13 @@ pub(crate) struct CallSpec {
     pub(crate) metering: Metering,
     /// Id of the call, shown in the log.
     pub(crate) call: String,
-    /// The agent that makes the call.
+    /// Name of the agent that makes the call.
     pub(crate) agent: Arc<str>,
     /// Size of the request encoded as JSON, in bytes.
     pub(crate) request_bytes: usize,
     pub(crate) lane: LaneName,
     pub(crate) wall: Duration,
-    /// Limits of the call. The limit on fuel applies only if `metering` is `Fuel`.
+    /// The limits that the host enforces during the call. The limit on fuel applies only if `metering` is `Fuel`.
     pub(crate) limits: CallLimits,
     /// Maximum number of bytes that the guest may pass to the host in one call of a host function or as its result.
     pub(crate) lifted_bytes: usize,
@@ -64,7 +64,7 @@ pub(crate) struct CallSpec {
     /// Needs of the plugin that are not granted. For a component without a manifest, the needs are guessed from
     /// its imports.
     pub(crate) unmet: Arc<[UnmetNeed]>,
-    /// Needs of the plugin's manifest that are not granted.
+    /// Needs that the plugin's manifest states and that are not granted.
     pub(crate) declared: Arc<[UnmetNeed]>,
     /// The trial in which the call is counted. None: the plugin's version is not on trial.
     pub(crate) trial: Option<Arc<Trial>>,
@@ -85,11 +85,11 @@ pub(crate) struct CallCapabilities {
     pub(crate) model: Option<Arc<dyn ModelPort>>,
     pub(crate) http: Option<Arc<dyn HttpPort>>,
     pub(crate) replay: Option<Arc<ReplayInputs>>,
-    /// The agent's current grants, so that a revocation takes effect during the call.
+    /// Provides the agent's current grants, so that a grant that is revoked during the call can no longer be used.
     pub(crate) current_grants: Option<Arc<dyn CurrentGrants>>,
     /// Collects the call's denials if the call's future is dropped before it returns a report.
     pub(crate) stopped_calls: Option<Arc<StoppedCalls>>,
-    /// Number of the turn in its session.
+    /// Number of the turn that makes the call, counted within the session.
     pub(crate) turn: u32,
     pub(crate) trace: Trace,
     /// Secrets that are removed from the data that the guest receives.
@@ -97,7 +97,7 @@ pub(crate) struct CallCapabilities {
 }
 
 impl CallCapabilities {
-    /// The capabilities of a call that cannot access anything.
+    /// The capabilities of a call without authority, which cannot access anything.
     pub(crate) fn nothing(authority: Authority) -> Self {
         Self {
             authority,

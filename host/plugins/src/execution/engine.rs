@@ -10,23 +10,23 @@ use wasmtime::{
 };
 
 /// Number of bytes of each WebAssembly memory that stay resident between calls, if the kernel can report which pages
-/// were changed. Without such reports, keeping memory resident costs more time than it saves.
+/// were changed. If the kernel cannot report changed pages, keeping memory resident costs more time than it saves.
 const KEEP_RESIDENT: usize = limits::MIB;
 /// Number of bytes of each WebAssembly table that stay resident between calls: enough for a table with the default
 /// maximum number of elements.
 const KEEP_TABLE_RESIDENT: usize = 10_000 * size_of::<usize>();
 
 /// Maximum size of a memory whose initial content is always compiled into one image, in bytes. A larger memory gets an
-/// image only if its data segments fill at least half of it, so that a component with a few bytes of data cannot
-/// produce an image of gigabytes (row 37).
+/// image only if its data segments fill at least half of the memory. A component with a few bytes of data therefore
+/// cannot produce an image of gigabytes (row 37).
 const SPARSE_IMAGE: u64 = limits::MIB as u64;
 
-/// Version of the code cache. It must be incremented when this crate changes how it uses compiled code or which facts
-/// about a component it stores.
+/// Version of the code cache. The version must be incremented when this crate changes how it uses compiled code or
+/// which facts about a component it stores.
 const CACHE_LAYOUT: u32 = 5;
 
-/// The WIT text of the plugin contract, which is part of the engine's hash because the facts that are stored with
-/// compiled code depend on it.
+/// The WIT text of the plugin contract. The text is part of the engine's hash, because the facts that are stored with
+/// compiled code depend on the contract.
 const CONTRACT: [&str; 8] = [
     include_str!("../../../../wit/types.wit"),
     include_str!("../../../../wit/tool.wit"),
@@ -47,7 +47,7 @@ pub(crate) enum Metering {
     Fuel,
 }
 
-/// Whether the engine reserves address space for all instances that may exist at once.
+/// Whether the engine reserves address space for all instances that may exist at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum AddressSpace {
     /// The engine reserves several TiB of address space. Calls start quickly, and the compiled code needs no
@@ -102,8 +102,8 @@ pub(crate) fn engine_with_slots(slots: usize, limits: HostLimits, options: CodeO
         .max_wasm_stack(limits.wasm_stack)
         .async_stack_size(limits.async_stack)
         .memory_guaranteed_dense_image_size(SPARSE_IMAGE)
-        // Except on Windows, only debuggers use unwind information. It is omitted, because it would be a sixth of the
-        // bytes that must be read each time a component is loaded.
+        // Except on Windows, only debuggers use unwind information. The unwind information is omitted, because it would
+        // be a sixth of the bytes that must be read each time a component is loaded.
         .native_unwind_info(cfg!(windows))
         .generate_address_map(false)
         .wasm_backtrace_details(WasmBacktraceDetails::Disable);
@@ -147,8 +147,8 @@ pub(crate) fn compatibility_hash(engine: &Engine) -> blake3::Hash {
     hasher.0.finalize()
 }
 
-/// A hasher for the engine's compatibility hash. For the same engine, the hash is the same at every start of the
-/// program. It is long enough to identify the engine in a directory name.
+/// A hasher for the engine's compatibility hash. The hash of an engine does not change when the program is started
+/// again. The hash is long enough to identify the engine in a directory name.
 struct Blake3Hasher(blake3::Hasher);
 
 impl Hasher for Blake3Hasher {
@@ -169,7 +169,7 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    /// Starts the thread. It advances the epoch in a fixed interval and calls `on_tick` each time.
+    /// Starts a thread that advances the engine's epoch once per interval `tick` and calls `on_tick` each time.
     pub(crate) fn start(engine: Engine, tick: Duration, on_tick: impl Fn() + Send + 'static) -> std::io::Result<Self> {
         let (stop, stopped) = channel::<()>();
         let thread = std::thread::Builder::new().name("plugin-epochs".into()).spawn(move || {

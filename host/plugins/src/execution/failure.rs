@@ -66,7 +66,7 @@ pub enum CallFailure {
         /// The plugin kind that was called.
         kind: Kind,
     },
-    /// The component has no such tool.
+    /// The component has no tool with the name in the call.
     #[error("{plugin} has no tool {name:?}; it has {available}")]
     NoSuchTool {
         /// The plugin that was called.
@@ -76,12 +76,12 @@ pub enum CallFailure {
         /// The names of the component's tools, which the message lists.
         available: String,
     },
-    /// The host itself failed.
+    /// The call failed because of an error in the host, not in the plugin.
     #[error("{plugin} could not be called because of an error in the host: {reason}")]
     Host {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The error of the host.
+        /// Describes what failed in the host.
         reason: String,
     },
 }
@@ -124,7 +124,7 @@ impl From<Limit> for Stop {
 
 impl Stop {
     /// Converts the reason to a failure of the call. If a limit was reached before the guest trapped, the failure names
-    /// the limit, because it explains the trap.
+    /// the limit, because the limit explains the trap.
     pub(crate) fn into_failure(self, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> CallFailure {
         let plugin = Arc::clone(&record.plugin);
         match self {
@@ -144,8 +144,8 @@ impl Stop {
     }
 }
 
-/// Recognises the errors that wasmtime returns when a limit is reached that wasmtime enforces itself. Some of these
-/// errors have no public type, so they are recognised by their text.
+/// Recognises the errors that wasmtime returns when a guest reaches a limit that wasmtime enforces itself. Some of
+/// these errors have no public type, so they are recognised by their text.
 fn limit_of(error: &wasmtime::Error, record: &CallRecord, (lifted, wasm_stack): (usize, usize)) -> Option<Limit> {
     let limits = &record.limits;
     if error.downcast_ref::<Trap>() == Some(&Trap::StackOverflow) {

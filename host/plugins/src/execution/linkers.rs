@@ -47,7 +47,8 @@ impl Linkers {
 }
 
 /// Defines the functions of the interfaces that the host knows but does not implement, so that calls to these functions
-/// fail. A function of any other interface that is not linked remains undefined, so that linking fails (P5).
+/// fail. If a function belongs to an interface that the host does not know, the function remains undefined, so that
+/// linking fails (P5).
 fn refuse_denied(linker: &mut Linker<CallState>, component: &Component) -> Result<()> {
     let engine = component.engine();
     for (interface, import) in component.component_type().imports(engine) {
@@ -77,8 +78,8 @@ fn refuse_denied(linker: &mut Linker<CallState>, component: &Component) -> Resul
 #[error("it called `{0}`, which this host does not offer to plugins")]
 struct NotOffered(String);
 
-/// Creates a linker with the functions that both linkers contain: the functions of WASI, whose context restricts them,
-/// and the functions of the capabilities that check grants themselves.
+/// Creates a linker with the functions that both linkers contain: the functions of WASI, which the WASI context of the
+/// call restricts, and the functions of the capabilities that check the call's grants themselves.
 fn common(engine: &Engine) -> Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

@@ -39,9 +39,9 @@ impl MemoryLimiter {
     }
 
     pub(super) fn memory_grow_failed(&mut self, error: &wasmtime::Error) {
-        // If the operating system refused the growth, `memory_growing` has counted it, and the count is corrected
-        // here. If the growth exceeded the maximum of the memory's type, `memory_growing` was not called and has
-        // not counted it.
+        // If the operating system refused the growth, `memory_growing` has already counted the growth, so this function
+        // subtracts it. If the growth exceeded the maximum of the memory's type, `memory_growing` was not called and
+        // has not counted the growth.
         if error.is::<std::io::Error>() {
             self.bytes -= std::mem::take(&mut self.growth);
         }

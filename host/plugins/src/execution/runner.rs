@@ -29,7 +29,7 @@ pub(crate) struct CallRunner {
     pub(crate) trees: TreeHost,
     /// Time between two interruptions of a running guest.
     pub(crate) epoch_tick: Duration,
-    /// Size of a guest's stack in bytes. The error message after a stack overflow contains it.
+    /// Size of a guest's stack in bytes. The error message after a stack overflow contains this size.
     pub(crate) wasm_stack: usize,
 }
 
@@ -57,7 +57,7 @@ impl CallRunner {
         let result = match CallState::new(Arc::clone(&record), spec.capabilities, (&self.trees, &self.network)) {
             Ok(state) => {
                 let store = new_store(state, (&spec.engine, spec.metering), lifted);
-                let waiter = self.scheduler.of(spec.lane).waiter(&spec.agent);
+                let waiter = self.scheduler.turns_of(spec.lane).waiter(&spec.agent);
                 match run_in_turns(guest(store, Arc::clone(&record)), &record, waiter).await {
                     Ok(result) => result.map_err(|stop| stop.into_failure(&record, (lifted, self.wasm_stack))),
                     Err(limit) => Err(CallFailure::Limit { plugin: record.plugin.clone(), limit }),
@@ -66,7 +66,7 @@ impl CallRunner {
             Err(problem) => Err(CallFailure::Grant { plugin: record.plugin.clone(), problem }),
         };
         if let Some(trial) = &spec.trial {
-            trial.note(&result);
+            trial.count_call(&result);
         }
         match &result {
             Ok(_) => record.note_lookups(&spec.declared),
@@ -76,7 +76,7 @@ impl CallRunner {
         record.finish_warnings();
         let lost_log = record.finish_log();
         let mut cost = record.cost(queued);
-        // If the guest was stopped for another reason, its latest fuel count is not in the store.
+        // The store contains the final fuel count only if the guest ended normally or reached its fuel limit.
         if !matches!(result, Ok(_) | Err(CallFailure::Limit { limit: Limit::Fuel(_), .. })) {
             cost.fuel = None;
         }
@@ -86,9 +86,9 @@ impl CallRunner {
     }
 }
 
-/// Runs a guest until it ends or reaches its wall-time limit. Each poll of the guest needs a turn from the scheduler,
-/// which ends with the poll. While the guest waits for the host, it has no turn. The time for which the guest waits for
-/// a turn does not count as wall time.
+/// Runs a guest until it ends or reaches its wall-time limit. Each poll of the guest needs a turn from the scheduler.
+/// The turn ends with the poll. While the guest waits for the host, it has no turn. The time for which the guest waits
+/// for a turn does not count as wall time.
 async fn run_in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
     let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
     let mut waiting: Option<Instant> = None;
@@ -133,7 +133,7 @@ fn new_store(state: CallState, (engine, metering): (&Engine, Metering), lifted: 
     store
 }
 
-/// The wasmtime store of a guest. When it is dropped, it records how much fuel the guest has used.
+/// The wasmtime store of a guest. When the store is dropped, it records how much fuel the guest has used.
 pub(crate) struct GuestStore {
     store: Store<CallState>,
     /// The fuel that the guest had at the start of the call. None: fuel is not counted.

@@ -18,8 +18,8 @@ const OFFER_TICKS: u32 = 10;
 /// Number of threads that remain free for the host's own work when all guests are busy.
 const HOST_THREADS: usize = 2;
 
-/// The turns of each lane. Each lane has its own turns, so that output validators and media policies never wait for
-/// tools or for the loading of plugins.
+/// Gives turns to the guests of all lanes. Each lane has its own turns, so that output validators and media policies
+/// never wait for tools or for the loading of plugins.
 pub(crate) struct Scheduler {
     calls: TurnPool,
     pure: TurnPool,
@@ -46,7 +46,7 @@ impl Scheduler {
         Arc::new(Self { calls: turns(calls), pure: turns(short), loading: turns(short) })
     }
 
-    pub(crate) fn of(&self, lane: LaneName) -> &TurnPool {
+    pub(crate) fn turns_of(&self, lane: LaneName) -> &TurnPool {
         match lane {
             LaneName::Calls | LaneName::Builders => &self.calls,
             LaneName::Pure => &self.pure,
@@ -54,7 +54,7 @@ impl Scheduler {
         }
     }
 
-    /// Withdraws each turn that was offered to a woken guest which has not been polled in time, and offers the turn to
+    /// If a woken guest was offered a turn but has not been polled in time, withdraws the turn and offers it to
     /// another guest.
     pub(crate) fn expire_offers(&self) {
         let now = Instant::now();
@@ -75,14 +75,14 @@ pub(crate) struct TurnPool {
 pub(crate) struct Waiter<'a> {
     turns: &'a TurnPool,
     agent: Arc<str>,
-    /// The id under which the guest waits for a turn. None: the guest does not wait.
+    /// The id under which the guest waits for a turn. None: the guest is not waiting for a turn.
     queue_id: Option<u64>,
 }
 
-/// Whether a guest needs another turn at the end of its turn.
+/// Whether a guest needs a further turn when its current turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextTurn {
-    /// The guest was interrupted and can continue at once.
+    /// The guest was interrupted and can continue immediately.
     Wanted,
     /// The guest waits for the host or has ended.
     NotWanted,
@@ -92,7 +92,7 @@ pub(crate) enum NextTurn {
 struct Turn<'w, 'a> {
     waiter: &'w mut Waiter<'a>,
     started: Instant,
-    /// The guest's waker, if the guest needs another turn.
+    /// The guest's waker, if the guest needs a further turn after this turn.
     next: Option<&'w Waker>,
 }
 
@@ -115,7 +115,7 @@ impl TurnPool {
 impl Waiter<'_> {
     /// Calls `run` if the guest gets a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
     ///
-    /// `run` also returns whether the guest needs another turn. If the guest needs another turn, it is queued again
+    /// `run` also returns whether the guest needs another turn. If the guest needs another turn, the guest is queued
     /// before the next guest is woken, so that an agent with many guests has no advantage.
     pub(crate) fn take<T>(
         &mut self,
@@ -158,8 +158,8 @@ impl Drop for Turn<'_, '_> {
     }
 }
 
-/// Wakes these guests. The caller must not hold the lock of the `Order`, because a woken guest may request a turn
-/// at once.
+/// Wakes the guests to which these wakers belong. The caller must not hold the lock of the `Order`, because a woken
+/// guest may immediately request a turn, which acquires the lock.
 fn wake(wakers: Vec<Waker>) {
     for waker in wakers {
         waker.wake();
@@ -174,7 +174,7 @@ mod tests {
 
     const TICK: Duration = Duration::from_millis(10);
 
-    /// Keeps a processor busy, using turns, until `stop` is set. Returns the total duration of the turns.
+    /// Uses turns to keep a processor busy until `stop` is set. Returns the total duration of the turns.
     async fn spin(turns: &TurnPool, agent: &Arc<str>, (busy, stop): (&AtomicUsize, &AtomicBool)) -> Duration {
         let (mut waiter, mut served) = (turns.waiter(agent), Duration::ZERO);
         std::future::poll_fn(|context| {
@@ -199,8 +199,8 @@ mod tests {
         served
     }
 
-    // P8, row 35: guests on real threads share the time fairly. No wake-up is lost, and never are more guests polled at
-    // the same time than there are turns.
+    // P8, row 35: guests on real threads share the time fairly. No wake-up is lost, and the number of guests that are
+    // polled at the same time never exceeds the number of turns.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn p8_row_35_agent_with_many_loops_gets_only_its_share() {
         let turns = Arc::new(TurnPool::new(2, TICK));
@@ -232,14 +232,14 @@ mod tests {
     async fn woken_guest_that_is_not_polled_loses_its_turn() {
         let turns = TurnPool::new(1, TICK);
         let agent: Arc<str> = "a".into();
-        let (mut first, mut held, mut last) = (turns.waiter(&agent), turns.waiter(&agent), turns.waiter(&agent));
+        let (mut first, mut second, mut last) = (turns.waiter(&agent), turns.waiter(&agent), turns.waiter(&agent));
         let poll = |waiter: &mut Waiter<'_>| {
             let mut context = Context::from_waker(Waker::noop());
             waiter.take(&mut context, |_| ((), NextTurn::NotWanted)).is_ready()
         };
         let mut context = Context::from_waker(Waker::noop());
         let in_turn = first.take(&mut context, |_| {
-            assert!(!poll(&mut held) && !poll(&mut last));
+            assert!(!poll(&mut second) && !poll(&mut last));
             ((), NextTurn::NotWanted)
         });
         assert!(in_turn.is_ready(), "the turn is free");
@@ -248,6 +248,6 @@ mod tests {
         assert!(!poll(&mut last), "the turn is still reserved");
         turns.expire_offers(Instant::now() + TICK * (OFFER_TICKS + 1));
         assert!(poll(&mut last));
-        assert!(poll(&mut held), "the guest can still take a turn later");
+        assert!(poll(&mut second), "the guest can still take a turn later");
     }
 }

@@ -7,11 +7,11 @@ use tokio::sync::Notify;
 
 /// Number of calls in a trial.
 pub const TRIAL_CALLS: u32 = 10;
-/// The trial has failed after this number of failed calls. A call fails if it crashes, reaches a limit or breaks
+/// Number of failed calls after which the trial has failed. A call fails if it crashes, reaches a limit or breaks
 /// the contract.
 pub const TRIAL_TRAPS: u32 = 3;
 
-/// The number of calls in a trial, and how many of them failed.
+/// The number of calls in a trial, and how many of these calls failed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrialCounts {
     /// Number of calls that were counted in the trial.
@@ -49,26 +49,27 @@ impl Trial {
         Self { counts: AtomicU64::new(stored), written: AtomicU64::new(stored), trapped }
     }
 
-    /// The calls that were counted so far.
+    /// The numbers of calls and of failed calls that were counted so far.
     pub fn counts(&self) -> TrialCounts {
         split(self.counts.load(Ordering::Acquire))
     }
 
-    /// The calls that were counted and are not stored yet.
+    /// The numbers of calls and of failed calls that were counted and are not stored yet.
     pub fn unwritten(&self) -> TrialCounts {
         let (all, written) = (self.counts(), split(self.written.load(Ordering::Acquire)));
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Returns the counts that are not stored yet and marks them as stored, so that no other task also stores them. The
-    /// caller must store these counts, or return them with [`Trial::give_back`].
+    /// Returns the counts that are not stored yet and marks them as stored, so that no other task stores the same
+    /// counts. The caller must store the counts or, if it cannot, return them with [`Trial::give_back`].
     pub fn take_unwritten(&self) -> TrialCounts {
         let now = self.counts.load(Ordering::Acquire);
         let (all, written) = (split(now), split(self.written.swap(now, Ordering::AcqRel)));
         TrialCounts { calls: all.calls.saturating_sub(written.calls), traps: all.traps.saturating_sub(written.traps) }
     }
 
-    /// Marks counts as not stored that were returned by [`Trial::take_unwritten`] and could not be stored.
+    /// Marks counts as not stored, because the caller took them with [`Trial::take_unwritten`] and could not
+    /// store them.
     pub fn give_back(&self, counts: TrialCounts) {
         self.written.fetch_sub(join(counts), Ordering::AcqRel);
     }
@@ -76,11 +77,11 @@ impl Trial {
     /// Counts a call for which the guest ran. An error that the guest's function returns does not count as a
     /// failure. A call that was refused before the guest ran, for example because of a full queue or a missing
     /// directory, is not counted.
-    pub(crate) fn note<T>(&self, result: &Result<T, CallFailure>) {
+    pub(crate) fn count_call<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
-            // The guest handled the error for a request that had reached a limit. This does not count as a failure,
-            // because the guest does not control external servers.
+            // The guest's function returned an error after one of its requests had reached a limit. Such an error does
+            // not count as a failure, because the guest does not control external servers.
             Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,
@@ -121,7 +122,7 @@ mod tests {
         let plugin = Arc::new(PluginIdentity { name: "p".to_owned(), digest: Digest::from_sha256([1; 32]) });
         for works in calls {
             let trapped = || CallFailure::Trap { plugin: plugin.clone(), message: "unreachable".to_owned() };
-            trial.note(&if *works { Ok(()) } else { Err(trapped()) });
+            trial.count_call(&if *works { Ok(()) } else { Err(trapped()) });
         }
         trial
     }
@@ -160,7 +161,7 @@ mod tests {
         let trial = Trial::new(TrialCounts::default(), Arc::default());
         let plugin = Arc::new(PluginIdentity { name: "p".to_owned(), digest: Digest::from_sha256([1; 32]) });
         for _ in 0..5 {
-            trial.note::<()>(&Err(CallFailure::Busy { plugin: plugin.clone(), full: QueueFull::All(1) }));
+            trial.count_call::<()>(&Err(CallFailure::Busy { plugin: plugin.clone(), full: QueueFull::All(1) }));
         }
         assert_eq!(trial.counts(), TrialCounts::default());
     }

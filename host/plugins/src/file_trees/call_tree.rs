@@ -35,7 +35,7 @@ pub(crate) struct CallTreeContext<'c> {
 impl CallTree {
     pub(crate) fn new(grant: TreeGrant, root: Arc<OpenTree>, context: &CallTreeContext<'_>) -> Self {
         let CallTreeContext { live_grants, protected, quotas, turn, limits } = context;
-        let usage = quotas.of(turn, root.id);
+        let usage = quotas.usage_of(turn, root.id);
         let limits = TreeLimits { bytes: limits.tree_bytes, entries: limits.tree_entries };
         Self { grant, root, live_grants: Arc::clone(live_grants), usage, limits, protected: Arc::clone(protected) }
     }

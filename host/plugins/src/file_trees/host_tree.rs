@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-/// The state of granted directories that all calls of a sandbox share.
+/// The state of the granted directories. All calls of a sandbox share this state.
 #[derive(Debug, Default)]
 pub(crate) struct TreeHost {
     pub(crate) roots: TreeRoots,
@@ -51,7 +51,7 @@ pub struct HostTree {
 pub enum HostTreeEntry {
     /// A regular file, open for reading.
     File(File),
-    /// A directory.
+    /// A directory, open for reading.
     Directory(Dir),
     /// A pipe, a socket or a device, which the host does not open.
     Special,
@@ -83,7 +83,8 @@ impl HostTree {
             _ if names_directory => Err(Errno::NOTDIR.into()),
             FileType::RegularFile => {
                 let file = openat(&parent, &name, flags, Mode::empty())?;
-                // The type is checked again, because the file may have been replaced since the first check.
+                // The type of the file is checked a second time, because the file may have been replaced since the
+                // first check.
                 let is_file = FileType::from_raw_mode(fstat(&file)?.st_mode).is_file();
                 Ok(if is_file { HostTreeEntry::File(File::from(file)) } else { HostTreeEntry::Special })
             }

@@ -17,7 +17,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, OpenFlags}
 /// Maximum number of attempts to open a file while other processes create and remove it.
 const OPEN_ATTEMPTS: usize = 8;
 
-/// A guest's arguments of `open-at`.
+/// The arguments with which a guest called `open-at`.
 pub(crate) struct OpenRequest {
     pub(crate) base: OpenDirectory,
     pub(crate) path: String,
@@ -127,7 +127,7 @@ impl OpenRequest {
                     }
                     return Ok(file);
                 }
-                // Another process created or removed the file in the meantime.
+                // Another process created or removed the file after `statat` had looked for it.
                 Err(Errno::EXIST | Errno::NOENT) => {}
                 Err(errno) => return Err(errno.into()),
             }

@@ -1,5 +1,6 @@
-//! Changes to granted trees. Each change applies to one name in an open parent directory, so that no guest can redirect
-//! the name between the check and the change. The check refuses a change of a name on which a protected file depends.
+//! Performs the changes that guests make to granted trees. Each change applies to one name in an open parent directory,
+//! so that no guest can redirect the name between the check and the change. The check refuses a change of a name on
+//! which a protected file depends.
 
 use super::protected::Protection;
 use super::quota::Counted;
@@ -25,7 +26,7 @@ pub(crate) struct OpenDirectory {
     pub(crate) tree: Arc<CallTree>,
 }
 
-/// A change to one granted tree, or to two of them.
+/// A change to one granted tree, or a change that involves two granted trees.
 pub(crate) enum TreeChange {
     MakeDirectory { base: OpenDirectory, path: String },
     RemoveDirectory { base: OpenDirectory, path: String },
@@ -38,7 +39,7 @@ pub(crate) enum TreeChange {
     SetSize { tree: Arc<CallTree>, file: Arc<File>, bytes: u64 },
 }
 
-/// New times of a file.
+/// The new access and modification times of a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Times {
     pub(crate) accessed: Timespec,
@@ -52,7 +53,7 @@ impl Times {
 }
 
 impl TreeChange {
-    /// Performs the change. This function blocks the current thread.
+    /// Performs the change to the files. This function blocks the current thread.
     pub(crate) fn make(self) -> Result<(), TreeRefusal> {
         match self {
             TreeChange::MakeDirectory { base, path } => {
@@ -119,15 +120,16 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     if (source.entry.names_directory || target.entry.names_directory) && !is_directory {
         return Err(Errno::NOTDIR.into());
     }
-    // A moved directory may contain files that are protected code in one of the two parent directories and not in
-    // the other, so its whole content would have to be checked. The error `EXDEV` makes guest libraries copy the
-    // directory instead.
+    // A moved directory may contain files that are protected code only in the old parent directory or only in the new
+    // one, so the whole content of the moved directory would have to be checked. The error `EXDEV` makes guest
+    // libraries copy the directory instead of moving it.
     let has_same_code =
         |protection: &Protection| protection.has_same_code(source.entry.parent.as_fd(), target.entry.parent.as_fd());
     if is_directory && !has_same_code(&to.tree.protected.now())? {
         return Err(Errno::XDEV.into());
     }
-    // If both names refer to the same file, the operating system keeps both names, so that nothing has to be counted.
+    // If both names refer to the same file, the operating system keeps both names, so the usage of the quota does
+    // not change.
     let is_same =
         target.stat().is_some_and(|target| Some(FileId::from(&target)) == source.stat().as_ref().map(FileId::from));
     if is_same {
@@ -141,7 +143,7 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
         return Ok(());
     }
     // If a directory were moved to another tree, its whole content would have to be counted for the quota of that tree.
-    // The error `EXDEV` makes guest libraries copy the directory instead.
+    // The error `EXDEV` makes guest libraries copy the directory instead of moving it.
     if is_directory {
         return Err(Errno::XDEV.into());
     }
@@ -192,9 +194,9 @@ struct Target {
 }
 
 impl Target {
-    /// Finds the entry that a path names. If the path names the directory itself instead of an entry in it, as
-    /// `.` does, fails with the error `without_name`, which must be the error that the system call would return
-    /// for such a path.
+    /// Finds the entry that a path names. Some paths, such as `.`, name the directory itself and not an entry in it.
+    /// For such a path, this function fails with the error `without_name`, which must be the error that the system call
+    /// would return.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
         let entry = resolve::resolve(&base.directory, path, FinalLink::Keep)?;

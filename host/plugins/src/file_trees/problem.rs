@@ -14,7 +14,7 @@ pub struct TreeProblem {
     pub host: std::path::PathBuf,
     /// The line in agent.toml that grants the directory, for example `read = ["docs"]`.
     pub line: String,
-    /// Error message of the operating system, or another reason.
+    /// The reason why the directory cannot be opened, for example an error message of the operating system.
     pub reason: String,
 }
 

@@ -1,6 +1,6 @@
 //! Protected files: configurations, plugin folders, the lock file, the data folder and the outbox. No grant allows
-//! plugins to change them, because agent-host reads them to decide what plugins may do (P13). A guest may not change
-//! any directory entry on the way to a protected path either, so that the guest cannot redirect the path.
+//! plugins to change these files, because agent-host reads them to decide what plugins may do (P13). The directory
+//! entries on the way to a protected path are protected like the path itself, so that a guest cannot redirect the path.
 
 use super::resolve::SEARCH;
 use super::{FileId, TreeRefusal};
@@ -34,9 +34,9 @@ const MAX_DEPTH: usize = 1024;
 /// Maximum number of files in protected folders that are compared with a file that has hard links.
 const MAX_COMPARED: usize = 50_000;
 
-/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. It protects
-/// existing files without an ending, and forbids new ones that an interpreter would load instead of another file, for
-/// example `tool` instead of `tool.js`.
+/// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. This special
+/// ending protects existing files without an ending, and forbids new files that an interpreter would load instead of
+/// another file, for example `tool` instead of `tool.js`.
 pub const NO_EXTENSION: &str = "/";
 
 /// A file or folder that plugins must not change.
@@ -53,11 +53,11 @@ pub struct ProtectedPath {
 /// What is protected at a path: a file, a folder or certain files in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectedKind {
-    /// The file at the path.
+    /// A single file, which is at the path.
     File,
-    /// The folder with everything in it.
+    /// A folder with everything in it, which plugins may read if a grant allows reading.
     Folder,
-    /// The folder with everything in it. Plugins must not even read this folder.
+    /// A folder with everything in it, which plugins must not even read.
     PrivateFolder,
     /// The files `*.toml` in the folder, which may define agents. The TOML files of well-known programs are not
     /// protected.
@@ -87,7 +87,7 @@ impl ProtectedPath {
 pub(crate) struct ProtectedPaths(Mutex<Arc<Vec<ProtectedPath>>>);
 
 impl ProtectedPaths {
-    /// Adds protected paths.
+    /// Adds these paths to the protected paths.
     pub(crate) fn add(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         let mut protected = lock(&self.0);
         for mut path in paths {
@@ -128,8 +128,8 @@ pub(super) struct Protection {
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
-/// The open directories on the way to protected paths. They are kept open because many protected paths begin with the
-/// same directories.
+/// The open directories on the way to protected paths. These directories are kept open because many protected paths
+/// begin with the same directories.
 type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
 /// Maximum number of directories that are open at the same time.
 const MAX_OPENED: usize = 64;
@@ -173,7 +173,7 @@ impl Protection {
             }
             let directory = FileId::from(&fstat(&current)?);
             if !protected.kind.protects_by_name() {
-                self.entries.entry((directory, folded(&name))).or_insert_with(|| protected.what.clone());
+                self.entries.entry((directory, fold_case(&name))).or_insert_with(|| protected.what.clone());
             }
             // The entry does not exist yet, so guests must not create it.
             let stat = statat(&current, &name, AtFlags::SYMLINK_NOFOLLOW)?;
@@ -192,8 +192,9 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // `opened` contains only directories whose path is completely protected. Paths of kinds that
-                    // protect files by name are left out, because the entries on the way to them are not protected.
+                    // `opened` contains only directories whose path is completely protected. If a path has a kind that
+                    // protects files by name, its directories are left out, because the entries on the way to such a
+                    // path are not protected.
                     if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
@@ -226,15 +227,15 @@ impl Protection {
     /// Refuses to change a directory entry if a protected path depends on the entry.
     pub(super) fn check_entry(&self, parent: BorrowedFd<'_>, name: &OsStr) -> Result<(), TreeRefusal> {
         let id = FileId::from(&fstat(parent)?);
-        let name_folded = folded(name);
+        let name_folded = fold_case(name);
         let everywhere = PROTECTED_NAMES.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
         let is_agents = self.agent_folders.contains(&id) && is_agent_file(&name_folded);
         let listed = self.entries.get(&(id, name_folded)).map(String::as_str);
         if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
             return Err(protected(&name.to_string_lossy(), what));
         }
-        // The file itself is checked too, because on a case-insensitive file system, or with hard links, one file can
-        // have several names.
+        // Not only the name but also the file is checked, because on a case-insensitive file system, or with hard
+        // links, one file can have several names.
         if let Ok(stat) = statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
             self.check_identity(FileId::from(&stat))?;
         }
@@ -255,7 +256,7 @@ impl Protection {
                 && (statat(parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(is_file)
                     || endings.iter().filter(|ending| ending.starts_with('.')).any(exists))
         };
-        let folded = folded(name);
+        let folded = fold_case(name);
         let is_code =
             |(endings, _): &&CodeFiles| endings.iter().any(|ending| folded.ends_with(ending)) || hides(endings);
         if !self.code_folders.values().flatten().any(|files| is_code(&files)) {
@@ -269,7 +270,7 @@ impl Protection {
         Ok(())
     }
 
-    /// Whether two directories are below the same code folders, so that a directory may be moved from one to the other
+    /// Whether two directories are below the same code folders. Only between such directories may a directory be moved
     /// with its content.
     pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, TreeRefusal> {
         let is_code_folder = |id| self.code_folders.contains_key(&id);
@@ -288,7 +289,7 @@ impl Protection {
         }
     }
 
-    /// Fails if an open file is protected under another name.
+    /// Fails if an open file is protected, even if the guest has opened the file under a name that is not protected.
     pub(super) fn check_file(&self, file: BorrowedFd<'_>) -> Result<(), TreeRefusal> {
         let stat = fstat(file)?;
         let id = FileId::from(&stat);
@@ -337,7 +338,7 @@ fn protected(name: &str, what: &str) -> TreeRefusal {
 /// Whether a file with this name belongs to another program and therefore never defines an agent, for
 /// example `Cargo.toml`.
 pub fn is_foreign_toml(name: &OsStr) -> bool {
-    OTHER_PROGRAMS.contains(&folded(name).as_str())
+    OTHER_PROGRAMS.contains(&fold_case(name).as_str())
 }
 
 fn is_agent_file(folded: &str) -> bool {
@@ -378,7 +379,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
 
 /// The name in the form in which case-insensitive file systems compare it. On case-sensitive file systems, slightly
 /// more names than necessary are therefore protected.
-fn folded(name: &OsStr) -> String {
+fn fold_case(name: &OsStr) -> String {
     name.to_string_lossy().to_uppercase().to_lowercase()
 }
 
@@ -396,8 +397,8 @@ mod tests {
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
-    // Row 40, P13: a protected file and every directory and link on the way to it are protected, even if they do not
-    // exist yet.
+    // Row 40, P13: the host protects a protected file and every directory and link on the way to the file, even if the
+    // file or a directory does not exist yet.
     #[test]
     fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -440,8 +441,8 @@ mod tests {
         assert!(!is_refused(&protection, &root.join("agents"), "Cargo.toml"), "a file of another program");
     }
 
-    // Row 40: code files below a folder are protected at any depth and in upper and lower case, and other files there
-    // are not protected.
+    // Row 40: code files below a code folder are protected at any depth, whether their names are in upper or lower
+    // case, and files that are not code are not protected.
     #[test]
     fn row_40_code_is_protected_at_any_depth() {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// Number of stored usages above which usages that no running call needs are dropped.
+/// If more usages than this number are stored, the usages that no running call needs are dropped.
 const MAX_TURNS: usize = 1024;
 
 /// Identifies a turn in a session of an agent.
@@ -33,7 +33,7 @@ pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
 
 impl Quotas {
     /// How much this turn has added to the tree so far. The usage of a new turn starts at zero.
-    pub(super) fn of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
+    pub(super) fn usage_of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
         let mut usages = lock(&self.0);
         if usages.len() >= MAX_TURNS {
             usages.retain(|_, (_, usage)| Arc::strong_count(usage) > 1);
@@ -70,15 +70,15 @@ pub(super) struct Counted {
 }
 
 impl TreeUsage {
-    /// Locks the counters. Callers keep the lock while they change the size of a file, so that two calls do not count
-    /// the same growth.
+    /// Locks the counters of bytes and entries. Callers keep the lock while they change the size of a file, so that two
+    /// calls do not both count the growth of the file.
     pub(super) fn lock(&self) -> MutexGuard<'_, Counted> {
         lock(&self.0)
     }
 }
 
 impl Counted {
-    /// Reserves `bytes` more bytes.
+    /// Reserves `bytes` further bytes of the quota, or fails if the quota does not allow them.
     pub(super) fn grow(&mut self, bytes: u64, limits: TreeLimits) -> Result<(), TreeRefusal> {
         let fits = |counted: &Self| counted.bytes.saturating_add(signed(bytes)) <= signed(limits.bytes);
         if bytes > 0 && !fits(self) {
@@ -96,7 +96,7 @@ impl Counted {
         self.bytes = self.bytes.saturating_sub(signed(bytes));
     }
 
-    /// Reserves one more entry.
+    /// Reserves one further entry of the quota, or fails if the quota does not allow it.
     pub(super) fn add_entry(&mut self, limits: TreeLimits) -> Result<(), TreeRefusal> {
         if self.entries >= signed(limits.entries) {
             return Err(TreeRefusal::Quota(Limit::TreeEntries(limits.entries)));
@@ -167,14 +167,14 @@ mod tests {
     fn row_44_additions_use_quota_and_removals_return_it() {
         let quotas = Quotas::default();
         let turn = |turn| TurnKey { agent: "a".into(), session: "s".into(), turn };
-        quotas.of(&turn(1), id(1)).lock().grow(60, LIMITS).expect("the addition is within the quota");
-        let usage = quotas.of(&turn(1), id(1));
+        quotas.usage_of(&turn(1), id(1)).lock().grow(60, LIMITS).expect("the addition is within the quota");
+        let usage = quotas.usage_of(&turn(1), id(1));
         assert!(matches!(usage.lock().grow(41, LIMITS), Err(TreeRefusal::Quota(Limit::TreeBytes(100)))));
         usage.lock().shrink(1);
         usage.lock().grow(41, LIMITS).expect("a removal has freed quota");
         usage.lock().grow(u64::MAX, LIMITS).expect_err("no number is too large to be refused");
-        quotas.of(&turn(1), id(2)).lock().grow(100, LIMITS).expect("another tree has its own quota");
-        quotas.of(&turn(2), id(1)).lock().grow(100, LIMITS).expect("another turn has its own quota");
+        quotas.usage_of(&turn(1), id(2)).lock().grow(100, LIMITS).expect("another tree has its own quota");
+        quotas.usage_of(&turn(2), id(1)).lock().grow(100, LIMITS).expect("another turn has its own quota");
         for _ in 0..2 {
             usage.lock().add_entry(LIMITS).expect("the addition is within the quota");
         }

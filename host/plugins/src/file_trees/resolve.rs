@@ -36,7 +36,7 @@ pub(crate) enum FinalLink {
 pub(super) struct Entry {
     /// The directory that contains the last component.
     pub(super) parent: OwnedFd,
-    /// The last component. None: the path ends at `parent` itself, as `.` and `a/..` do.
+    /// Name of the path's last component in `parent`. None: the path ends at `parent` itself, as `.` and `a/..` do.
     pub(super) name: Option<OsString>,
     /// Whether the path ends with a slash.
     pub(super) names_directory: bool,
@@ -64,7 +64,7 @@ fn resolve_from(base: BorrowedFd<'_>, path: &str, final_link: FinalLink) -> Resu
     while let Some(component) = todo.pop_front() {
         match component.as_encoded_bytes() {
             b"." => {}
-            b".." => walk.leave()?,
+            b".." => walk.go_to_parent()?,
             _ => {
                 let is_last = todo.is_empty();
                 let link = match is_last && final_link == FinalLink::Keep {
@@ -102,7 +102,7 @@ fn push_front(todo: &mut VecDeque<OsString>, path: &[u8]) -> Result<(), TreeRefu
 struct Walk<'b> {
     base: BorrowedFd<'b>,
     current: OwnedFd,
-    /// The names on the way from the base directory to the current directory. None of them is a symbolic link.
+    /// The names on the way from the base directory to the current directory. No name in this list is a symbolic link.
     trail: Vec<OsString>,
     links: u32,
 }
@@ -114,9 +114,9 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes back to the parent directory, as `..` requires, by walking from the base directory again. The `..` of the
+    /// Goes to the parent directory, as `..` requires, by walking to it from the base directory. The `..` of the
     /// operating system could lead elsewhere after a rename.
-    fn leave(&mut self) -> Result<(), TreeRefusal> {
+    fn go_to_parent(&mut self) -> Result<(), TreeRefusal> {
         if self.trail.pop().is_none() {
             return Err(TreeRefusal::NotPermitted);
         }

@@ -38,7 +38,7 @@ pub enum TreeError {
     TooManyLinks,
 }
 
-/// An open granted directory.
+/// A granted directory that the host has opened.
 #[derive(Debug)]
 pub(crate) struct OpenTree {
     pub(crate) directory: File,
@@ -146,7 +146,7 @@ fn open_root(path: &Path, writable: &HashSet<FileId>) -> Result<OpenTree, TreeEr
     while let Some(name) = todo.pop_front() {
         match Path::new(&name).components().next() {
             Some(Component::RootDir) => walk = RootWalk::new()?,
-            Some(Component::ParentDir) => walk.leave()?,
+            Some(Component::ParentDir) => walk.go_to_parent()?,
             _ => {
                 let is_below = walk.ids.iter().any(|id| writable.contains(id));
                 if is_below {
@@ -206,7 +206,7 @@ impl RootWalk {
         Ok(())
     }
 
-    fn leave(&mut self) -> io::Result<()> {
+    fn go_to_parent(&mut self) -> io::Result<()> {
         self.current = openat(&self.current, "..", SEARCH | OFlags::DIRECTORY, Mode::empty())?;
         self.path.pop();
         if self.ids.len() > 1 {
@@ -257,8 +257,8 @@ mod tests {
         std::fs::rename(&docs, outer.join("moved")).expect("renamed");
         symlink(&outside, &docs).expect("linked");
         assert_eq!(content(&open(&roots).expect("open")), "tree/docs");
-        // After a restart, the directory is not open, so its path is resolved again, and the link that the guest
-        // created is refused.
+        // After a restart, the directory is not open, so its path is resolved, and the link that the guest created
+        // is refused.
         let error = open(&TreeRoots::default()).expect_err("a link");
         assert!(matches!(&error, TreeError::LinkBelowWriteGrant(path) if *path == docs), "{error}");
     }

@@ -1,5 +1,5 @@
-//! Streams that read and write files of granted trees. They fail after the grant has been revoked, and count the bytes
-//! that they write towards the quota.
+//! Streams that read and write files of granted trees. The streams fail after the grant has been revoked, and count the
+//! bytes that they write towards the quota.
 
 use super::{CallTree, TreeRefusal};
 use crate::grants::manifest::Access;
@@ -22,7 +22,7 @@ pub(crate) enum WritePosition {
     End,
 }
 
-/// Writes all bytes. The caller must have reserved quota for these bytes.
+/// Writes all bytes to the file, and returns their number. The caller must have reserved quota for these bytes.
 pub(super) fn write(file: &File, bytes: &[u8], position: WritePosition) -> io::Result<usize> {
     match position {
         WritePosition::At(offset) => file.write_all_at(bytes, offset)?,
@@ -50,7 +50,8 @@ fn append(file: &File, bytes: &[u8]) -> io::Result<()> {
     file.write_all_at(bytes, file.metadata()?.len())
 }
 
-/// Converts a refusal to an error code of the operating system, for which the guest's library has a known message.
+/// Converts a refusal to an error code of the operating system, so that the guest's library can show the usual message
+/// for this code.
 impl From<TreeRefusal> for io::Error {
     fn from(refusal: TreeRefusal) -> Self {
         match refusal {

@@ -1,5 +1,5 @@
-//! Finds the needs that the user is asked about when a plugin is first used: the needs of its manifest that are neither
-//! granted nor already refused (P6).
+//! Finds the needs about which the user is asked when a plugin is first used. These are the needs in the plugin's
+//! manifest that are not granted and that the user has not refused (P6).
 
 use super::manifest::Access;
 use super::{Grants, Need, UnmetNeed, files_advice};
@@ -26,7 +26,7 @@ pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallE
 }
 
 /// The needs of one plugin of one agent that the user has refused to grant since the host started. If a new version of
-/// the plugin has the same needs, the user is asked only about additional needs.
+/// the plugin has one of these needs, the user is not asked about this need a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
     refused: BTreeSet<Need>,

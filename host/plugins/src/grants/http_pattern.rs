@@ -10,21 +10,22 @@ use url::{Host, Url};
 /// A pattern for HTTP requests that are granted to a plugin or that a plugin asks for:
 /// `[private ][METHOD[,METHOD] ]SCHEME://HOST[:PORT][/PREFIX]`.
 ///
-/// Without a method, the pattern matches every method. Without a port, it matches the default port of the
-/// scheme; `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or an
-/// IP address. The word `private` also allows addresses of this machine and of private networks. An example is
+/// Without a method, the pattern matches every method. Without a port, the pattern matches the default port of the
+/// scheme; the port `*` matches every port. HOST is a name, `*.NAME` for all names below it, `*` for every name, or
+/// an IP address. The word `private` also allows addresses of this machine and of private networks. An example is
 /// `GET https://*.example.com/v1/`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HttpPattern {
     network: NetworkReach,
-    /// Allowed methods. If empty, the pattern matches every method.
+    /// HTTP methods that the pattern matches. If the list is empty, the pattern matches every method.
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
     /// The IP address that the pattern of the grant contains as its host. None: the pattern contains no IP address.
     named: Option<IpAddr>,
     port: Port,
-    /// Prefix that the path of a request must have. It starts with `/`, and `/` alone matches every path.
+    /// Prefix that the path of a request must have. The prefix starts with `/`, and the prefix `/` alone matches
+    /// every path.
     prefix: String,
 }
 
@@ -70,7 +71,7 @@ impl HttpPattern {
         self.matches_method(method) && self.matches_destination(url) && self.matches_path(url.path())
     }
 
-    /// Whether the pattern would match this request if no server interpreted paths in another way than the host.
+    /// Whether the pattern would match this request if every server interpreted paths in the same way as the host.
     pub(crate) fn would_allow_literal_path(&self, method: &str, url: &Url) -> bool {
         self.matches_method(method) && self.matches_destination(url) && self.starts_with_prefix(url.path())
     }
@@ -107,7 +108,8 @@ impl HttpPattern {
         url.host().is_some_and(|host| self.host.matches(&host))
     }
 
-    /// Checks that the pattern allows connections to this address. If not, the error is the class of the address.
+    /// Checks that the pattern allows connections to this address. If the pattern does not allow these connections, the
+    /// error is the class of the address.
     pub(crate) fn admits(&self, address: IpAddr) -> Result<(), &'static str> {
         match (class(address), self.network) {
             (Class::Public, _) | (Class::Private(_), NetworkReach::Private) => Ok(()),
@@ -130,8 +132,8 @@ impl HttpPattern {
         }
     }
 
-    /// The pattern for the requests that both `self`, a grant, and `asked`, a need of a manifest, match. None if no
-    /// request matches both.
+    /// The pattern for the requests that match both `self`, which is the pattern of a grant, and `asked`, which is the
+    /// pattern of a need in a manifest. None if no request matches both patterns.
     fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),
@@ -388,7 +390,8 @@ mod tests {
         }
     }
 
-    /// P6: a pattern matches requests by host, port, method and path. Its host and its port may be wildcards.
+    /// P6: a pattern matches requests by host, port, method and path. The host and the port of a pattern may
+    /// be wildcards.
     #[test]
     fn p6_patterns_match_method_host_port_and_path() {
         let allowed = [

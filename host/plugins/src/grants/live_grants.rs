@@ -1,11 +1,11 @@
-//! The grants that are in force for a running call. If a grant is revoked during the call, this takes effect at the
-//! next host function that the guest calls (P10, row 48).
+//! The grants that are in force for a running call. If a grant is revoked during the call, the revocation takes effect
+//! when the guest calls the next host function (P10, row 48).
 
 use super::Grants;
 use crate::sync::lock;
 use std::sync::{Arc, Mutex};
 
-/// Access to the current grants of an agent. The owner of the agent's configuration implements this trait.
+/// Provides the current grants of an agent. The owner of the agent's configuration implements this trait.
 pub trait CurrentGrants: Send + Sync {
     /// A number that changes each time a grant may have changed.
     fn version(&self) -> u64;
@@ -22,8 +22,8 @@ pub(crate) struct LiveGrants {
 }
 
 struct NarrowedGrants {
-    /// Version of the agent's current grants when the call's grants were last compared with them. None: they have not
-    /// been compared yet.
+    /// Version of the agent's current grants when the call's grants were last compared with them. None: the grants have
+    /// not been compared yet.
     version: Option<u64>,
     grants: Arc<Grants>,
 }
@@ -35,7 +35,7 @@ impl LiveGrants {
     }
 
     /// The grants that are in force now. A grant that was revoked during the call stays revoked until the call ends,
-    /// even if it is granted again.
+    /// even if the user restores the grant earlier.
     pub(crate) fn now(&self) -> Arc<Grants> {
         let mut last = lock(&self.narrowed);
         if let Some(current) = &self.current {

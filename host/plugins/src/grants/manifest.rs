@@ -1,5 +1,5 @@
-//! The manifest of a plugin: reads and writes the custom section `agent-host:manifest` of a component, and reads
-//! `plugin.toml`, from which the section is made.
+//! The manifest of a plugin. This module reads and writes the custom section `agent-host:manifest` of a component, and
+//! reads `plugin.toml`, from which the section is made.
 
 use super::http_pattern::HttpPattern;
 use crate::binary::sections::{HEADER_BYTES, MANIFEST_SECTION, Sections, interfaces, manifest_json};
@@ -52,7 +52,7 @@ fn no_arguments() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asks {
-    /// Access to directories. None: the plugin opens no files.
+    /// The access to directories that the plugin asks for. None: the plugin opens no files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Access>,
     /// Names of environment variables that the plugin reads.
@@ -79,7 +79,7 @@ pub struct Asks {
     pub media: bool,
 }
 
-/// Access to a directory and everything below it.
+/// The kind of access to a directory and to everything below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
@@ -101,7 +101,7 @@ pub enum ManifestError {
     /// `plugin.toml` is invalid.
     #[error("{}:{line}: {reason}", path.display())]
     Toml {
-        /// Path of the file.
+        /// Path of the invalid `plugin.toml`.
         path: PathBuf,
         /// Line of the problem, counted from 1.
         line: usize,
@@ -147,8 +147,8 @@ impl Manifest {
     }
 
     /// Parses the component's manifest section. Unknown keys are ignored, and a missing key asks for nothing. A section
-    /// that is not JSON is refused: if it were ignored, the component would count as one without a manifest, to which
-    /// all configured grants apply.
+    /// that is not JSON is refused. If the section were ignored, the component would count as a component without a
+    /// manifest, and would get all configured grants.
     pub(crate) fn from_section(section: &[u8]) -> Result<Self, ManifestError> {
         let problem = |reason: String| ManifestError::Section { reason };
         if section.len() > MANIFEST_BYTES {
@@ -181,8 +181,8 @@ impl Manifest {
     }
 }
 
-/// Returns a copy of the component that contains this manifest instead of an existing one. Reads only the headers of
-/// the outermost sections.
+/// Returns a copy of the component with this manifest, which replaces the component's existing manifest if there is
+/// one. Reads only the headers of the outermost sections.
 pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, ManifestError> {
     // A WIT package also has the header of a component, but it is not a component.
     interfaces(component)?;
@@ -221,7 +221,7 @@ const DOTS_RULE: &str = "a plugin's name cannot consist only of dots";
 const HOST: &str = "host";
 const HOST_RULE: &str = "the name `host` is reserved for the host itself in grants and questions";
 
-/// Contents of `plugin.toml`.
+/// The keys and tables that `plugin.toml` may contain.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct PluginToml {
@@ -234,7 +234,7 @@ struct PluginToml {
     asks: Asks,
     #[serde(default)]
     canary: Option<Canary>,
-    /// The table that `agent-host plugin build` reads. This table is not part of the component.
+    /// A table that only `agent-host plugin build` reads. This table is not stored in the component.
     #[serde(default, rename = "build")]
     _build: serde::de::IgnoredAny,
 }

@@ -16,7 +16,8 @@ pub struct PartialGrant {
     pub advice: GrantAdvice,
 }
 
-/// The needs of a manifest that are granted only in part. This is possible only for files, requests and model tokens.
+/// The needs of a manifest that are granted only in part. Only needs for files, requests and model tokens can be
+/// granted in part.
 pub(crate) fn partial_grants(manifest: Option<&Manifest>, grants: &Grants) -> Vec<PartialGrant> {
     let Some(manifest) = manifest else { return Vec::new() };
     let (plugin, asks) = (manifest.name.as_str(), &manifest.asks);

@@ -23,10 +23,10 @@ pub struct PinnedGrants {
     env: BTreeSet<String>,
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     config: BTreeSet<String>,
-    /// Request patterns in their text form.
+    /// The granted patterns of HTTP requests, in their text form.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     http: Vec<String>,
-    /// One text for each secret. The text contains the secret's name, header and hosts, but not its value.
+    /// For each granted secret, a text with the secret's name, header and hosts, but without its value.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     secrets: BTreeSet<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,8 +39,8 @@ pub struct PinnedGrants {
     media: bool,
 }
 
-/// A directory tree that was granted. The host never opens the stored path, and only compares it with the trees
-/// in the configuration.
+/// A directory tree that was granted to the plugin when the turn began. The host never opens the stored path, and only
+/// compares it with the trees in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PinnedTree {
     host: PathBuf,
@@ -69,9 +69,9 @@ impl Grants {
 }
 
 impl PinnedGrants {
-    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of the
-    /// result comes from the current configuration, so that stored grants can narrow the current ones but never widen
-    /// them.
+    /// The part of the current grants that was already granted when the turn began. Every path, value and secret of
+    /// the result comes from the current configuration, so that stored grants can narrow the current grants but never
+    /// widen them.
     pub fn narrowing(&self, current: &Grants) -> Grants {
         let Grants { trees, env, config, http, secrets, key_value, model_tokens, events, media } = current;
         let named = |names: &BTreeSet<String>, values: &BTreeMap<String, String>| {
@@ -102,7 +102,8 @@ impl PinnedGrants {
     }
 }
 
-/// Whether the pinned tree contains the configured path, either as written or after symbolic links are resolved.
+/// Whether the pinned tree contains the configured path. The path is compared as it is written, and also after its
+/// symbolic links are resolved.
 fn is_contained(current: &Path, pinned: &Path) -> bool {
     is_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| is_within(&resolved, pinned))
 }

@@ -1,5 +1,5 @@
-//! Refuses HTTP requests that a server could interpret differently from the host (row 43). With such a request, a
-//! plugin could use a path or method that is not granted.
+//! Refuses HTTP requests that a server could interpret differently from the host (row 43). With a request that the
+//! server interprets differently, a plugin could use a path or method that is not granted.
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
@@ -11,8 +11,8 @@ const FORBIDDEN_METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 /// Methods whose requests have no body.
 const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 
-/// Headers that apply only to one connection. The next proxy or server removes them, and also the headers that the
-/// header `connection` names.
+/// Headers that apply only to one connection. The next proxy or server removes these headers, and also removes the
+/// headers that the header `connection` names.
 const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
@@ -47,7 +47,7 @@ const PROXY_HEADERS: [&str; 26] = [
     "x-url",
 ];
 
-/// Prefixes of further headers that proxies add.
+/// Prefixes of the names of headers that proxies add, in addition to the names in `PROXY_HEADERS`.
 const PROXY_HEADER_PREFIXES: [&str; 6] =
     ["proxy-", "x-envoy-", "x-forwarded", "x-middleware-", "x-original-", "x-rewrite-"];
 
@@ -72,7 +72,7 @@ const INVISIBLE: [char; 10] = [
 pub(crate) enum BodySize {
     /// The body has at least one byte.
     NonEmpty,
-    /// The body may be empty.
+    /// It is not known whether the body is empty.
     Unknown,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn has_body(method: &str) -> bool {
     !METHODS_WITHOUT_BODY.contains(&method)
 }
 
-/// The reason why a request is refused, whatever is granted. None: the request may be sent if it is granted.
+/// The reason why a request is refused even if a grant allows it. None: the request may be sent if it is granted.
 pub(crate) fn reason_to_refuse(method: &str, headers: &HeaderMap, body: BodySize) -> Option<String> {
     if FORBIDDEN_METHODS.contains(&method) || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return Some(format!("plugins cannot send the method {method:?}"));
@@ -111,7 +111,7 @@ pub(crate) fn reason_to_refuse(method: &str, headers: &HeaderMap, body: BodySize
 }
 
 /// Describes the part of a request that names a second path (RFC 4918, section 9.8), because a grant for one path does
-/// not cover a second one. None: the request has only one path.
+/// not cover a second path. None: the request has only one path.
 pub(crate) fn second_path(method: &str, headers: &HeaderMap) -> Option<String> {
     if matches!(method, "COPY" | "MOVE") {
         return Some(format!("a {method} request has a second path"));
@@ -134,7 +134,7 @@ pub(crate) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> 
 }
 
 /// Whether a server could read the request's method from a header or form field with this name. PHP replaces `.`, `[`
-/// and spaces with `_` and ends a name at a NUL byte. Rack removes brackets.
+/// and spaces with `_` and ends a name at a NUL byte. Rack, a library for web servers in Ruby, removes brackets.
 pub(crate) fn names_method(name: &str) -> bool {
     let plain = plain_name(name.split('\0').next().unwrap_or_default());
     let core = plain.trim_matches('-');

@@ -26,7 +26,7 @@ impl Grants {
         }
     }
 
-    /// The grants in `self` of those kinds of which `others` contains no grant.
+    /// Returns `self` without the kinds of grants that occur in `others`.
     #[must_use]
     pub fn without_kinds_of(self, others: &Grants) -> Grants {
         let mut remaining = self;

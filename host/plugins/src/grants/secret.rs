@@ -1,5 +1,5 @@
-//! Secrets. The host adds a secret to requests that plugins send to the secret's hosts, and removes it from every
-//! response (P7). Guests never see secrets.
+//! Secrets, such as API keys, that plugins use without seeing them. The host adds a secret to requests that plugins
+//! send to the secret's hosts, and removes it from every response (P7). Guests never see secrets.
 
 use super::http_pattern::HttpPattern;
 use agent_core::redaction::Redaction;
@@ -54,7 +54,7 @@ pub enum SecretError {
     /// The configured value of the header has no `{}`.
     #[error("`{0}` has no `{{}}` in place of the secret")]
     Format(String),
-    /// A host is not a valid pattern.
+    /// An entry in the list of hosts is not a valid pattern.
     #[error(transparent)]
     Host(#[from] crate::grants::http_pattern::PatternError),
     /// The list of hosts is empty.
@@ -109,7 +109,7 @@ impl Secret {
     }
 
     /// The name and the complete value of the header.
-    pub(crate) fn filled(&self) -> (HeaderName, HeaderValue) {
+    pub(crate) fn name_and_value(&self) -> (HeaderName, HeaderValue) {
         (self.header.clone(), self.filled.clone())
     }
 }
@@ -138,9 +138,9 @@ pub struct KnownSecrets {
 /// A server or program that receives a secret from agent-host itself instead of in the request of a plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretHolder {
-    /// All servers on this host, whose name or address is written as in a URL.
+    /// All servers on this host. The name or address of the host is written as in a URL.
     Host(String),
-    /// A program or another receiver that may forward the secret to any server.
+    /// A receiver, for example a program, that may forward the secret to any server.
     Anyone,
 }
 
@@ -153,7 +153,7 @@ impl KnownSecrets {
         Self { redaction, hosts, ..Self::default() }
     }
 
-    /// Adds further secret texts, and the server or program that receives them.
+    /// Adds secret texts to this set, together with the server or program that receives these texts.
     #[must_use]
     pub fn with(&self, redaction: &Redaction, given_to: &SecretHolder) -> Self {
         if redaction.is_empty() {
@@ -182,7 +182,8 @@ impl KnownSecrets {
         &self.redaction
     }
 
-    /// Whether the server may know a secret. A server knows a secret if its host may receive one, on any port and path.
+    /// Whether the server may know a secret. A server counts as knowing a secret if a secret may be sent to the
+    /// server's host, on any port and path.
     pub(crate) fn are_known_to(&self, url: &Url) -> bool {
         let is_listed = || url.host_str().is_some_and(|host| self.given_to.iter().any(|given| given == host));
         self.anywhere || self.hosts.iter().any(|host| host.matches_host(url)) || is_listed()
@@ -208,8 +209,8 @@ mod tests {
         for url in ["http://api.example.com/x", "https://example.com/", "https://api.example.com:444/"] {
             assert!(!is_for(url), "{url}");
         }
-        assert_eq!(secret.filled().1.as_bytes(), b"Bearer s3cret-value");
-        assert_eq!(format!("{secret:?} {:?}", secret.filled().1), "Secret(TOKEN) Sensitive");
+        assert_eq!(secret.name_and_value().1.as_bytes(), b"Bearer s3cret-value");
+        assert_eq!(format!("{secret:?} {:?}", secret.name_and_value().1), "Secret(TOKEN) Sensitive");
     }
 
     /// P7: the error for an unusable secret explains the reason and does not contain the secret's value.

@@ -29,8 +29,8 @@ pub struct CallLimits {
     /// Maximum total size of all memories of a call, in bytes.
     pub memory: usize,
     /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine.
-    /// None: fuel is not counted. Fuel is counted by separately compiled code, which runs slightly slower. The host
-    /// compiles this code from the component in the plugin store when it first needs it.
+    /// None: fuel is not counted. Fuel is counted by separately compiled code, which runs slightly slower. When a call
+    /// first needs this code, the host compiles it from the component in the plugin store.
     pub fuel: Option<u64>,
     /// Maximum number of core instances that a component may create.
     pub core_instances: usize,
@@ -40,10 +40,10 @@ pub struct CallLimits {
     pub memories: usize,
     /// Maximum number of elements of one table.
     pub table_elements: usize,
-    /// Maximum number of bytes that the guest may pass to the host at once. None: the default for the kind of call
-    /// applies.
+    /// Maximum number of bytes that the guest may pass to the host in one host call or as its result. None: the default
+    /// for the kind of call applies.
     pub lifted: Option<usize>,
-    /// Maximum number of resource handles that may be open at once.
+    /// Maximum number of resource handles that may be open at the same time.
     pub handles: usize,
     /// Maximum number of random bytes that the guest may read.
     pub random: u64,
@@ -385,7 +385,8 @@ impl CallLimits {
         }
     }
 
-    /// Maximum number of bytes that a guest may pass to the host at once, in a call with this authority.
+    /// Maximum number of bytes that a guest may pass to the host in one host call or as its result, if the guest's call
+    /// has this authority.
     pub(crate) fn lifted(&self, authority: Authority) -> usize {
         self.lifted.unwrap_or(match authority {
             Authority::Granted => LIFTED_BESIDE_RESULT + self.result,
@@ -393,7 +394,7 @@ impl CallLimits {
         })
     }
 
-    /// Maximum number of bytes that a generic function may pass to the host at once.
+    /// Maximum number of bytes that a generic function may pass to the host in one host call or as its result.
     pub(crate) fn generic_lifted(&self) -> usize {
         self.lifted.unwrap_or(GENERIC_LIFTED_BYTES)
     }

@@ -19,10 +19,11 @@ pub(crate) const MAX_MEMORIES: usize = 16;
 /// operating system may count as used.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
 
-/// Maximum number of output validators and media policies that run at once. A small number is enough, because each of
-/// these calls takes only microseconds.
+/// Maximum number of output validators and media policies that run at the same time. A small number is enough, because
+/// each of these calls takes only microseconds.
 pub(crate) const MAX_PURE_CALLS: usize = 16;
-/// Maximum number of instances that run at once to check the types of a component or to read its tool definitions.
+/// Maximum number of instances that run at the same time to check the types of a component or to read its
+/// tool definitions.
 pub(crate) const MAX_LOADING_INSTANCES: usize = 4;
 
 /// The limits on all calls of one sandbox together. [`HOST_LIMITS`] contains their defaults and maximum values.
@@ -30,9 +31,9 @@ pub(crate) const MAX_LOADING_INSTANCES: usize = 4;
 pub struct HostLimits {
     /// Maximum total size of all guests' memories, in bytes. Each call reserves its own memory limit when it starts.
     /// One eighth of the total is reserved for output validators and media policies, and one eighth for loading
-    /// components, so that long-running tools cannot block them.
+    /// components, so that long-running tools cannot block these calls.
     pub guest_memory: usize,
-    /// Maximum number of calls to tools and context builders that may run at once.
+    /// Maximum number of calls to tools and context builders that may run at the same time.
     pub concurrent_calls: usize,
     /// Maximum number of calls that may wait to start.
     pub queue: usize,
@@ -45,8 +46,9 @@ pub struct HostLimits {
     pub epoch_tick: Duration,
     /// Maximum size of a component, in bytes.
     pub component: u64,
-    /// Maximum time for compiling one component. The same time is added for each 10 MiB of the component's size. The
-    /// limit applies to the processor time of all threads if a child process compiles, and to the wall time otherwise.
+    /// Maximum time for compiling one component. The same time is added for each 10 MiB of the component's size. If a
+    /// child process compiles, the limit applies to the total processor time of its threads. If the host itself
+    /// compiles, the limit applies to the wall time.
     pub compile_time: Duration,
     /// Maximum nesting depth of components, modules and types.
     pub component_nesting: usize,

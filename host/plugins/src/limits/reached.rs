@@ -17,21 +17,21 @@ pub enum Limit {
     Memory(usize),
     /// Maximum number of elements of one table.
     TableElements(usize),
-    /// Maximum number of core instances.
+    /// Maximum number of core instances that a component may create.
     Instances(usize),
-    /// Maximum number of tables.
+    /// Maximum number of tables that a component may have.
     Tables(usize),
-    /// Maximum number of memories.
+    /// Maximum number of memories that a component may have.
     Memories(usize),
     /// Size of the guest's stack, in bytes. The guest needed more stack, usually because of deep recursion.
     Stack(usize),
-    /// Maximum number of resource handles that may be open at once.
+    /// Maximum number of resource handles that may be open at the same time.
     Handles(usize),
     /// Maximum number of random bytes that a call may read.
     RandomBytes(u64),
     /// Maximum total size of the headers of a request or response, in bytes.
     Headers(usize),
-    /// Maximum number of bytes that a guest may pass to the host at once.
+    /// Maximum number of bytes that a guest may pass to the host in one host call or as its result.
     LiftedBytes(usize),
     /// Maximum size of the text and JSON in a result, in bytes.
     ResultText(usize),
@@ -123,7 +123,7 @@ impl Limit {
     }
 }
 
-/// A number of bytes. It is displayed in the largest unit in which it is a whole number.
+/// A number of bytes that is displayed in the largest unit in which it is a whole number.
 struct Bytes(usize);
 
 impl fmt::Display for Bytes {

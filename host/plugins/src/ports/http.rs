@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 /// Responds to the HTTP requests of guests instead of the network.
 #[async_trait::async_trait]
 pub trait HttpPort: Send + Sync {
-    /// Returns the complete response. Dropping the future cancels the request.
+    /// Returns the complete response to a request. Dropping the future cancels the request.
     async fn answer(&self, question: HttpPortRequest) -> Result<HttpPortResponse, HttpRefusal>;
 }
 
@@ -21,9 +21,9 @@ pub struct HttpPortRequest {
     pub method: String,
     /// Complete URL, with its query.
     pub url: String,
-    /// Headers, with names in lower case. Headers whose values are not text are omitted.
+    /// Headers of the request, with names in lower case. Headers whose values are not text are omitted.
     pub headers: Vec<(String, String)>,
-    /// Digest of the headers that the guest itself set. The trace headers that the host adds are not part of it.
+    /// Digest of the headers that the guest itself set. The digest does not cover the trace headers that the host adds.
     pub own_headers: Digest,
     /// Complete body of the request.
     pub body: Vec<u8>,
@@ -36,7 +36,7 @@ pub struct HttpPortResponse {
     pub status: u16,
     /// Names and values of the headers, in order.
     pub headers: Vec<(String, String)>,
-    /// Body of the response. The body is incomplete if `ending` is [`BodyCompleteness::Broken`].
+    /// Bytes of the response's body. The body is incomplete if `ending` is [`BodyCompleteness::Broken`].
     pub body: Vec<u8>,
     /// Whether the body is complete.
     pub ending: BodyCompleteness,
@@ -45,7 +45,7 @@ pub struct HttpPortResponse {
 /// Whether the body of a response is complete.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BodyCompleteness {
-    /// The response is complete.
+    /// The body was received to its end.
     #[default]
     Whole,
     /// The connection broke before the end of the body.

@@ -2,7 +2,8 @@
 
 use super::PortError;
 
-/// Stores values by key. Each operation is one atomic transaction, even if several processes share the store.
+/// Stores the values of plugins, each under a key. Each operation is one atomic transaction, even if several processes
+/// share the store.
 #[async_trait::async_trait]
 pub trait KeyValuePort: Send + Sync {
     /// Returns the value of a key, or None if the key has no value.
@@ -36,12 +37,12 @@ pub trait KeyValuePort: Send + Sync {
     ) -> Result<SwapOutcome, PortError>;
 }
 
-/// One bucket of one plugin of one agent.
+/// Identifies one bucket, which belongs to one plugin of one agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyValueBucket {
     /// Configured name of the agent.
     pub agent: String,
-    /// Name of the plugin.
+    /// Name of the plugin that uses the bucket.
     pub plugin: String,
     /// Name of the bucket, chosen by the plugin.
     pub bucket: String,
@@ -52,7 +53,7 @@ pub struct KeyValueBucket {
 /// The outcome of a compare-and-swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SwapOutcome {
-    /// The value was set.
+    /// The stored value was equal to the expected value, and the new value was stored.
     Done,
     /// The stored value differs from the expected value and was not changed. The field is the stored value.
     Other(Option<Vec<u8>>),

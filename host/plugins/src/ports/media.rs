@@ -21,9 +21,9 @@ pub trait MediaPort: Send + Sync {
 /// A byte range of a media item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MediaRange {
-    /// Position of the first byte.
+    /// Position of the range's first byte, counted from the start of the media item.
     pub offset: u64,
-    /// Maximum number of bytes.
+    /// Maximum number of bytes in the range.
     pub length: u32,
 }
 
@@ -42,7 +42,7 @@ pub struct NewMediaItem {
 pub(crate) const MEDIA_ITEM_NAME_BYTES: usize = 255;
 
 impl NewMediaItem {
-    /// Creates a media item. Cuts the MIME type and the name to their maximum size.
+    /// Creates a media item from the data of a guest. Cuts the MIME type and the name to their maximum size.
     pub(crate) fn new(bytes: Vec<u8>, mime_type: &str, name: Option<&str>) -> Self {
         Self { bytes, mime_type: short(mime_type), name: name.map(short) }
     }

@@ -14,9 +14,9 @@ pub trait ModelPort: Send + Sync {
 /// The plugin call that sends a request to the model, and its budget.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelCaller {
-    /// Name of the plugin.
+    /// Name of the plugin that sends the request.
     pub plugin: String,
-    /// Id of the plugin's call.
+    /// Id of the plugin call that sends the request.
     pub call: String,
     /// Number of tokens that all requests of the plugin may use in the turn.
     pub budget: u64,
@@ -25,7 +25,7 @@ pub struct ModelCaller {
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelPortRequest {
-    /// System prompt. None: the request has no system prompt.
+    /// System prompt that the model receives. None: the request has no system prompt.
     pub system: Option<String>,
     /// Text messages of the user and the model. The last message has the role `user`.
     pub messages: Vec<Message>,
@@ -38,9 +38,9 @@ pub struct ModelPortRequest {
 /// The response of the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelPortResponse {
-    /// Text of the response.
+    /// Text that the model returned as its response.
     pub text: String,
-    /// Reason why the model stopped.
+    /// Reason why the model stopped generating text.
     pub stop: StopReason,
     /// Number of tokens that the request and the response used, as counted by the provider.
     pub usage: Usage,
@@ -57,16 +57,16 @@ pub enum ModelRefusal {
     /// The number of tokens that is left in the plugin's budget is too small for the request.
     #[error("the budget of the turn has {left} tokens left, which are too few")]
     Budget {
-        /// Number of tokens that are left in the budget.
+        /// Number of tokens that are left in the plugin's budget for the turn.
         left: u64,
     },
-    /// The request is invalid.
+    /// The request that the plugin sent is invalid.
     #[error("{0}")]
     Invalid(String),
-    /// The model is unavailable. A later attempt may succeed.
+    /// The agent's model is unavailable at the moment. A later attempt may succeed.
     #[error("{0}")]
     Unavailable(String),
-    /// The request failed for another reason.
+    /// The request failed for a reason other than the budget, an invalid request or an unavailable model.
     #[error("{0}")]
     Failed(String),
 }

@@ -54,7 +54,8 @@ pub(crate) struct CallRecord {
     key_value_operations: AtomicU64,
     fuel: OnceLock<u64>,
     model: Mutex<ModelUse>,
-    /// Whether the guest was interrupted in the last poll. It continues when the scheduler offers it a turn.
+    /// Whether the guest was interrupted in the last poll. An interrupted guest continues when the scheduler offers it
+    /// a turn.
     interrupted: AtomicBool,
     limit: Mutex<Option<Limit>>,
     reported: Mutex<ReportedLimits>,
@@ -62,7 +63,7 @@ pub(crate) struct CallRecord {
     warnings: AtomicU64,
 }
 
-/// The denials of a call.
+/// The denials of a call: a list of limited length, and the number of denials that were left out.
 #[derive(Default)]
 struct Denials {
     recorded: Vec<Denial>,
@@ -115,13 +116,13 @@ impl CallRecord {
         }
     }
 
-    /// Sets the needs of the plugin that are not granted. They may explain a failure of the call.
+    /// Sets the needs of the plugin that are not granted. These needs may explain a failure of the call.
     pub(crate) fn with_unmet(mut self, unmet: Arc<[UnmetNeed]>) -> Self {
         self.unmet = unmet;
         self
     }
 
-    /// Sets the agent's secrets, which must not reach the guest.
+    /// Sets the agent's secrets, which the host must remove from all data that the guest receives.
     pub(crate) fn with_secrets(mut self, secrets: &Arc<KnownSecrets>) -> Self {
         self.secrets = Arc::clone(secrets);
         self
@@ -147,7 +148,7 @@ impl CallRecord {
         self.waited.fetch_add(nanos(time), Ordering::Relaxed);
     }
 
-    /// Records the limit that ends the call. If a limit is already recorded, it is kept.
+    /// Records the limit that ends the call. If a limit is already recorded, the recorded limit is kept.
     pub(crate) fn record_limit(&self, limit: Limit) {
         lock(&self.limit).get_or_insert(limit);
     }
@@ -186,14 +187,14 @@ impl CallRecord {
         lock(&self.reported).growth = Some(limit);
     }
 
-    /// Records that a memory or table has grown. The guest has then handled an earlier refusal, so the
-    /// refusal is forgotten.
+    /// Records that a memory or table has grown. If an earlier growth was refused, the guest has handled this refusal,
+    /// so the refusal is forgotten.
     pub(crate) fn record_growth(&self) {
         lock(&self.reported).growth = None;
     }
 
-    /// A limit about which the guest got an error. It may explain a crash of the guest if no limit that ended the call
-    /// is recorded.
+    /// A limit about which the guest got an error. If no limit that ended the call is recorded, this limit may explain
+    /// a crash of the guest.
     pub(crate) fn reported_limit(&self) -> Option<Limit> {
         let reported = lock(&self.reported);
         reported.growth.or(reported.request)
@@ -213,7 +214,7 @@ impl CallRecord {
         self.bytes_from_guest.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts an HTTP request.
+    /// Counts an HTTP request that the guest sends.
     pub(crate) fn count_request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
@@ -233,7 +234,8 @@ impl CallRecord {
         let _ = self.fuel.set(fuel);
     }
 
-    /// Records a denial. Does nothing if a denial with the same description is already recorded.
+    /// Records that something was denied to the plugin. Does nothing if a denial with the same description is
+    /// already recorded.
     pub(crate) fn deny(&self, thing: String, advice: GrantAdvice) {
         let mut denials = lock(&self.denials);
         if denials.recorded.iter().any(|denial| denial.thing == thing) {
@@ -249,8 +251,8 @@ impl CallRecord {
         denials.recorded.push(denial);
     }
 
-    /// All recorded denials. If there were too many denials to record all, the last entry contains the number of
-    /// the others.
+    /// All recorded denials. If there were too many denials to record all of them, a last entry contains the number of
+    /// denials that were left out.
     pub(crate) fn denials(&self) -> Vec<Denial> {
         let denials = lock(&self.denials);
         let mut reported = denials.recorded.clone();
@@ -272,7 +274,8 @@ impl CallRecord {
     pub(crate) fn finish_warnings(&self) {
         let more = self.warnings.load(Ordering::Relaxed).saturating_sub(WARNINGS);
         if more > 0 {
-            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call, "{more} more warnings about this call");
+            tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call,
+                "{more} further warnings about this call were not logged");
         }
     }
 
@@ -299,8 +302,8 @@ impl CallRecord {
         poll
     }
 
-    /// Whether the last poll ended because the guest was interrupted, so that it can continue at once. Returns true
-    /// only once for each interruption.
+    /// Whether the last poll ended because the guest was interrupted, so that the guest can continue immediately.
+    /// Returns true only once for each interruption.
     pub(crate) fn take_interruption(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed)
     }

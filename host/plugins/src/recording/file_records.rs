@@ -21,30 +21,31 @@ pub struct GrantedTree {
 pub enum InitialFileState {
     /// The path did not exist.
     Nothing,
-    /// A regular file.
+    /// The path led to a regular file.
     File {
-        /// Size, link count and times.
+        /// Size, number of hard links, and times of the file.
         stat: FileStat,
         /// Content of the file, if the call opened it.
         content: FoundContent,
     },
-    /// A directory.
+    /// The path led to a directory.
     Directory {
-        /// Size, link count and times.
+        /// Size, number of hard links, and times of the directory.
         stat: FileStat,
         /// Names in the directory, if the call listed it.
         names: FoundNames,
     },
-    /// A symbolic link.
+    /// The path led to a symbolic link.
     Link {
-        /// Size, link count and times.
+        /// Size, number of hard links, and times of the link itself.
         stat: FileStat,
-        /// Target of the link.
+        /// Path to which the link refers, as it is stored in the link.
         to: String,
     },
-    /// An object that is no file, directory or link, such as a pipe. Guests cannot open such an object.
+    /// The path led to an object that is not a file, directory or link, such as a pipe. Guests cannot open such
+    /// an object.
     Other {
-        /// Size, link count and times.
+        /// Size, number of hard links, and times of the object.
         stat: FileStat,
     },
 }
@@ -52,17 +53,17 @@ pub enum InitialFileState {
 /// The metadata of a file. All times are in nanoseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStat {
-    /// Size in bytes.
+    /// Size of the file in bytes.
     pub size: u64,
-    /// Number of hard links.
+    /// Number of hard links to the file.
     pub links: u64,
-    /// Time of the last access. None: the operating system does not provide it.
+    /// Time of the last access. None: the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accessed: Option<u64>,
-    /// Time of the last modification. None: the operating system does not provide it.
+    /// Time of the last modification. None: the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
-    /// Time of creation. None: the operating system does not provide it.
+    /// Time at which the file was created. None: the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
 }
@@ -103,13 +104,13 @@ pub enum FoundNames {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
-    /// A regular file.
+    /// The entry is a regular file.
     File,
-    /// A directory.
+    /// The entry is a directory.
     Directory,
-    /// A symbolic link.
+    /// The entry is a symbolic link.
     Link,
-    /// An object of another kind, such as a pipe.
+    /// The entry is not a file, directory or link, but for example a pipe.
     Other,
     /// An entry that the call itself had created before it listed the directory.
     Own,
@@ -121,19 +122,19 @@ pub enum EntryKind {
 pub enum FinalFileState {
     /// The path no longer exists.
     Nothing,
-    /// A regular file.
+    /// At the end of the call, the path leads to a regular file.
     File {
-        /// Size in bytes.
+        /// Size of the file in bytes.
         size: u64,
-        /// Digest of the content. None: the file was not hashed, because the changed files of the call have too many
-        /// bytes in total.
+        /// Digest of the file's content. None: the file was not hashed, because the changed files of the call have too
+        /// many bytes in total.
         content: Option<Digest>,
     },
-    /// A directory.
+    /// At the end of the call, the path leads to a directory.
     Directory,
-    /// A symbolic link.
+    /// At the end of the call, the path leads to a symbolic link.
     Link {
-        /// Target of the link.
+        /// Path to which the link refers, as it is stored in the link.
         to: String,
     },
     /// A file or directory that was at a different path at the start of the call.
@@ -143,6 +144,6 @@ pub enum FinalFileState {
         /// Path of the file or directory in that tree at the start of the call.
         from: String,
     },
-    /// An object of another kind, such as a pipe.
+    /// At the end of the call, the path leads to an object that is not a file, directory or link, such as a pipe.
     Other,
 }

@@ -25,7 +25,7 @@ pub(crate) enum LogLevel {
     Debug,
     Info,
     Warn,
-    /// Errors and critical errors.
+    /// The guest reported an error or a critical error.
     Error,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct GuestLog {
 /// How many lines and bytes were dropped from a call's log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LostLog {
-    /// Number of dropped lines.
+    /// Number of log lines that were dropped completely.
     pub lines: u64,
     /// Number of dropped bytes, including the bytes of dropped lines.
     pub bytes: u64,
@@ -57,7 +57,7 @@ struct Line {
 }
 
 impl CallRecord {
-    /// Adds printed bytes to the log. Each line is logged when it is complete.
+    /// Adds bytes that the guest has printed to the log. Each line is logged when it is complete.
     pub(crate) fn print(&self, source: Source, bytes: &[u8]) {
         let mut log = lock(&self.log);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -84,7 +84,7 @@ impl CallRecord {
         lock(&self.log).finish(self, Source::Logging(level), line);
     }
 
-    /// Logs unfinished lines. Returns how much was dropped from the log.
+    /// Logs the lines whose end the guest has not printed. Returns how much was dropped from the log.
     pub(crate) fn finish_log(&self) -> LostLog {
         let mut log = lock(&self.log);
         for source in [Source::Stdout, Source::Stderr] {
@@ -96,7 +96,7 @@ impl CallRecord {
         let lost = log.lost;
         if lost != LostLog::default() {
             tracing::warn!(target: "plugin", plugin = %self.plugin, call = %self.call,
-                lines = lost.lines, bytes = lost.bytes, "the log was cut");
+                lines = lost.lines, bytes = lost.bytes, "parts of the plugin's log were dropped");
         }
         lost
     }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Names of the response headers that are not recorded, because they contain credentials.
 const UNRECORDED_HEADERS: [&str; 2] = ["set-cookie", "set-cookie2"];
-/// Number of bytes that each result counts in addition to its content.
+/// Number of bytes that are counted for each result in addition to the size of its content.
 const OVERHEAD: usize = 64;
 
 /// The recorded results of the host calls of one plugin call, in order.
@@ -40,21 +40,21 @@ pub enum HostCallResult {
     Request {
         /// HTTP method, in capital letters.
         method: String,
-        /// URL without its query.
+        /// URL of the request, without its query.
         url: String,
-        /// Digest of method, complete URL and body.
+        /// Digest of the request's method, complete URL and body.
         asked: Digest,
-        /// Digest of the headers that the guest itself set. None in records of earlier versions.
+        /// Digest of the headers that the guest itself set. None: an earlier version of the host wrote the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         headers: Option<Digest>,
-        /// Outcome of the request.
+        /// The response to the request, or the reason why there is none.
         answer: RequestOutcome,
     },
     /// The value of a key when the call first read it.
     Value {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Key of the value.
+        /// Key under which the value is stored.
         key: String,
         /// State of the key when the call first read it.
         found: FoundValue,
@@ -63,7 +63,7 @@ pub enum HostCallResult {
     Wrote {
         /// Name of the bucket, chosen by the plugin.
         bucket: String,
-        /// Key of the value.
+        /// Key under which the value is stored.
         key: String,
         /// The value of the key at the end of the call. None: the call removed the value.
         value: Option<RecordedBytes>,
@@ -81,14 +81,14 @@ pub enum HostCallResult {
     },
     /// The granted directories of the call.
     Trees {
-        /// The directories, also called trees. The number of a tree is its index in this list.
+        /// The granted directories, which are also called trees. The number of a tree is its index in this list.
         trees: Vec<GrantedTree>,
         /// Whether all changes of the call are recorded.
         changes: Extent,
     },
     /// The state of a path when the call first accessed it.
     File {
-        /// Number of the tree.
+        /// Number of the tree: its index in the list of the call's granted directories.
         tree: usize,
         /// Path in the tree, without symbolic links. An empty path is the root of the tree.
         path: String,
@@ -97,9 +97,9 @@ pub enum HostCallResult {
     },
     /// The state of a changed path at the end of the call.
     LeftFile {
-        /// Number of the tree.
+        /// Number of the tree: its index in the list of the call's granted directories.
         tree: usize,
-        /// Path in the tree.
+        /// Path of the file or directory in the tree.
         path: String,
         /// State of the path at the end of the call.
         left: FinalFileState,
@@ -111,7 +111,7 @@ pub enum HostCallResult {
     },
     /// Secure random bytes, in the order in which the call read them.
     Random {
-        /// The bytes of all reads, joined together.
+        /// The random bytes of all reads, joined together.
         bytes: RecordedBytes,
     },
 }
@@ -125,9 +125,9 @@ pub enum RequestOutcome {
     Received {
         /// Status code from 100 to 599.
         status: u16,
-        /// Headers in order, without credentials.
+        /// Headers of the response, in order, without the headers that contain credentials.
         headers: Vec<(String, String)>,
-        /// Body without secrets.
+        /// Body of the response, from which the secrets were removed.
         body: RecordedBytes,
         /// Whether the guest read the whole body.
         read: Extent,
@@ -193,7 +193,7 @@ struct RecordedAnswers {
     entries: Vec<Entry>,
     left_out: usize,
     /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
-    /// exists. If the call reads the same information again, nothing is recorded.
+    /// exists. If the call reads known information a second time, nothing is recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -342,7 +342,7 @@ impl HostCallRecorder {
         lock(&self.recorded).no_values = true;
     }
 
-    /// Records a page of keys.
+    /// Records a page of keys that the call has listed.
     pub(crate) fn keys_listed(&self, bucket: &str, after: &str, keys: &[String]) {
         let mut recorded = lock(&self.recorded);
         let size = keys.iter().map(|key| key.len() + 4).sum::<usize>();
@@ -367,13 +367,13 @@ impl HostCallRecorder {
         }
     }
 
-    /// Whether results are recorded. False if the maximum size of the record is 0.
+    /// Whether the results of host calls are recorded. False if the maximum size of the record is 0.
     pub(crate) fn is_enabled(&self) -> bool {
         self.capacity > 0
     }
 
-    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and counts
-    /// one result as left out.
+    /// Reserves space in the record for data that the caller stores. If the data does not fit, returns false and
+    /// increments the number of results that were left out.
     pub(crate) fn has_room(&self, size: usize) -> bool {
         lock(&self.recorded).has_room(self.capacity, OVERHEAD + size)
     }
@@ -388,7 +388,7 @@ impl HostCallRecorder {
         self.capacity.saturating_sub(lock(&self.recorded).used + OVERHEAD)
     }
 
-    /// Removes and returns the whole record, with these records of files at its end. None: nothing was recorded.
+    /// Takes the whole record, appends the records in `files`, and returns the result. None: nothing was recorded.
     pub(crate) fn finish(&self, files: Vec<HostCallResult>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;

@@ -1,14 +1,14 @@
 //! Records that a guest looked up its preopened directories or its environment variables. WASI cannot return a "denied"
-//! error for these lookups. If a guest made such a lookup, the needs for directories or variables in its manifest that
-//! are not granted count as denied (P6, O3). Needs that were only guessed from a component's imports count as denied
-//! only if the call fails.
+//! error for these lookups. If a guest looked up its directories or variables, then the needs for directories or
+//! variables that its manifest states and that are not granted count as denied (P6, O3). Needs that were only guessed
+//! from a component's imports count as denied only if the call fails.
 
 use super::CallRecord;
 use crate::grants::UnmetNeed;
 use crate::limits::Limit;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The lookups of this kind that one call has made.
+/// Whether one call has looked up its preopened directories, and whether it has looked up its environment variables.
 #[derive(Default)]
 pub(crate) struct MissedLookups {
     trees: AtomicBool,

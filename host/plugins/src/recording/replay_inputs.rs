@@ -1,4 +1,5 @@
-//! The recorded inputs for a replayed call. They replace the current time, new random numbers and the current files.
+//! The recorded inputs for a replayed call. These inputs replace the current time, new random numbers and the
+//! current files.
 
 use super::files::ReplayTrees;
 use std::sync::Arc;
@@ -9,8 +10,8 @@ use std::time::Duration;
 pub struct ReplayInputs {
     /// Time since 1970 when the call first read the clock. None: the call did not read the clock.
     pub time: Option<Duration>,
-    /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes, it gets new
-    /// random bytes.
+    /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes than the
+    /// original call, it gets new random bytes.
     pub random: Vec<u8>,
     /// The granted directories in the state that they had before the original call. None: the original call did not use
     /// granted directories.

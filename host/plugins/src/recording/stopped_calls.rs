@@ -16,7 +16,7 @@ impl StoppedCalls {
         lock(&self.0).extend(denials.into_iter().map(|denial| (call.to_owned(), denial)));
     }
 
-    /// Removes and returns all collected denials, in order.
+    /// Removes and returns all collected denials, in the order in which they were added.
     pub fn take(&self) -> Vec<(String, Denial)> {
         std::mem::take(&mut lock(&self.0))
     }

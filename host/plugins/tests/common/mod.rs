@@ -1,5 +1,5 @@
 //! A small component for the tests, written in the WebAssembly text format. The component has a tool `noop`, a tool
-//! `spin` that never ends, and a tool `trap`. A call to any other tool also traps.
+//! `spin` that never ends, and a tool `trap`. A call to a tool with a different name traps.
 
 #![allow(dead_code, reason = "each test file uses only a part of this module")]
 
@@ -43,7 +43,7 @@ pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     parse(&text, "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The text of the test component, so that a test can add other exports.
+/// The text of the test component, to which a test can add further exports.
 pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
     filled(COMPONENT, interface, memory)
 }
@@ -51,7 +51,7 @@ pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
 /// A component with one tool that does nothing and has this name, description and input schema.
 pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
     let definitions = tools_described(&[(name, description)], schema);
-    // The memory behind the last text is unused, and has room for one megabyte of arguments.
+    // The memory after the last text is unused, so that one megabyte of arguments fits into it.
     let free = 1024 + (name.len() + description.len() + schema.len()).next_multiple_of(1024) as u32;
     let pages = (free >> 16) + 40;
     let text = COMPONENT
@@ -116,8 +116,8 @@ fn definitions(names: &[&str]) -> String {
     tools_described(&tools, r#"{"type":"object"}"#)
 }
 
-/// The data segments contain the address and the length of the list of tools at address 64, the tool definitions from
-/// address 128, and the texts of the definitions from address 1024.
+/// The data segments contain three parts. The address and the length of the list of tools are at address 64. The tool
+/// definitions start at address 128, and the texts of the definitions start at address 1024.
 fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
     let mut texts = schema.as_bytes().to_vec();
     let mut store = |text: &str| {
@@ -129,7 +129,8 @@ fn tools_described(tools: &[(&str, &str)], schema: &str) -> String {
         let (name, description) = (store(name), store(description));
         let none = [0, 0, 0];
         let schema = [1024, schema.len() as u32];
-        // The fields are: name, title, description, input schema, output schema, traits (idempotent) and priority.
+        // The fields of a tool definition are: name, title, description, input schema, output schema, traits
+        // (idempotent) and priority.
         let words = [&name[..], &none, &description, &schema, &none, &[0b100, 0]].concat();
         records.extend(words.iter().flat_map(|word| word.to_le_bytes()));
     }

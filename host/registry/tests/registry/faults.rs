@@ -45,8 +45,8 @@ async fn download_is_resumed_by_another_process() {
     assert_eq!(ranges(&registry), ["100004-"]);
 }
 
-/// The part that an earlier attempt downloaded is verified together with the later parts. If it was damaged, everything
-/// is downloaded again.
+/// The part that an earlier attempt downloaded is verified together with the later parts. If the earlier part was
+/// damaged, everything is downloaded again.
 #[tokio::test]
 async fn damaged_partial_download_is_discarded() {
     let (registry, reference, bytes) = with_plugin().await;
@@ -62,7 +62,7 @@ async fn damaged_partial_download_is_discarded() {
         .path();
     std::fs::write(&partial, vec![0; 100_000]).expect("the file is overwritten");
     assert_eq!(client.fetch(&reference).await.expect("the fetch succeeds").bytes, bytes);
-    // A partial file that is larger than the component is discarded too.
+    // An incomplete download is discarded if its file is larger than the component.
     std::fs::write(&partial, vec![0; SIZE + 1]).expect("the file is overwritten");
     std::fs::remove_dir_all(client.folder.path().join("store")).ok();
     assert_eq!(client.fetch(&reference).await.expect("the fetch succeeds").bytes, bytes);
@@ -76,7 +76,7 @@ async fn server_without_ranges_sends_everything() {
     assert_eq!(TestClient::new().fetch(&reference).await.expect("the fetch succeeds").bytes, bytes);
 }
 
-/// A flipped bit is detected and reported, and the data is not kept.
+/// A flipped bit in a component is detected and reported, and the downloaded data is deleted.
 #[tokio::test]
 async fn flipped_bit_is_refused() {
     let (registry, reference, _) = with_plugin().await;
@@ -160,8 +160,8 @@ async fn redirects_are_followed_without_credentials() {
     assert!(error.contains("does not use TLS"), "{error}");
 }
 
-/// After a 401 response, a token is requested with the credentials of the Docker configuration. Without credentials,
-/// the error contains advice.
+/// After a 401 response, the client logs in with the credentials of the Docker configuration or uses them to request a
+/// token. If there are no credentials, the error contains advice.
 #[tokio::test]
 async fn registry_login_uses_the_docker_configuration() {
     let (registry, reference, bytes) = with_plugin().await;
@@ -182,8 +182,8 @@ async fn registry_login_uses_the_docker_configuration() {
     }
 }
 
-/// The error for missing content lists the existing content, and the error for an unreachable server reports that it
-/// cannot be reached.
+/// The error for missing content lists the existing content, and the error for an unreachable server reports that the
+/// server cannot be reached.
 #[tokio::test]
 async fn errors_for_missing_content_list_the_existing_tags() {
     let (registry, reference, _) = with_plugin().await;

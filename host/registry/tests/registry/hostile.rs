@@ -87,7 +87,7 @@ async fn invalid_tag_is_not_the_newest_version() {
 }
 
 /// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. A valid
-/// signature is found even if such a signature exists.
+/// signature is found in spite of a signature with a false key id.
 #[tokio::test]
 async fn signature_with_a_copied_key_id_is_refused() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());

@@ -12,7 +12,7 @@ const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
 const SIGNATURE_TYPE: &str = "application/vnd.agent-host.plugin.signature.v1";
 const KEY_ANNOTATION: &str = "host.agent.plugin.signature.key";
 
-/// A plugin in a registry that lists referrers, with the key that is trusted to sign it.
+/// A plugin in a registry that lists referrers, and the key `team`, which is trusted to sign the plugin.
 struct SignedPlugin {
     registry: TestRegistry,
     client: TestClient,
@@ -33,7 +33,8 @@ impl SignedPlugin {
         Self { registry, client, pushed, bytes, team, trust }
     }
 
-    /// Attaches a signature, and returns the id of the trusted key from its manifest.
+    /// Attaches a signature by the trusted key, and returns the id of this key, which is read from the
+    /// signature's manifest.
     async fn sign_and_read_key_id(&self) -> String {
         self.sign().await;
         let manifests = self.registry.manifests("team/calc");

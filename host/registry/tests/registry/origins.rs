@@ -14,7 +14,7 @@ use url::Url;
 /// A response that one of the test servers sends.
 #[derive(Clone, Debug)]
 enum ServerResponse {
-    /// Redirects to the server with the number `to`.
+    /// Redirects the client to the server with the number `to`.
     Redirect {
         status: u16,
         to: usize,
@@ -26,7 +26,7 @@ enum ServerResponse {
         realm: usize,
     },
     Token(&'static str),
-    /// Accepts the start of an upload and names the server with this number as the one to which the bytes must be sent.
+    /// Accepts the start of an upload, and asks the client to send the bytes to the server with this number.
     UploadAt(usize),
     Nothing,
     Json(&'static str),
@@ -43,7 +43,7 @@ struct ReceivedRequest {
 struct Script {
     /// Responses of each server, keyed by the number of the server. A server without further responses returns 404.
     responses: Vec<Vec<ServerResponse>>,
-    seen: Vec<ReceivedRequest>,
+    requests: Vec<ReceivedRequest>,
 }
 
 /// Servers on several loopback ports. Each server is a separate origin.
@@ -54,7 +54,7 @@ struct Servers {
 
 impl Servers {
     async fn start(count: usize) -> Self {
-        let script = Arc::new(Mutex::new(Script { responses: vec![Vec::new(); count], seen: Vec::new() }));
+        let script = Arc::new(Mutex::new(Script { responses: vec![Vec::new(); count], requests: Vec::new() }));
         let mut listeners = Vec::new();
         for _ in 0..count {
             listeners.push(tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port is free"));
@@ -66,7 +66,7 @@ impl Servers {
             let app = Router::new().fallback(move |method: Method, uri: Uri, headers: HeaderMap, body: Bytes| {
                 let request = format!("{method} {uri} {headers:?} {}", String::from_utf8_lossy(&body));
                 let mut script = script.lock().expect("the lock is not poisoned");
-                script.seen.push(ReceivedRequest { server, request });
+                script.requests.push(ReceivedRequest { server, request });
                 let queue = &mut script.responses[server];
                 let response = if queue.is_empty() { ServerResponse::Nothing } else { queue.remove(0) };
                 let response = http_response(response, &addresses, server);
@@ -81,11 +81,12 @@ impl Servers {
         self.script.lock().expect("the lock is not poisoned").responses[server] = responses.to_vec();
     }
 
-    fn seen(&self) -> Vec<ReceivedRequest> {
-        std::mem::take(&mut self.script.lock().expect("the lock is not poisoned").seen)
+    fn take_requests(&self) -> Vec<ReceivedRequest> {
+        std::mem::take(&mut self.script.lock().expect("the lock is not poisoned").requests)
     }
 
-    /// Returns a client with logins for the first two servers: a password and a refresh token.
+    /// Returns a client with logins for the first two servers: a password for the first server and a refresh token for
+    /// the second server.
     fn client(&self) -> TestClient {
         let auths = format!(
             r#"{{"auths": {{"{}": {{"username": "ann", "password": "{PASSWORD}"}}, "{}": {{"identitytoken": "{REFRESH}"}}}}}}"#,
@@ -137,8 +138,8 @@ fn redirect(to: usize) -> ServerResponse {
     ServerResponse::Redirect { status: 307, to, path: "/v2/team/calc/manifests/1.0.0" }
 }
 
-/// The registry redirects to another port, which requires the login with Basic or bearer authentication. The test
-/// repeats a reported attack.
+/// The registry redirects the client to a server on another port. That server requires a login with Basic or bearer
+/// authentication, but does not receive the registry's login. The test repeats an attack that was reported.
 #[tokio::test]
 async fn redirect_target_gets_no_login() {
     let servers = Servers::start(3).await;
@@ -147,14 +148,14 @@ async fn redirect_target_gets_no_login() {
         servers.set(2, &[challenge.clone(), challenge.clone(), challenge]);
         let error = servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused").to_string();
         assert!(error.contains("the registry redirects to http://127.0.0.1:") && error.contains("not sent"), "{error}");
-        let seen = servers.seen();
+        let seen = servers.take_requests();
         assert_eq!((receivers_of(&seen, BASIC), receivers_of(&seen, PASSWORD)), (vec![], vec![]), "{seen:?}");
     }
-    // If the other server redirects back to the registry, the response is not trusted either.
+    // If the other server redirects the client back to the registry, the registry's response is not trusted either.
     servers.set(0, &[redirect(2), ServerResponse::Basic]);
     servers.set(2, &[redirect(0)]);
     servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused");
-    assert_eq!(receivers_of(&servers.seen(), BASIC), Vec::<usize>::new());
+    assert_eq!(receivers_of(&servers.take_requests(), BASIC), Vec::<usize>::new());
 }
 
 /// A login that the registry required is not sent after a redirect.
@@ -165,7 +166,7 @@ async fn login_is_not_sent_after_a_redirect() {
         servers.set(0, &responses);
         servers.set(2, &[ServerResponse::Basic, ServerResponse::Basic]);
         servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused");
-        assert_eq!(receivers_of(&servers.seen(), BASIC), [0]);
+        assert_eq!(receivers_of(&servers.take_requests(), BASIC), [0]);
     }
     // The registry requires a login and then redirects the upload to another server, which also requires a login but
     // does not receive it.
@@ -176,7 +177,7 @@ async fn login_is_not_sent_after_a_redirect() {
     servers.set(2, &[ServerResponse::Basic, ServerResponse::Basic]);
     let error =
         servers.client().push(&servers.reference(0), &component(10)).await.expect_err("it is refused").to_string();
-    let seen = servers.seen();
+    let seen = servers.take_requests();
     assert!(error.contains("the registry redirects to"), "{error}");
     assert_eq!(receivers_of(&seen, BASIC), [0]);
     assert!(seen.iter().any(|seen| seen.server == 2 && seen.request.starts_with("PUT ")), "the upload is attempted");
@@ -193,11 +194,11 @@ async fn token_server_gets_the_login_only_if_allowed() {
     script(2);
     let error = servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused").to_string();
     assert!(error.contains(&format!("--token-server http://{}", servers.addresses[2])), "{error}");
-    assert!(receivers_of(&servers.seen(), BASIC).is_empty());
-    // The registry's own origin and a server that the user allowed receive the login.
+    assert!(receivers_of(&servers.take_requests(), BASIC).is_empty());
+    // A token server receives the login if it has the registry's own origin or if the user allowed it.
     script(0);
     servers.client().fetch(&servers.reference(0)).await.expect_err("the plugin does not exist");
-    let seen = servers.seen();
+    let seen = servers.take_requests();
     assert_eq!((receivers_of(&seen, BASIC), receivers_of(&seen, TOKEN)), (vec![0], vec![0]));
     let client = servers.client();
     let allowed = Url::parse(&format!("http://{}", servers.addresses[2])).expect("the URL is valid");
@@ -208,7 +209,7 @@ async fn token_server_gets_the_login_only_if_allowed() {
     let client = TestClient { registry, ..client };
     script(2);
     client.fetch(&servers.reference(0)).await.expect_err("the plugin does not exist");
-    let seen = servers.seen();
+    let seen = servers.take_requests();
     assert_eq!((receivers_of(&seen, BASIC), receivers_of(&seen, TOKEN)), (vec![2], vec![0]), "{seen:?}");
     // The allowed server redirects to a third server, which receives no login.
     servers.set(0, &[ServerResponse::Bearer { realm: 2 }]);
@@ -216,7 +217,7 @@ async fn token_server_gets_the_login_only_if_allowed() {
     servers.set(1, &[ServerResponse::Basic, ServerResponse::Token(TOKEN)]);
     let error = client.fetch(&servers.reference(0)).await.expect_err("it is refused").to_string();
     assert!(error.contains("its token server redirects to another server"), "{error}");
-    assert_eq!(receivers_of(&servers.seen(), BASIC), [2]);
+    assert_eq!(receivers_of(&servers.take_requests(), BASIC), [2]);
 }
 
 /// A web page that redirects to a registry or requires a login itself receives no login.
@@ -226,7 +227,7 @@ async fn web_pages_get_no_login() {
     servers.set(0, &[ServerResponse::Basic, ServerResponse::Json(r#"{"tags": ["1.0.0"]}"#), ServerResponse::Nothing]);
     let untagged = servers.reference(0).replace(":1.0.0", "");
     servers.client().fetch(&untagged).await.expect_err("the plugin does not exist");
-    assert_eq!(receivers_of(&servers.seen(), BASIC), [0]);
+    assert_eq!(receivers_of(&servers.take_requests(), BASIC), [0]);
     for challenge in [ServerResponse::Basic, ServerResponse::Bearer { realm: 2 }] {
         servers.set(0, &[challenge.clone(), challenge.clone()]);
         servers.set(2, &[ServerResponse::Redirect { status: 302, to: 0, path: "/calc.wasm" }, challenge]);
@@ -237,7 +238,7 @@ async fn web_pages_get_no_login() {
             .fetch(&page.replace(&servers.addresses[2].to_string(), &servers.addresses[0].to_string()))
             .await
             .expect_err("it is refused");
-        let seen = servers.seen();
+        let seen = servers.take_requests();
         assert!(!seen.is_empty() && receivers_of(&seen, "authorization").is_empty(), "{seen:?}");
     }
 }
@@ -285,7 +286,7 @@ fn every_credential_is_sent_to_its_own_origin_only() {
             let _ = client.push(&reference, &component(10)).await;
             let _ = client.fetch(&reference.replace(":1.0.0", "")).await;
         });
-        let seen = servers.seen();
+        let seen = servers.take_requests();
         let owners = [(0, BASIC), (0, PASSWORD), (1, REFRESH), (requested, TOKEN)];
         for (owner, secret) in owners {
             for server in receivers_of(&seen, secret) {

@@ -1,4 +1,5 @@
-//! A registry over HTTP on loopback with configurable faults. The end-to-end tests use this registry too.
+//! A registry over HTTP on loopback with configurable faults. The tests of this crate and the end-to-end tests of the
+//! host use this registry.
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -11,18 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 /// Faults that the test registry simulates, and requirements for requests to it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Faults {
-    /// For each of the next responses with a blob, the number of bytes after which the registry interrupts it. Later
-    /// responses are complete.
+    /// For each of the next responses with a blob, the number of bytes after which the registry interrupts the
+    /// response. Later responses are complete.
     pub cut_after: Vec<usize>,
     /// Whether the registry ignores the `Range` header of requests for blobs and sends the whole blob.
     pub ignore_ranges: bool,
-    /// Flips a bit in each blob that is larger than this size in bytes.
+    /// If this is not `None`, the registry flips a bit in each blob that is larger than this number of bytes.
     pub flip_blobs_over: Option<usize>,
-    /// Number of spaces to add to each manifest.
+    /// Number of spaces that the registry adds to each manifest.
     pub pad_manifests: usize,
-    /// Redirects requests for blobs to the same path at this origin.
+    /// Origin to which the registry redirects requests for blobs. The path of the request stays the same.
     pub redirect_blobs: Option<String>,
-    /// Required user name and password.
+    /// User name and password that the registry requires. `None` if the registry requires no login.
     pub login: Option<(String, String)>,
     /// Whether clients must exchange the login for a token.
     pub tokens: bool,
@@ -35,25 +36,28 @@ pub(crate) struct Faults {
     /// Status and `Retry-After` header of the next responses. The message in each of these responses repeats the
     /// credential from the request.
     pub refuse: Vec<(u16, &'static str)>,
-    /// Number of manifest responses that are interrupted in the middle.
+    /// Number of the next responses with a manifest that the registry interrupts in the middle.
     pub cut_manifests: usize,
-    /// Statuses of the next uploads, and whether the registry stores their bytes in spite of the error.
-    pub fail_uploads: Vec<(u16, Arrived)>,
-    /// Origin to which clients should send uploads.
+    /// Error statuses of the next uploads, and whether the registry stores the uploaded bytes in spite of the error.
+    pub fail_uploads: Vec<(u16, FailedUpload)>,
+    /// Origin to which the registry asks clients to send uploads. `None` if clients send uploads to the
+    /// registry itself.
     pub upload_to: Option<String>,
-    /// URL of the token server.
+    /// URL of the token server that the registry names. `None` if the registry is its own token server.
     pub realm: Option<String>,
     /// Whether requests for the list of tags are refused.
     pub hide_tags: bool,
-    /// Invalid tags to add to the list of tags.
+    /// Invalid tags that the registry adds to its lists of tags.
     pub strange_tags: Vec<String>,
 }
 
 /// Whether the registry stores the bytes of a failed upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Arrived {
-    Whole,
-    Nothing,
+pub(crate) enum FailedUpload {
+    /// The registry stores the bytes and then reports an error.
+    Stored,
+    /// The registry reports an error and does not store the bytes.
+    Lost,
 }
 
 #[derive(Default)]
@@ -119,7 +123,8 @@ impl TestRegistry {
         change(&mut self.contents().faults);
     }
 
-    /// Returns the requests since the last call, each as `METHOD PATH` with its `Range` and `Authorization` values.
+    /// Returns the requests that arrived since the last call of this function, each as `METHOD PATH` followed by the
+    /// values of its `Range` and `Authorization` headers.
     pub(crate) fn requests(&self) -> Vec<String> {
         std::mem::take(&mut self.contents().requests)
     }
@@ -130,14 +135,14 @@ impl TestRegistry {
         self.contents().manifests.get(&key).map(|(_, bytes)| bytes.clone())
     }
 
-    /// Returns all manifests and indexes of a repository, with their names.
+    /// Returns all manifests and indexes of a repository, each with the tag or digest under which it is stored.
     pub(crate) fn manifests(&self, repository: &str) -> Vec<(String, Bytes)> {
         let contents = self.contents();
         let all = contents.manifests.iter().filter(|((other, _), _)| other == repository);
         all.map(|((_, name), (_, bytes))| (name.clone(), bytes.clone())).collect()
     }
 
-    /// Stores a manifest or an index under a name and its digest, as a client other than this crate could do.
+    /// Stores a manifest or an index under `name` and under its digest, as a client other than this crate could do.
     pub(crate) fn put_manifest(&self, repository: &str, name: &str, (media_type, bytes): (&str, Vec<u8>)) {
         let digest = agent_plugins::digest_of(&bytes).to_string();
         let stored = (media_type.to_owned(), Bytes::from(bytes));
@@ -152,7 +157,7 @@ impl TestRegistry {
         self.contents().blobs.insert((repository.to_owned(), digest), Bytes::copy_from_slice(bytes));
     }
 
-    /// Stores a web page.
+    /// Stores bytes that the server returns as the web page at this path.
     pub(crate) fn put_page(&self, path: &str, bytes: &[u8]) {
         self.contents().pages.insert(path.to_owned(), Bytes::copy_from_slice(bytes));
     }
@@ -209,8 +214,8 @@ async fn respond(
             let digest = query.split("digest=").nth(1).unwrap_or_default().replace("%3A", ":");
             let has_digest = agent_plugins::digest_of(&body).to_string() == digest;
             let failing = (!contents.faults.fail_uploads.is_empty()).then(|| contents.faults.fail_uploads.remove(0));
-            if let Some((code, arrived)) = failing {
-                if arrived == Arrived::Whole {
+            if let Some((code, failed_upload)) = failing {
+                if failed_upload == FailedUpload::Stored {
                     contents.blobs.insert((repository, digest), body);
                 }
                 return status(StatusCode::from_u16(code).expect("the status is valid"));

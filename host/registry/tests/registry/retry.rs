@@ -1,13 +1,13 @@
 //! P11: requests are retried a few times if a server is busy, fails or interrupts the connection, and each retry is
 //! reported.
 
-use crate::registry::{Arrived, TestRegistry};
+use crate::registry::{FailedUpload, TestRegistry};
 use crate::{TestClient, component};
 use agent_registry::{Credentials, PlainHttp, Registry, RetryNotice};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Returns a client and the list in which it records all retry notices.
+/// Returns a client, and the list in which the client's listener records all retry notices.
 fn listening_client() -> (TestClient, Arc<Mutex<Vec<RetryNotice>>>) {
     let notices = Arc::<Mutex<Vec<RetryNotice>>>::default();
     let recorded = Arc::clone(&notices);
@@ -18,8 +18,8 @@ fn listening_client() -> (TestClient, Arc<Mutex<Vec<RetryNotice>>>) {
     (TestClient { registry: client, ..TestClient::new() }, notices)
 }
 
-/// If the server requests a delay, the client waits for at least this time. Otherwise, each delay is longer than the
-/// previous one.
+/// If the server requests a delay, the client waits for at least this time. If the server requests no delay, each delay
+/// is longer than the previous delay.
 #[tokio::test]
 async fn requests_to_busy_servers_are_retried() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());
@@ -40,8 +40,8 @@ async fn requests_to_busy_servers_are_retried() {
     assert!(notice.place == reference && notice.reason.contains("500"), "{notice:?}");
 }
 
-/// The number of retries is limited. There is no retry if the server requests a long delay, or if a retry cannot
-/// succeed.
+/// The number of retries is limited. A request is not retried if the server requests a long delay, or if a retry could
+/// not succeed.
 #[tokio::test]
 async fn retries_are_limited() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());
@@ -66,7 +66,7 @@ async fn failed_uploads_start_again() {
     let (registry, (client, notices)) = (TestRegistry::start(), listening_client());
     let reference = format!("{}/team/calc:1.0.0", registry.host());
     let bytes = component(1000);
-    registry.set(|faults| faults.fail_uploads = vec![(502, Arrived::Nothing), (500, Arrived::Whole)]);
+    registry.set(|faults| faults.fail_uploads = vec![(502, FailedUpload::Lost), (500, FailedUpload::Stored)]);
     client.push(&reference, &bytes).await.expect("the push succeeds");
     let reasons: Vec<_> =
         notices.lock().expect("the lock is not poisoned").drain(..).map(|notice| notice.reason).collect();
@@ -82,12 +82,12 @@ async fn failed_uploads_start_again() {
     assert_eq!(client.fetch(&reference).await.expect("the fetch succeeds").bytes, bytes);
 
     let other = component(2000);
-    registry.set(|faults| faults.fail_uploads = vec![(504, Arrived::Nothing); 4]);
+    registry.set(|faults| faults.fail_uploads = vec![(504, FailedUpload::Lost); 4]);
     let error =
         client.push(&reference.replace("calc", "other"), &other).await.expect_err("all four attempts fail").to_string();
     assert!(error.contains("504"), "{error}");
     assert_eq!(notices.lock().expect("the lock is not poisoned").drain(..).count(), 3);
-    registry.set(|faults| faults.fail_uploads = vec![(400, Arrived::Nothing)]);
+    registry.set(|faults| faults.fail_uploads = vec![(400, FailedUpload::Lost)]);
     client.push(&reference.replace("calc", "other"), &other).await.expect_err("a bad request is not retried");
     assert!(notices.lock().expect("the lock is not poisoned").is_empty());
 }

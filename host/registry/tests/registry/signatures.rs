@@ -36,7 +36,7 @@ pub(crate) async fn fetch_and_verify(client: &TestClient, trust: &Trust, referen
 }
 
 /// A signature is found among signatures by other keys, both in registries that list referrers and in those that do
-/// not. In the latter, the list of signatures is an image index.
+/// not. If the registry does not list referrers, the list of signatures is an image index.
 #[tokio::test]
 async fn signatures_are_found_with_and_without_referrers() {
     for referrers in [false, true] {
@@ -85,7 +85,7 @@ async fn concurrent_signatures_are_all_found() {
     }
 }
 
-/// If a registry does not list tags, the index is used.
+/// If a registry does not list tags, the signatures are found through the index.
 #[tokio::test]
 async fn signatures_are_found_without_a_tag_list() {
     let (registry, client, team) = (TestRegistry::start(), TestClient::new(), key());

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use uuid::Uuid;
 
-/// The session to open, and whether its open turn must be able to continue.
+/// Which session is opened, and whether the open turn of that session must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSession {
     /// Create a new session.
@@ -37,8 +37,8 @@ enum OpenPurpose {
 }
 
 impl Session {
-    /// Opens a session under its lease. Work that was running when the session's previous host process ended
-    /// unexpectedly is recovered (D3).
+    /// Acquires the lease of a session and opens the session. Work that was running when the session's previous host
+    /// process ended unexpectedly is recovered (D3).
     pub async fn open(host: &Host, agent: impl Into<LiveAgent>, open: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
@@ -119,9 +119,9 @@ impl Session {
         }
     }
 
-    /// Continues where another process stopped: loads the plugins of the open turn and decides what happens to the
-    /// calls that were running. The agent settings in the stored turn can only reduce what the current configuration
-    /// allows (P14).
+    /// Continues the open turn where another process stopped: loads the plugins of the turn and decides what happens to
+    /// the calls that were running. The agent settings in the stored turn can only reduce what the current
+    /// configuration allows (P14).
     async fn resume(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         if !self.run.is_open() {
             return Ok(());
@@ -151,7 +151,7 @@ impl Session {
         Ok(())
     }
 
-    /// Restores the agent that the open turn started with. If this is impossible, ends the turn.
+    /// Restores the agent that the open turn started with. If the agent cannot be restored, ends the turn.
     async fn resume_agent(&mut self, purpose: OpenPurpose) -> Result<(), SessionError> {
         let Some(turn) = &self.run.turn else { return Ok(()) };
         let plugins: Vec<_> = turn.plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
@@ -164,8 +164,8 @@ impl Session {
         if !unknown.is_empty() && purpose == OpenPurpose::Continue {
             let names: Vec<_> = unknown.iter().map(|(name, digest)| format!("{name}@{}", digest.short())).collect();
             let reason = format!(
-                "the stored turn names {}, but no turn of this agent has started with it on this host, so it is not loaded; \
-                 start another turn",
+                "the stored turn uses {}, but no turn of this agent has started with these plugin versions on this \
+                 host, so they are not loaded; start another turn",
                 names.join(", ")
             );
             return self.apply(Input::Failed(TurnError::PluginChanged { reason }), CommitNotes::default()).await;
@@ -202,8 +202,8 @@ impl Session {
         Ok(())
     }
 
-    /// Computes the data that an imported turn does not contain: its system sections, and the identities of the tools
-    /// that its approvals refer to.
+    /// Computes the data that an imported turn lacks: the turn's system sections, and the identities of the tools that
+    /// the turn's approvals refer to.
     async fn complete_imported_turn(&mut self) -> Result<(), SessionError> {
         if !self.run.is_unpinned() {
             return Ok(());

@@ -1,6 +1,6 @@
-//! Removes secrets from all data that is stored, published or exported (row 41). The code that uses a secret already
-//! removes the secret from the replies that it receives. This module is the last check, and removes secrets that came
-//! back to the host in another way.
+//! Removes secrets from all data that is stored, published or exported (row 41). The code that sends a secret to a
+//! server already removes the secret from the server's replies. This module is the last check: it removes secrets that
+//! reached the host by a route other than such a reply.
 
 use super::SessionError;
 use crate::records::CommitNotes;
@@ -20,7 +20,7 @@ pub(super) fn without_secrets(
         return Ok((input, notes));
     }
     let input = redact_value(redaction, input).map_err(|problem| {
-        let what = "the next step of the session after secrets were removed from it".to_owned();
+        let what = "the session's next input, from which secrets were removed,".to_owned();
         Box::new(SessionError::Store(StoreError::Invalid { what, problem: problem.to_string() }))
     })?;
     Ok((input, redact_notes(redaction, notes)))
@@ -32,11 +32,12 @@ fn redact_value<T: Serialize + serde::de::DeserializeOwned>(redaction: &Redactio
     if redaction.bytes(&written, Edges::Whole).is_none() {
         return Ok(value);
     }
-    tracing::warn!("a secret came back to the host; it was removed before the data was stored");
+    tracing::warn!("data that the host received contained a secret; the secret was removed before the data was stored");
     serde_json::from_value(redaction.whole_value(serde_json::to_value(value)?))
 }
 
-/// Removes secrets from the notes. Records refer to texts by digest, so digests of changed texts are replaced as well.
+/// Removes secrets from the texts and records in the notes. Records refer to texts by digest, so the digests of changed
+/// texts are replaced in the records.
 fn redact_notes(redaction: &Redaction, mut notes: CommitNotes) -> CommitNotes {
     let mut replaced_digests = Vec::new();
     for text in &mut notes.texts {
@@ -55,7 +56,7 @@ fn redact_notes(redaction: &Redaction, mut notes: CommitNotes) -> CommitNotes {
     notes
 }
 
-/// Replaces the first digest of `replacement` by the second one everywhere in a JSON value.
+/// Replaces the first digest of `replacement` by the second digest everywhere in a JSON value.
 fn replace_digest(value: &mut Value, replacement: &(String, String)) {
     match value {
         Value::String(text) if *text == replacement.0 => text.clone_from(&replacement.1),

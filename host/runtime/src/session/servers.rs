@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 const MAX_LISTED_TOOLS: usize = 20;
 
 impl Session {
-    /// Connects the MCP servers of this agent, and makes the session use the agent with the tools that its servers
-    /// offer now. However, an open turn keeps its tools if this process has already read them from the servers.
+    /// Connects the MCP servers of this agent. The session then uses the agent with the tools that the servers offer
+    /// now. However, an open turn keeps its tools if this process has already read those tools from the servers.
     pub(crate) async fn connect(
         &mut self,
         agent: Arc<Agent>,
@@ -44,8 +44,8 @@ impl Session {
         let catalogue = held.catalogue().clone();
         let agent = match (keeps_tools, is_idle) {
             (true, _) => agent,
-            // Later turns also use these tools. The catalogue is added to the current agent, which may have other
-            // changes that must be kept.
+            // No turn is open, so the tools are also added to the agent that later turns use. The agent that later
+            // turns use may have changed since `agent` was read, and such changes must be kept.
             (false, true) => self.services.live.change(|current| current.with_catalogue(catalogue))?,
             (false, false) => Arc::new(agent.with_catalogue(catalogue)?),
         };
@@ -59,22 +59,24 @@ impl Session {
         Ok(Some(held))
     }
 
-    /// Connects the MCP servers of the calls that wait for a decision. Stops if `cancel` is cancelled. The methods that
-    /// store a decision would also connect these servers, but those methods cannot be cancelled.
+    /// Connects the agent's MCP servers if a call that waits for a decision may need them. Stops if `cancel` is
+    /// cancelled. The methods that store a decision would connect missing MCP servers as well, but those methods cannot
+    /// be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();
         let calls = self.history.load_calls(&ids).await?;
         self.connect_for_calls(&calls, cancel).await
     }
 
-    /// Connects the MCP servers of these calls if this process has not connected the agent's servers yet.
+    /// Connects the agent's MCP servers if one of these calls may need a server and this process has not connected the
+    /// servers yet.
     pub(crate) async fn connect_for_calls(
         &mut self,
         calls: &[CallRecord],
         cancel: &CancellationToken,
     ) -> Result<(), SessionError> {
         let agent = self.services.agent.clone();
-        // The source of an imported call is not known yet.
+        // An imported call has no source yet, so the call may belong to an MCP server.
         let is_of_server = |call: &CallRecord| matches!(call.source, Some(ToolSource::Mcp { .. }) | None);
         if agent.catalogue().is_none() && calls.iter().any(is_of_server) {
             self.held_servers = self.connect(agent, cancel).await?;
@@ -84,7 +86,7 @@ impl Session {
 }
 
 /// Warns about approval rules that match no tool of a connected server. Without the warning, a user would not notice
-/// that a tool runs without an approval because its name in the rule is misspelt (L17).
+/// that a tool runs without an approval because the rule misspells the tool's name (L17).
 fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
     for rule in agent.config().approvals.unmatched_patterns(&tools) {
@@ -94,8 +96,8 @@ fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
         if names.peek().is_some() {
             let names = names.take(MAX_LISTED_TOOLS).collect::<Vec<_>>().join(", ");
             tracing::warn!(
-                "the approval rule `{rule}` matches no tool of the MCP server {server}, so it has no effect; the server's \
-                 tools are {names}"
+                "the approval rule `{rule}` matches no tool of the MCP server {server}, so the rule has no effect; the \
+                 server's tools are {names}"
             );
         }
     }

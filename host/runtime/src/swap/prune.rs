@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 /// Number of versions of a plugin that are kept for a rollback, in addition to the version in use.
 pub const KEPT_VERSIONS: u32 = 5;
-/// A component must be at least this old to be removed. A newer component may belong to a turn that is just starting.
+/// Minimum age of a component that may be removed. A newer component may belong to a turn that is just starting.
 const MIN_AGE: Duration = Duration::from_secs(3_600);
 
 /// Result of pruning the plugin store.

@@ -1,5 +1,5 @@
-//! Offers a directory's new plugins to an agent (P10). An agent that cannot use all of these plugins receives only the
-//! plugins that it can use.
+//! Offers the plugins that have changed in a directory to an agent (P10). An agent that cannot use some of the changed
+//! plugins receives only those that it can use.
 
 use super::{ChosenVersion, versions_of};
 use crate::agent::{Agent, AgentError, LiveAgent, PluginVersions, VersionTrial};
@@ -12,13 +12,13 @@ pub(super) struct DeclinedPlugin {
     pub(super) agent: String,
     /// Name of the plugin whose change was declined.
     pub(super) plugin: String,
-    /// The reason why the agent cannot use the change.
+    /// The reason why the agent cannot use the plugin with this change.
     pub(super) error: AgentError,
 }
 
 /// Changes the plugins of an agent in one step. Only turns that start after the change use the changed plugins. Returns
-/// the changes that the agent declined because it cannot use them. The agent keeps the previous versions of the
-/// declined plugins.
+/// the changes that the agent cannot use and therefore declined. The agent keeps the previous versions of the plugins
+/// in those changes.
 pub(super) fn offer(
     agent: &LiveAgent,
     chosen: &BTreeMap<String, ChosenVersion>,
@@ -30,7 +30,8 @@ pub(super) fn offer(
     if changes.is_empty() {
         return declined;
     }
-    // If an error occurs, no change is published. The declined changes contain the reasons.
+    // An error means that no change was published. The error is ignored here, because `declined` contains the reason
+    // for each change.
     let _ = agent.change(|agent| {
         let error_of_all = match agent_with(agent, chosen, trials) {
             Ok(agent) => return Ok(agent),

@@ -1,5 +1,6 @@
-//! Trials of new plugin versions that continue in other processes. The numbers of calls and traps of a new version are
-//! stored after a trap and when a process ends, but never during a call (P10).
+//! Trials of new plugin versions. A later process continues a trial that an earlier process began. So that a trial can
+//! continue, the numbers of calls and traps of a new version are stored after a trap and when a process ends, but never
+//! during a call (P10).
 
 use super::version_log::{TRAPPED, directory_name};
 use crate::agent::{LiveAgent, VersionTrial};
@@ -8,7 +9,7 @@ use agent_store::{AuditAction, Rollback, Store, StoreError, TrialCalls, VersionE
 use std::path::Path;
 
 /// Stores, before the process ends, the trial counts of an agent's plugins. Versions that failed their trial are rolled
-/// back, so that the next process does not use them. Returns these rollbacks.
+/// back, so that the next process does not use them. Returns the rollbacks of the versions that failed.
 pub async fn finish_trials(
     store: &dyn Store,
     directory: &Path,

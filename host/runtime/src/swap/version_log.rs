@@ -47,8 +47,9 @@ pub fn directory_name(directory: &Path) -> String {
 }
 
 /// Selects the plugin versions for an agent whose plugins were loaded from a directory (P10). Versions that were rolled
-/// back are not used. A new version must pass its canary call. A new version that passes replaces the version that was
-/// in use last, and is then on trial. The selected versions and their grants are stored. Returns notices for users.
+/// back are not used. A new version must pass its canary call. A new version that passes its canary call replaces the
+/// version that was in use last, and is then on trial. The selected versions and their grants are stored. Returns the
+/// notices that users must receive about the selection.
 pub async fn begin_serving(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -95,8 +96,8 @@ pub async fn begin_serving(
         }
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
-    // The audit log receives no entries about the first versions in a directory, because they replace no other
-    // versions, and no new entries about rollbacks, because it already contains them.
+    // The audit log receives no entries about the first versions in a directory, because the first versions replace no
+    // other versions. No entries about rollbacks are added here, because the audit log already contains the rollbacks.
     let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
     let swaps = swaps.map(|change| AuditAction::Swapped {
         directory: name.clone(),
@@ -138,7 +139,8 @@ pub async fn serving_versions(
     Ok((Generation::of_files(plugins), versions))
 }
 
-/// Stores the current grants of an agent's plugins if they differ from the grants that were stored last (O3).
+/// Stores the current grants of an agent's plugins in the audit log if these grants differ from the grants that were
+/// stored last (O3).
 pub async fn record_grants(store: &dyn Store, agent: &LiveAgent) -> Result<(), StoreError> {
     store.audit(granted_entries(agent)).await
 }
@@ -198,7 +200,7 @@ impl StartingVersions<'_> {
         }
     }
 
-    /// Continues a trial that another process has not finished.
+    /// Continues the trial of this version, if an earlier process began the trial and did not finish it.
     fn resume_trial(&mut self, name: &str, digest: &Digest) {
         let stored = self.trials.iter().find(|trial| trial.plugin == name && trial.digest == *digest).cloned();
         if let Some(StoredTrial { before, calls, traps, .. }) = stored {
@@ -214,7 +216,8 @@ impl StartingVersions<'_> {
 }
 
 impl PluginWatcher {
-    /// Stores which plugins now use another version than before, and sends notices about these plugins.
+    /// Stores which version of each plugin is in use now, and sends a notice about each plugin whose version
+    /// has changed.
     pub(super) async fn report_changes(&mut self, before: &BTreeMap<String, ChosenVersion>) {
         let (mut entries, mut notices) = (Vec::new(), Vec::new());
         let names = before.keys().chain(self.serving.keys().filter(|name| !before.contains_key(*name)));
@@ -272,8 +275,8 @@ impl PluginWatcher {
     }
 }
 
-/// Returns the reason why the previous version is no longer in use: the reason of the rollback if the previous version
-/// was rolled back, and otherwise `Replaced`.
+/// Returns the reason why the previous version is no longer in use. If the previous version was rolled back, the result
+/// is the reason for the rollback, and otherwise `Replaced`.
 fn version_end(rollbacks: &[Rollback], rolled_back: Option<&Digest>) -> VersionEndReason {
     let rollback = rollbacks.iter().find(|rollback| Some(&rollback.from) == rolled_back);
     rollback.map_or(VersionEndReason::Replaced, |rollback| rollback.why)

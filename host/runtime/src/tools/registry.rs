@@ -35,8 +35,9 @@ pub struct RegisteredTool {
     pub source: ToolSource,
     /// Whether the tool is offered to the model.
     pub availability: Availability,
-    /// The digest that an approval is bound to (L17). For a plugin's tool, it is the digest of the plugin's component.
-    /// For any other tool, it is the digest of the definition and the source.
+    /// The digest that an approval is bound to (L17). For a plugin's tool, the digest is that of the plugin's
+    /// component. For a tool from any source other than a plugin, the digest is computed from the tool's definition
+    /// and source.
     pub digest: Digest,
     schemas: Arc<Schemas>,
     reserved: Reserved,
@@ -54,7 +55,8 @@ struct Schemas {
 pub struct Registry {
     tools: BTreeMap<String, Arc<RegisteredTool>>,
     offer: Arc<OfferedTools>,
-    /// MCP servers that could not be reached, each with the reason. The tools of these servers are missing.
+    /// MCP servers that could not be reached, each with the reason. The registry lacks the tools of the servers that
+    /// could not be reached.
     absent: BTreeMap<String, String>,
     /// Tools that an MCP server had when the turn began but no longer has. Maps the name of each such tool to the name
     /// of its server.
@@ -62,7 +64,7 @@ pub struct Registry {
 }
 
 /// The tools in the form in which they are offered to the model. Registries that offer the same tools share one value
-/// of this type.
+/// of the type `OfferedTools`.
 #[derive(Debug, Default)]
 struct OfferedTools {
     names: ToolNames,
@@ -72,7 +74,7 @@ struct OfferedTools {
     index: OnceLock<Index>,
 }
 
-/// The reason why a registry of these tools cannot be created.
+/// The reason why a registry cannot be created from the given tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RegistryError {
     /// Two of the tools have the same name.
@@ -101,8 +103,8 @@ pub enum RegistryError {
 }
 
 impl Registry {
-    /// Creates a registry of these tools. Returns an error if two tools have the same name. The tool that comes first
-    /// in the iterator keeps the name.
+    /// Creates a registry of the given tools. Returns an error if two tools have the same name. The tool that comes
+    /// first in the iterator keeps the name.
     pub fn new(
         tools: impl IntoIterator<Item = (ToolDefinition, ToolSource, Availability)>,
     ) -> Result<Self, RegistryError> {
@@ -110,8 +112,8 @@ impl Registry {
         Self::build(None, tools.map(|(tool, source, availability)| (Cow::Owned(tool), source, availability)))
     }
 
-    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. This saves time, because compiling
-    /// a schema and dropping a compiled schema both take longer than a tool call.
+    /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Sharing saves time, because
+    /// compiling a schema takes longer than a tool call, and so does dropping a compiled schema.
     pub(crate) fn build<'t>(
         earlier: Option<&Registry>,
         tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
@@ -142,7 +144,7 @@ impl Registry {
             })
     }
 
-    /// Sets the availability of each tool to the value that the function returns.
+    /// Sets the availability of each tool to the value that `availability` returns for the tool.
     pub(crate) fn with_availability(mut self, availability: impl Fn(&RegisteredTool) -> Availability) -> Self {
         for tool in self.tools.values_mut() {
             let availability = availability(tool);
@@ -169,15 +171,15 @@ impl Registry {
         self
     }
 
-    /// Records which of the tools with which the turn began no longer exist (P10). The iterator yields the name and the
-    /// MCP server of each tool with which the turn began.
+    /// Records which of the turn's original tools no longer exist (P10). The iterator yields the name and the MCP
+    /// server of each tool that existed when the turn began.
     pub(crate) fn with_missing_tools<'n>(mut self, began_with: impl Iterator<Item = (&'n str, &'n str)>) -> Self {
         let gone = began_with.filter(|(name, _)| !self.tools.contains_key(*name));
         self.gone = gone.map(|(name, server)| (name.to_owned(), server.to_owned())).collect();
         self
     }
 
-    /// Returns the tool with this name, spelled as the tool's author wrote it.
+    /// Returns the tool with this name. The name must be spelled as the tool's author wrote it.
     pub fn get(&self, name: &str) -> Option<&Arc<RegisteredTool>> {
         self.tools.get(name)
     }
@@ -193,7 +195,7 @@ impl Registry {
         &self.offer.tools
     }
 
-    /// Returns the search index of the offered tools' names and descriptions. Its entries are in the order
+    /// Returns the search index of the offered tools' names and descriptions. The entries of the index are in the order
     /// of [`Registry::offered`].
     pub(crate) fn search_index(&self) -> &Index {
         let OfferedTools { index, tools, .. } = &*self.offer;
@@ -206,7 +208,8 @@ impl Registry {
         self.offer.tokens
     }
 
-    /// Converts a tool name in its author's spelling, which the history uses, to the name that the provider is sent.
+    /// Converts the name that a tool's author wrote, which is the name in the history, to the name that is sent to the
+    /// model provider.
     pub fn provider_name<'a>(&'a self, author: &'a str) -> &'a str {
         self.offer.names.provider_name(author).unwrap_or(author)
     }
@@ -222,7 +225,7 @@ impl Registry {
         self.offered_among(Some(names)).into_iter().map(tokens_of).fold(0, u32::saturating_add)
     }
 
-    /// Returns the source of the tool with this name, or `None` if there is no such tool.
+    /// Returns the source of the tool with this name, or `None` if the registry does not contain the tool.
     pub(crate) fn source_of(&self, author: &str) -> Option<&ToolSource> {
         self.tools.get(author).map(|tool| &tool.source)
     }
@@ -240,7 +243,7 @@ impl Registry {
         self.resolve_by_author(author, &call.arguments)
     }
 
-    /// Like [`Registry::resolve`], for a call that names the tool as the tool's author spelled it.
+    /// Like [`Registry::resolve`], but for a call that names the tool as the tool's author spelled it.
     pub(crate) fn resolve_by_author(&self, author: &str, arguments: &str) -> ResolvedCall {
         // Arguments that are not valid JSON are kept as a JSON string that contains the model's text.
         let (arguments, readable) = match parse_arguments(arguments) {
@@ -249,7 +252,7 @@ impl Registry {
         };
         let arguments = without_reserved_value(arguments);
         let Some(tool) = self.tools.get(author) else {
-            if let Some((server, error)) = self.absence(author) {
+            if let Some((server, error)) = self.unreachable_server(author) {
                 let (source, disposition) = (ToolSource::of_server(server), Disposition::Refused(error));
                 let (name, approval) = (author.to_owned(), Approval::NotNeeded);
                 return ResolvedCall { name, arguments, source: Some(source), disposition, approval };
@@ -289,12 +292,12 @@ impl Registry {
 
     /// Whether a tool name begins with the name of an MCP server that could not be reached.
     pub(crate) fn is_absent(&self, name: &str) -> bool {
-        self.absence(name).is_some()
+        self.unreachable_server(name).is_some()
     }
 
     /// Returns the unreachable MCP server whose name the tool name begins with, and the error for the call. `name` is
     /// the name of the tool as its author or as the model provider spells it.
-    fn absence(&self, name: &str) -> Option<(String, ToolError)> {
+    fn unreachable_server(&self, name: &str) -> Option<(String, ToolError)> {
         let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
         let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;
         let message = format!(
@@ -319,7 +322,7 @@ impl Registry {
 
 impl Schemas {
     /// Compiles the schemas of a tool. Reuses the compiled schemas of `known`, the earlier tool with the same name, if
-    /// its schemas are the same.
+    /// the schemas of the two tools are equal.
     fn of(
         definition: &ToolDefinition,
         source: &ToolSource,
@@ -377,7 +380,7 @@ impl RegisteredTool {
     }
 
     /// Returns the arguments that are sent to the tool. If the tool's schema has the field that is reserved for the
-    /// host, the result contains this field (L15).
+    /// host, the result contains this field with the session's subject (L15).
     pub(crate) fn outgoing<'a>(&self, arguments: &'a Value, subject: &str) -> Cow<'a, Value> {
         match self.reserved {
             Reserved::Subject => Cow::Owned(with_reserved(arguments, subject)),
@@ -427,8 +430,9 @@ impl RegisteredTool {
     }
 }
 
-/// Returns the digest that an approval of a tool is bound to. For a plugin's tool, it is the digest of the plugin's
-/// component. For any other tool, it is the digest of the definition and the source.
+/// Returns the digest that an approval of a tool is bound to. For a plugin's tool, the digest is that of the plugin's
+/// component. For a tool from any source other than a plugin, the digest is computed from the tool's definition
+/// and source.
 fn digest_of_tool(definition: &ToolDefinition, source: &ToolSource) -> Digest {
     if let ToolSource::Plugin { digest, .. } = source {
         return digest.clone();
@@ -447,7 +451,7 @@ fn offered_tool(definition: &ToolDefinition, names: &ToolNames) -> OfferedTool {
     }
 }
 
-/// Estimated number of tokens that a tool uses in a prompt.
+/// Returns the estimated number of tokens that a tool uses in a prompt.
 pub(crate) fn tokens_of(tool: &OfferedTool) -> u32 {
     let schema = tokens::of_text(&tool.input_schema.to_string());
     tokens::of_text(&tool.name).saturating_add(tokens::of_text(&tool.description)).saturating_add(schema)

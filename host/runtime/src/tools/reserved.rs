@@ -70,8 +70,8 @@ pub(crate) fn reserved_key(data: &Value) -> Option<String> {
     }
 }
 
-/// Whether a key is reserved. Services that receive a request may trim and normalise its keys. Therefore a key also
-/// counts as reserved if invisible characters follow `$$`, or if it has full-width or small forms of the dollar sign.
+/// Whether a key is reserved. Services that receive a request may trim and normalise its keys. Therefore a key counts
+/// as reserved even if invisible characters follow `$$`, or if the dollar signs have full-width or small forms.
 fn is_reserved_key(key: &str) -> bool {
     let normalized =
         key.chars().map(|character| if matches!(character, '\u{ff04}' | '\u{fe69}') { '$' } else { character });

@@ -43,8 +43,8 @@ pub(crate) fn denials_in(denials: &[agent_plugins::Denial]) -> Vec<Denial> {
     denials.iter().map(Denial::from).collect()
 }
 
-/// Truncates the text of a result to 1 MiB. For plugins this is not necessary, because the sandbox already refuses
-/// longer results.
+/// Truncates the text of a result to 1 MiB. Results of plugins are never truncated here, because the sandbox already
+/// refuses longer results.
 pub(crate) fn bounded(content: Vec<Content>) -> Vec<Content> {
     let mut text = result_text(&content);
     if text.len() <= MAX_STORED_BYTES {
@@ -70,7 +70,7 @@ mod tests {
         let digest = Digest::from_sha256([1; 32]);
         let media = Media { digest, mime_type: "image/png".to_owned(), size: 5, dimensions: None, name: None };
         let picture = Content::Media(media);
-        // One byte followed by two-byte characters, so that the limit is in the middle of a character.
+        // The text is one byte followed by two-byte characters, so that the limit is in the middle of a character.
         let long = Content::Text(format!("x{}", "ä".repeat(MAX_STORED_BYTES)));
         let cut = bounded(vec![long, picture.clone()]);
         let [Content::Text(kept), last] = &cut[..] else { panic!("{} parts", cut.len()) };

@@ -12,7 +12,8 @@ use std::sync::Arc;
 pub(crate) struct ToolVectors(tokio::sync::OnceCell<Vec<Vec<f32>>>);
 
 impl ToolVectors {
-    /// Returns the vectors of these tools. The first call reads them from the store or computes them.
+    /// Returns the embedding vectors of the given tools. The first call reads the vectors from the store or
+    /// computes them.
     pub(crate) async fn get(
         &self,
         store: &Arc<dyn Store>,
@@ -64,8 +65,8 @@ async fn load_vector(store: &dyn Store, key: &Digest) -> Result<Option<Vec<f32>>
     Ok(bytes.and_then(numbers))
 }
 
-/// Returns the key-value bucket in which the host stores the vectors. It differs from the bucket of every plugin,
-/// because no agent and no plugin has an empty name.
+/// Returns the key-value bucket in which the host stores the vectors. The bucket differs from the bucket of every
+/// plugin, because no agent and no plugin has an empty name.
 fn bucket() -> Bucket {
     Bucket { agent: String::new(), plugin: String::new(), name: "tool-embeddings".to_owned(), quota: u64::MAX }
 }

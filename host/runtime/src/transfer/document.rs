@@ -1,6 +1,6 @@
-//! The format of an exported session: one JSON object whose lists have one item per line. A host can read the documents
-//! of all earlier versions. New members may be added without a new version, but if the meaning of a member changes, the
-//! version must change too.
+//! The format of an exported session: one JSON object whose lists have one item per line. A host can read documents of
+//! all earlier format versions. A new member may be added without a new format version, but if the meaning of a member
+//! changes, the format version must change too.
 
 mod bounds;
 mod reader;
@@ -17,11 +17,11 @@ use std::borrow::Cow;
 /// Value of the document's `format` member.
 pub(super) const FORMAT: &str = "agent-host.session";
 
-/// Format version of the documents that this host writes. It is also the newest version that this host can read.
+/// Format version of the documents that this host writes. This host cannot read documents of newer format versions.
 pub(super) const VERSION: u32 = 1;
 
-/// The information about the session that session lists show. The times are only for information: the import does not
-/// use them, because an imported session has its own times.
+/// The information about a session that is shown in lists of sessions. The times are only for information: the import
+/// does not use them, because an imported session has its own times.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentSession {
     pub(super) subject: String,
@@ -43,8 +43,8 @@ pub(super) struct DocumentEvent {
     pub(super) event: Event,
 }
 
-/// A step record with its commit time. The body is read as raw JSON and parsed separately, because it may be nested as
-/// deeply as the store allows, and the levels of the document would be added to this depth.
+/// A step record with its commit time. A body may be nested as deeply as the store allows. For this reason, the body is
+/// read as raw JSON and parsed separately, so that the levels of the document do not count towards the maximum depth.
 #[derive(Serialize, Deserialize)]
 pub(super) struct DocumentRecord {
     pub(super) time: String,

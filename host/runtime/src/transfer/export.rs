@@ -28,7 +28,8 @@ pub struct Exported {
     pub media: u64,
 }
 
-/// Exports a session: its state, messages, calls, events and step records, and the texts and media that they refer to.
+/// Exports a session: its state, messages, calls, events and step records, and all texts and media to which
+/// these refer.
 ///
 /// Memories and the outbox are not exported, because memories belong to the user and the outbox belongs to
 /// this store. During the export, this process has the session's lease. If the session is already open, the
@@ -237,7 +238,7 @@ async fn write_media_item(
 /// Writes one JSON object whose members are values and lists.
 struct Writer<'a> {
     output: BufWriter<&'a mut (dyn AsyncWrite + Send + Unpin)>,
-    /// Whether the current list or object is still empty.
+    /// Whether nothing was written into the current list or object yet.
     is_first: bool,
 }
 

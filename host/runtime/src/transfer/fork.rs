@@ -44,7 +44,8 @@ struct Original<'a> {
 }
 
 /// Forks a session that is not open. If the session is open, the error is [`StoreError::Busy`]. The new session has no
-/// open turn, and none of the memories and approvals of the original. Media are shared with the original, not copied.
+/// open turn, and does not contain the memories and approvals of the original. Media are shared with the original,
+/// not copied.
 pub async fn fork(store: &dyn Store, session: &str, at: ForkAt) -> Result<Forked, TransferError> {
     let leased = lease(store, session).await?;
     let original = Original { run: &leased.run, user: leased.summary.user, title: leased.summary.title };
@@ -130,7 +131,8 @@ async fn copy(staging: &mut Staging<'_>, from: &str, kept: &[MessageId], turns: 
     origins.forked(staging, from, turns).await
 }
 
-/// Copies the records that a replay of the copied calls needs (S6): the host's answers and the service requests.
+/// Copies the records that a replay of the copied calls needs (S6): the host's answers to the plugins, and the plugins'
+/// service requests.
 async fn copy_records(staging: &mut Staging<'_>, from: &str) -> Result<(), StoreError> {
     let mut number = 0;
     loop {
@@ -160,13 +162,15 @@ async fn copied_calls(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<
     Ok(copied)
 }
 
-/// The sessions in which the calls that a fork copied originally ran. The replay of a copied call needs the subject of
-/// that session, because the plugin received the subject.
+/// States, for each call that was copied into a fork, the session in which the call originally ran. The replay of a
+/// copied call needs the subject of that session, because the plugin received that subject when the call ran.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
-    /// The sessions in which the fork's turns ran, earliest first.
+    /// The sessions in which the copied turns originally ran, each with the number of its last copied turn. The
+    /// earliest session is first.
     by_turn: Vec<ForkOrigin>,
-    /// The session in which each call ran. Only older versions of the host stored this map.
+    /// The session in which each copied call originally ran, by the id of the call. Only older versions of the host
+    /// stored this map.
     by_call: BTreeMap<CallId, String>,
 }
 
@@ -181,13 +185,13 @@ impl Origins {
         })
     }
 
-    /// Returns the session in which this call ran, or `None` if the call ran in the session whose origins these are.
+    /// Returns the session in which this call ran, or `None` if the call ran in the session that stores these origins.
     pub(crate) fn of(&self, call: &CallId, turn: u32) -> Option<&str> {
         let by_turn = || self.by_turn.iter().find(|origin| turn <= origin.until_turn).map(|origin| &origin.session);
         self.by_call.get(call).or_else(by_turn).map(String::as_str)
     }
 
-    /// Returns the origins that are stored in a fork of the session `from`, if the fork contains this number of turns.
+    /// Returns the origins to store in a fork that contains the first `turns` turns of the session `from`.
     async fn forked(mut self, staging: &Staging<'_>, from: &str, turns: u32) -> Result<Self, StoreError> {
         let copied = copied_calls(staging, self.by_call.keys().cloned().collect()).await?;
         self.by_call.retain(|call, _| copied.contains(call));

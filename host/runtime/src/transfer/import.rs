@@ -34,7 +34,7 @@ const MAX_MASK_CHARACTERS: usize = 10_000;
 pub enum ImportAs {
     /// The session gets the subject that the document contains.
     OriginalSubject,
-    /// The session gets this subject instead of the one in the document.
+    /// The session gets this subject instead of the subject in the document.
     Subject(String),
 }
 
@@ -57,7 +57,7 @@ pub struct Imported {
     pub agent: String,
     /// Number of messages, including messages that are not in the session's view.
     pub messages: u64,
-    /// Descriptions of the data that was not imported, as texts for users. This includes all grants and approvals,
+    /// Descriptions of the data that was not imported, as texts for users. Grants and approvals are never imported,
     /// because a document transfers a conversation, but no authority (P14).
     pub dropped: Vec<String>,
 }
@@ -65,14 +65,14 @@ pub struct Imported {
 /// Whether an import keeps the document's claims about the source and the arguments of open calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
-    /// The claims are discarded. This host determines the source and the arguments itself.
-    Forgotten,
+    /// The claims are discarded. This host determines the source and the arguments of open calls without the document.
+    Discarded,
     /// The claims are kept. The claims are harmless in a replay, because the imported session is not continued.
     Kept,
 }
 
-/// Imports a document that [`super::export`] wrote. Fails if a session with the subject exists. The imported items have
-/// the time of the import, and the session belongs to no user.
+/// Imports a document that [`super::export`] wrote. Fails if a session with the same subject exists. The imported items
+/// have the time of the import, and the session belongs to no user.
 pub async fn import(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -87,7 +87,7 @@ pub async fn import_for(
     document: impl Into<SessionDocument>,
     options: ImportOptions,
 ) -> Result<Imported, TransferError> {
-    import_with(store, document.into(), options, Claims::Forgotten).await
+    import_with(store, document.into(), options, Claims::Discarded).await
 }
 
 /// Imports a document under the subject in the document, so that its plugin calls can be replayed. The document's
@@ -157,7 +157,7 @@ impl CheckedHead {
         let snapshot = head.snapshot.as_deref().ok_or_else(|| missing("snapshot"))?;
         let run = Run::restore(Some(snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
         if (&run.session, &run.agent) != (&session.subject, &session.agent) {
-            return Err(damaged("snapshot", "it belongs to another session or another agent"));
+            return Err(damaged("snapshot", "its session or agent differs from the document's member `session`"));
         }
         let names = [("session.subject", &session.subject), ("session.agent", &session.agent)];
         for (place, name) in names {
@@ -170,8 +170,8 @@ impl CheckedHead {
             return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
         check_turns(&run)?;
-        // The calls that the imported session makes have ids with another suffix, because the original session may
-        // also continue.
+        // New calls of the imported session have ids with another suffix than the calls of the original session,
+        // because both sessions may continue.
         Ok(Self { session, run: run.with_id_ending(new_id_ending()) })
     }
 }
@@ -191,14 +191,14 @@ fn check_turns(run: &Run) -> Result<(), TransferError> {
     match run.masks.iter().position(is_invalid) {
         Some(index) => Err(damaged(
             format!("snapshot.masks[{index}]"),
-            "it masks a message that does not exist, or its text is too long",
+            "the mask refers to a message that does not exist, or the mask's text is too long",
         )),
         None => Ok(()),
     }
 }
 
-/// The progress of an import: the counts, and the facts about messages and calls with which the session's state
-/// is checked.
+/// The progress of an import: the counts, and the facts about messages and calls that are compared with the
+/// session's state.
 struct Import {
     session: DocumentSession,
     /// The subject that the document contains.
@@ -206,19 +206,20 @@ struct Import {
     run: Run,
     user: Option<String>,
     claims: Claims,
-    /// Calls of the open turn, by their ids.
+    /// Calls that the document's state lists in the open turn, by the ids of the calls.
     open: HashMap<CallId, OpenCall>,
     /// Calls of the open turn whose outcome is unknown.
     unknown: HashSet<CallId>,
-    /// Turn, role and number of tokens of each message that the view in the state contains. The value of a message is
-    /// `None` until the message has been read.
+    /// Maps each message in the session's view to the message's turn, role and number of tokens. The value of a message
+    /// is `None` until the message has been read.
     view: HashMap<MessageId, Option<(u32, Role, u32)>>,
     /// Number of model replies in the last turn.
     replies: u32,
     messages: u64,
     /// Number of events in the document, and number of events that are imported.
     events: (u64, u64),
-    /// Number of messages that had the role `system`.
+    /// Number of messages that have the role `system` in the document. Messages of the role `system` are imported with
+    /// the role `user`.
     system_messages: u64,
     dropped: Vec<String>,
 }
@@ -302,13 +303,13 @@ impl Import {
         Err(damaged(format!("{}[{index}]", list.name()), problem))
     }
 
-    /// Checks the numbers of messages and events, and replaces those values of the state that this host computes from
-    /// other data or decides itself.
+    /// Checks the numbers of messages and events. Replaces those values in the state that this host computes from other
+    /// data or decides about itself.
     fn finish(&mut self) -> Result<(), TransferError> {
         let (events, kept) = self.events;
         if self.run.sequence != events {
             let count = self.run.sequence;
-            return Err(damaged("events", format!("the document has {events}, but the state counts {count}")));
+            return Err(damaged("events", format!("the document has {events} events, but the state counts {count}")));
         }
         self.run.sequence = kept;
         if self.system_messages > 0 {

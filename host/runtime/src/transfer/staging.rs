@@ -1,5 +1,5 @@
 //! Writes a new session in several commits. Until the last commit, the session is [`SessionState::Incomplete`] and
-//! cannot be opened. If the process crashes before that commit, the next import with the same subject replaces the
+//! cannot be opened. If the process crashes before the last commit, the next import with the same subject replaces the
 //! incomplete session.
 
 use super::summary;
@@ -30,7 +30,7 @@ impl<'a> Staging<'a> {
         }
         let opened = store.open(session, OpenMode::CreateNew, meta).await?;
         let mut staging = Self { store, revision: opened.revision, opened };
-        // This commit marks the session as incomplete.
+        // The first commit marks the session as incomplete.
         match staging.add(Change::default(), Vec::new(), Vec::new()).await {
             Ok(()) => Ok(staging),
             Err(error) => {
@@ -44,7 +44,7 @@ impl<'a> Staging<'a> {
         &self.opened.lease.session
     }
 
-    /// Commits a part of the new session.
+    /// Commits one part of the new session. The session stays incomplete.
     pub(super) async fn add(
         &mut self,
         change: Change,
@@ -82,7 +82,7 @@ impl<'a> Staging<'a> {
         }
     }
 
-    /// Removes the incomplete session that was written so far.
+    /// Releases the lease of the incomplete session and removes the session from the store.
     pub(super) async fn abandon(self) -> Result<(), StoreError> {
         let session = self.opened.lease.session.clone();
         self.store.release(self.opened.lease).await?;

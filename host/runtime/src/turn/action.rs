@@ -29,7 +29,7 @@ pub(super) struct ActionContext<'t> {
     pub(super) services: &'t SessionServices,
     /// The session's state. Only a commit changes the state.
     pub(super) run: &'t Run,
-    /// A cache of messages and calls, to which an action may add messages and calls from the store.
+    /// A cache of the session's messages and calls. An action may load more of them from the store into the cache.
     pub(super) history: &'t mut LoadedHistory,
     pub(super) watchers: &'t Watchers,
     pub(super) last_event: Option<&'t Event>,
@@ -73,8 +73,8 @@ impl<'t> ActionContext<'t> {
         self.services.scope(self.run)
     }
 
-    /// Collects the denials of a plugin that was not running a tool call. The denials are committed with the next
-    /// input (O3).
+    /// Collects the denials of a plugin that ran for a purpose other than a tool call. The denials are committed with
+    /// the next input (O3).
     pub(super) fn note_denials(&mut self, denials: &[agent_plugins::Denial]) {
         self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
     }
@@ -118,8 +118,9 @@ pub(super) fn store_failed(error: StoreError) -> TurnError {
     TurnError::HostFailed { message: error.to_string() }
 }
 
-/// Returns the answer of a plugin that was not called as a tool. If the plugin has failed, the result is the error that
-/// ends the turn, because a turn must not continue as if the plugin had not been called (row 22).
+/// Returns the answer of a plugin that was called for a purpose other than a tool call. If the plugin has failed, the
+/// result is the error that ends the turn, because a turn must not continue as if the plugin had not been called
+/// (row 22).
 pub(super) fn plugin_answer<T>(
     setup: &PluginSetup,
     report: CallReport<Result<T, PluginFailure>>,

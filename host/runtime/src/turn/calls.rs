@@ -16,8 +16,8 @@ use agent_plugins::{CallFailure, HostCallLog, StoppedCalls, ToolCallContext, Too
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// Maximum number of attempts at a call, if the tool may be called repeatedly and reports that a later attempt
-/// may succeed.
+/// Maximum number of attempts at a call. A call is attempted again only if the tool may be called repeatedly and has
+/// reported that a later attempt may succeed.
 const MAX_TRIES: u32 = 3;
 /// Time between the first and the second attempt, if the tool does not specify a time. The time doubles with each
 /// further attempt.
@@ -25,7 +25,8 @@ const FIRST_RETRY_WAIT: Duration = Duration::from_millis(200);
 /// Maximum time between two attempts. If the tool specifies a longer time, the call is not retried, and the tool's
 /// error becomes the result.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
-/// Maximum wall time of a tool call. The limit that is configured for a plugin is shorter.
+/// Maximum wall time of one attempt at a plugin's tool call. The time limit that is configured for the plugin
+/// is shorter.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The outcome of one attempt at a call, before it is converted to a result.
@@ -135,8 +136,8 @@ async fn try_once(
         }
         ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
-        // A call to a service or to another agent is forwarded when it is dispatched, so this function never runs such
-        // a call.
+        // A call to a service or to another agent is forwarded when the call is dispatched, so this function never
+        // receives such a call.
         ToolSource::Service { .. } | ToolSource::Agent { .. } => {
             let message = format!("internal error: a call to {} was not forwarded", tool.source);
             Ok(RawOutcome::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
@@ -172,8 +173,9 @@ async fn call_plugin(
     Ok(RawOutcome { outcome, cost, denials, request: service_request, tool: ToolAvailability::Available, host_answers })
 }
 
-/// The denials of a call include the denials in earlier attempts (O3). The denials are reported with the result of the
-/// last attempt. If the call is stopped earlier, the denials are reported when this value is dropped.
+/// Collects the denials of all attempts at a call, because the denials in earlier attempts belong to the call too (O3).
+/// The collected denials are reported with the result of the last attempt. If the call is stopped before it has a
+/// result, the denials are reported when this value is dropped.
 struct EarlierDenials<'s> {
     stopped: Option<&'s StoppedCalls>,
     call: &'s CallId,
@@ -181,7 +183,7 @@ struct EarlierDenials<'s> {
 }
 
 impl EarlierDenials<'_> {
-    /// Adds the denials of another attempt, and returns the denials of all attempts.
+    /// Adds the denials of the latest attempt, and returns the denials of all attempts.
     fn with(&mut self, denials: Vec<Denial>) -> Vec<Denial> {
         for denial in denials {
             if !self.denials.contains(&denial) {

@@ -1,5 +1,5 @@
-//! Runs the turns of other agents whose results the open batch of calls waits for, at the same time as the other calls
-//! of the batch (L16).
+//! Runs child sessions, in which other agents do the work of calls of the open batch, at the same time as the other
+//! calls of the batch (L16).
 
 use super::action::ActionResult;
 use super::run::TurnBounds;
@@ -23,8 +23,8 @@ use tokio_util::sync::CancellationToken;
 /// Those child sessions of one session that are running in this process.
 pub(super) struct Children {
     tasks: JoinSet<(CallId, ChildOutcome)>,
-    /// Calls whose child session was already started. If a child session waits for an answer, it is not started again
-    /// until the parent session is run again.
+    /// Calls whose child session was already started. A child session that waits for an answer is not started a second
+    /// time before the parent session itself is run again.
     started: HashSet<CallId>,
     /// Calls whose child session was stopped because the parent's turn ends.
     stopped: HashSet<CallId>,
@@ -37,14 +37,15 @@ enum ChildOutcome {
     Answered(CallResult),
     /// The child was stopped together with its parent.
     Stopped,
-    /// The child waits for an answer, or another process has the lease of its session.
+    /// The child waits for an answer, another process has the lease of the child's session, or the child's plugins are
+    /// temporarily unavailable.
     Waits,
     /// The child cannot continue because of a failure that also stops its parent.
     Failed(SessionError),
 }
 
 impl Children {
-    /// Creates an empty set of child sessions. All child sessions in the set stop when the parent is cancelled.
+    /// Creates an empty set of child sessions. When `cancel` is cancelled, all child sessions in the set stop.
     pub(super) fn new(cancel: &CancellationToken) -> Self {
         let (started, stopped) = (HashSet::new(), HashSet::new());
         Self { tasks: JoinSet::new(), started, stopped, cancel: cancel.child_token() }
@@ -56,7 +57,7 @@ impl Children {
     }
 
     /// Waits until a child session stops running. Returns the result of the child's turn as an input for the parent, or
-    /// `None` if the child waits. If no child session is running, this method never returns.
+    /// `None` if the child stopped because it waits. If no child session is running, this method never returns.
     pub(super) async fn next(&mut self) -> Result<Option<ActionResult>, SessionError> {
         let Some(joined) = self.tasks.join_next().await else { return std::future::pending().await };
         match joined {
@@ -108,7 +109,7 @@ impl Children {
     }
 
     /// Ends the turns of all child sessions, including those that wait for an answer, because the parent's turn ends.
-    /// If a child's turn has already ended, its result is kept.
+    /// If the turn of a child session has already ended, the result of that turn is kept.
     pub(super) async fn stop_turns(&mut self, session: &mut Session) -> Result<(), SessionError> {
         self.cancel.cancel();
         self.join(session).await?;
@@ -134,7 +135,7 @@ impl Children {
                 Ok((call, ChildOutcome::Stopped)) => {
                     self.stopped.insert(call);
                 }
-                // An error is ignored here, because the parent's turn ends in any case.
+                // An error of a child session is ignored here, because the parent's turn ends in any case.
                 Ok((_, ChildOutcome::Waits | ChildOutcome::Failed(_))) | Err(_) => {}
             }
         }
@@ -159,7 +160,7 @@ fn run_child(child: ChildTurn) -> BoxFuture<'static, (CallId, ChildOutcome)> {
     .boxed()
 }
 
-/// Continues the turn of a child session, or starts the turn. If the call is cancelled before its child session exists,
+/// Continues the turn of a child session, or starts the turn. If the work is cancelled before the child session exists,
 /// no session is created.
 async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
     let mode = if child.cancel.is_cancelled() { OpenMode::Existing } else { OpenMode::Either };
@@ -211,7 +212,7 @@ fn outcome_of_error(subject: &str, error: SessionError) -> ChildOutcome {
             tracing::warn!(session = subject, %error, "a delegated session cannot continue now");
             ChildOutcome::Waits
         }
-        // The text does not contain the subject of the child session, because the subject differs from call to call.
+        // The error text omits the subject of the child session, because the subject differs from call to call.
         SessionError::Restore { error, .. } => {
             ChildOutcome::Answered(error_result(&ToolError::Failed { message: error.to_string() }))
         }

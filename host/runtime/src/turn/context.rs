@@ -21,14 +21,14 @@ use serde_json::json;
 const MAX_RECOLLECTIONS: usize = 5;
 /// Maximum number of characters of each fact from long-term memory.
 const MAX_RECOLLECTION_CHARACTERS: usize = 400;
-/// Maximum number of tokens of all facts together. The limit is low, because the facts remain in the history as a part
-/// of their turn.
+/// Maximum number of tokens of all facts from long-term memory in one prompt together. The limit is low, because the
+/// facts remain in the history after their turn.
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
-/// Divisor that limits the facts if the context window is small: all facts together have at most the number of tokens
-/// that is available for messages, divided by this number.
+/// Limits the facts if the context window is small. All facts together use at most the number of tokens that is
+/// available for messages, divided by `RECOLLECTIONS_DIVISOR`.
 const RECOLLECTIONS_DIVISOR: u32 = 8;
 
-/// The answer of a context builder, and the data to record about it.
+/// The answer of a context builder, and the data to record about the builder's call.
 struct BuilderReply {
     built: BuiltPrompt,
     /// The recorded input of the context builder. As in the records of prompts, texts and messages are stored as
@@ -139,9 +139,9 @@ async fn ask_builder(
     Ok(BuilderReply { built, record, texts })
 }
 
-/// Searches long-term memory for facts that are related to the input and that this session may recall (D4). The facts
-/// are truncated, and use only a small part of the `available` tokens, which are the tokens for all messages. If the
-/// search fails, the turn continues without facts.
+/// Searches long-term memory for facts that are related to the input and that this session may recall (D4). `available`
+/// is the number of tokens for all messages. The facts are truncated and use only a small part of the `available`
+/// tokens. If the search fails, the turn continues without facts.
 async fn recollections(context: &ActionContext<'_>, available: u32) -> Vec<Recollection> {
     let (Some(filter), Some(turn)) = (context.services.recall_filter(), &context.run.turn) else { return Vec::new() };
     let query = turn.input.message().plain_text();

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// When the process shuts down, running calls have this time to finish.
+/// Time that running calls have to finish after the process has begun to shut down.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// The tool calls that are running now, each in its own task.
@@ -42,7 +42,7 @@ pub(super) struct Driver<'s> {
     cancel: &'s CancellationToken,
 }
 
-/// What the driver receives from a running call or a child session: a result or a service request.
+/// A message that the driver receives from a running call or from a child session: a result or a service request.
 #[expect(clippy::large_enum_variant, reason = "only one value exists at a time, and values are not stored")]
 enum DriverEvent {
     Result(ActionResult),
@@ -103,8 +103,8 @@ impl Driver<'_> {
                     Some(result) => result,
                     None => continue,
                 },
-                // The action's future is dropped when the turn is cancelled, because an action does not change
-                // the session.
+                // When the turn is cancelled, the action's future is dropped. The session stays consistent, because an
+                // action does not change the session.
                 action => tokio::select! {
                     biased;
                     () = leaving.cancelled() => continue,
@@ -145,7 +145,7 @@ impl Driver<'_> {
     }
 
     /// Leaves the turn open because the process shuts down. The results of calls that finish within the grace period
-    /// are committed. The child sessions also leave their turns open.
+    /// are committed. The child sessions leave their own turns open.
     async fn leave_turn_open(&mut self) -> Result<TurnResult, SessionError> {
         let until = tokio::time::Instant::now() + SHUTDOWN_GRACE;
         while let Ok(Some(done)) = tokio::time::timeout_at(until, self.running.join_next()).await {
@@ -184,8 +184,8 @@ impl Driver<'_> {
     }
 
     /// Waits for the next result of a running call or child session. Returns `None` if a child session started to wait,
-    /// if a first-use question was answered, or if the process shuts down. This method also checks the service requests
-    /// of plugins, immediately before they would be sent.
+    /// if a first-use question was answered, or if the process shuts down. If a plugin requests a service, this method
+    /// checks the request immediately before the request would be sent.
     async fn next_result(&mut self) -> Result<Option<ActionResult>, SessionError> {
         Ok(match self.next_event().await? {
             None => None,
@@ -233,7 +233,8 @@ async fn perform(session: &mut Session, action: Action) -> ActionResult {
     }
 }
 
-/// Makes one model call. Deferred memories of earlier tool results are written at the same time.
+/// Makes one model call. While the call runs, memories of earlier tool results are written if their writing
+/// was deferred.
 async fn perform_model_step(session: &mut Session, plan: StepPlan) -> ActionResult {
     let (services, deferred) = (session.services.clone(), session.deferred);
     let delivering = async {

@@ -20,8 +20,8 @@ struct OutgoingMediaItem {
 }
 
 /// Position of a media item in the stored history: the message, the index of the message's part and, if the part is a
-/// tool result, the index among the media of the result. Unlike the position in the outgoing prompt, this position does
-/// not depend on how much of a result's text is shown.
+/// tool result, the index among the media of the result. The position in the outgoing prompt depends on how much of a
+/// result's text is shown, but the position in the stored history does not.
 type StoredPosition = (MessageId, u32, Option<u32>);
 
 /// The text that replaces a media item that is not sent, and whether the replacement is stored.
@@ -90,7 +90,8 @@ async fn ask_policy(
 
 /// Downscales those images that the policy wants to be smaller, before the request is sent. If an image cannot be
 /// downscaled, the model receives a note instead of the image. The original is not sent, because that would contradict
-/// the policy's decision (row 22). The turn does not fail, because every later turn would then fail too.
+/// the policy's decision (row 22). The turn does not fail: if it failed because of the image, every later turn would
+/// fail too.
 async fn downscale_pictures(
     context: &ActionContext<'_>,
     outgoing: &mut OutgoingPrompt,

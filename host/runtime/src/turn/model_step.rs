@@ -46,8 +46,8 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     outgoing.notes.texts.extend(blocks);
     outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(prompt)));
     write_tools_as_text(context, &mut outgoing);
-    // This call changes only the outgoing prompt, not the history. Afterwards, the prompt contains no characters that a
-    // user could not see (row 49).
+    // `visible_request` removes all characters that a user could not see from the outgoing prompt (row 49). The history
+    // keeps these characters.
     visible_request(&mut outgoing.request);
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
     let reply = send_request(context, &outgoing.request, &plan).await;
@@ -109,8 +109,8 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     // previous step (L22).
     let step_parts: Vec<Part> = prompt::texts(&step_sections).into_iter().map(Part::Text).collect();
     let system = prompt::texts(&context.run.system_sections());
-    // The sections of the turn were stored when the turn started. The summary of the session was not stored with
-    // these sections.
+    // The texts of the turn's sections were stored when the turn started, but the text of the session's summary was
+    // not. If there is a summary, all system texts are therefore stored with this step.
     notes.texts.extend(system.iter().filter(|_| context.run.summary.is_some()).cloned());
     let request = ModelRequest {
         model: context.model().info().model.clone(),
@@ -142,7 +142,8 @@ fn tools_for_step(context: &ActionContext<'_>, plan: &StepPlan) -> Vec<OfferedTo
     }
 }
 
-/// Returns the sections that the context builder adds to the prompt of this step only (L2).
+/// Returns the sections that the context builder adds to the prompt of this step, but not to the prompts of later
+/// steps (L2).
 async fn step_sections(
     context: &mut ActionContext<'_>,
     plan: &StepPlan,
@@ -167,7 +168,8 @@ async fn step_sections(
         budget: turn.budget.for_plugins(),
         state: turn.state.clone(),
     };
-    // The state that `init` returned is in the context record of the turn.
+    // The recorded question does not contain the state that the builder returned when the turn started, because the
+    // turn's context record contains it.
     let question = StepQuestion {
         lifecycle: request.lifecycle,
         model: request.model.clone(),
@@ -240,7 +242,7 @@ fn prompt_record(
 }
 
 /// If the model is cooling down after a failure and a later model of the fallback chain is available, returns a
-/// failure. In this case, no request is sent to the model.
+/// failure. The caller then sends no request to the model.
 fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<ModelFailure> {
     let models = context.services.agent.models();
     let index =
@@ -250,8 +252,8 @@ fn skip_cooling_model(context: &ActionContext<'_>, plan: &StepPlan) -> Option<Mo
     Some(ModelFailure { model, message, retryability: Retryability::Retryable, then: next_model(context, index) })
 }
 
-/// Waits until the time of the next attempt, if this model call is a retry. This time is not stored, so the retry
-/// starts immediately after a restart of the host.
+/// Waits until the time of the next attempt, if this model call is a retry. The time of the next attempt is not stored,
+/// so after a restart of the host the retry starts immediately.
 async fn wait_for_retry(context: &mut ActionContext<'_>, plan: &StepPlan) {
     if plan.attempt == 1 {
         context.model_retry.first_try = Some(Instant::now());
@@ -268,8 +270,7 @@ fn model_failure(context: &mut ActionContext<'_>, plan: &StepPlan, error: &Model
             context.model_retry.next_try = Some(Instant::now() + wait);
             AfterFailure::Retry { wait_ms: u64::try_from(wait.as_millis()).unwrap_or(u64::MAX) }
         }
-        // No other model is asked instead of a planning model. If a planning model fails, the loop continues without
-        // the plan.
+        // A planning model has no fallback models. If a planning model fails, the loop continues without the plan.
         (None, _) if plan.role != ModelRole::Agent => AfterFailure::GiveUp,
         (None, next) => {
             if error.retryable() {

@@ -21,9 +21,9 @@ pub(super) fn plan_budgets(context: &ActionContext<'_>) -> Option<PlanBudgets> {
     Some(PlanBudgets { planner, executor: context.budget_of(&planning.executor, 0) })
 }
 
-/// Adds the text about the current part of the plan to the end of the prompt. This text is only sent in this model call
-/// and stored in the step record. The general instructions about plans are in the turn's first message instead, because
-/// they are the same in each call (L22).
+/// Adds the text about the current part of the plan to the end of the prompt. The text is sent in this model call only,
+/// and is stored in the step record but not in the history. The general instructions about plans are the same in each
+/// call, so they are in the turn's first message instead (L22).
 pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outgoing: &mut OutgoingPrompt) {
     let text = match plan.role {
         ModelRole::Agent => return,
@@ -44,8 +44,8 @@ pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outg
     outgoing.add_last(vec![Part::Text(text)]);
 }
 
-/// Reads and checks the planner's reply, and selects the tools of each step (L25). `None` if the reply is not from
-/// the planner.
+/// Reads and checks the planner's reply, and selects the tools of each step (L25). Returns `None` if the reply is not
+/// from the planner.
 pub(super) async fn read_plan(context: &ActionContext<'_>, plan: &StepPlan, reply: &Reply) -> Option<PlannerReply> {
     if plan.role != ModelRole::Planner {
         return None;

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 pub(super) enum TurnBounds {
     /// The limits come from the configuration of the turn's agent.
     OfAgent,
-    /// The turn works for a call of another turn, which has already reduced the configured limits.
+    /// The turn does the work of a call that another turn has delegated. The limits come from the turn's agent, but the
+    /// delegating turn may have lowered the maximum depth of delegation.
     OfParent(LoopConfig),
 }
 
@@ -35,8 +36,8 @@ impl Session {
             return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
         }
         self.require_stored_state()?;
-        // The servers are released when this value is dropped. This value is dropped when the turn ends or waits, on an
-        // error, and if the caller drops the future.
+        // Dropping this value releases the servers. The value is dropped when the turn ends or waits, when an error
+        // occurs, and when the caller drops the future.
         let _servers = match self.run.is_open() {
             true => self.connect(self.services.agent.clone(), &cancel).await?,
             false => None,
@@ -52,8 +53,8 @@ impl Session {
         result
     }
 
-    /// Starts a turn that works for this user instead of the user in the agent's configuration. The turn keeps this
-    /// user even if another process continues it (D4).
+    /// Starts a turn that works for the given user instead of the user in the agent's configuration. The turn keeps
+    /// this user even if another process continues the turn (D4).
     pub async fn run_for(
         &mut self,
         user: UserName,
@@ -64,7 +65,7 @@ impl Session {
         self.begin((input, Some(user)), TurnBounds::OfAgent, trace, cancel).await
     }
 
-    /// Starts a turn with these limits. The turn belongs to this trace.
+    /// Starts a turn that has the limits `bounds` and belongs to the trace `trace`.
     pub(super) async fn begin(
         &mut self,
         (input, user): (TurnInput, Option<UserName>),
@@ -107,9 +108,10 @@ impl Session {
     }
 }
 
-/// Compiles additional code that some plugins need because of their limits. This happens before the plugins are called,
-/// so that the time for compiling does not count towards the time limits of the calls. If compiling fails, only a
-/// warning is logged here, because a call of the plugin also reports the reason.
+/// Loads the compiled code that counts fuel, for those plugins whose fuel is limited. The code is loaded before the
+/// plugins are called, so that the time for compiling does not count towards the time limits of the calls. If compiling
+/// fails, the failure is only logged here as a warning, because a later call of the plugin reports the reason to
+/// the session.
 async fn prepare_plugins(services: &SessionServices, cancel: &CancellationToken) {
     for setup in services.agent.setups().values() {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! Checks a running call's service request immediately before it would be sent (P2).
+//! Checks the service request of a running call immediately before the request would be sent (P2).
 
 use super::action::{ActionContext, ActionResult};
 use super::calls::PendingCall;
@@ -9,8 +9,8 @@ use crate::tools::results::failed;
 use agent_core::run::{Input, UnapprovedRequest};
 use agent_store::{StoreError, digest_of};
 
-/// Decides how a running call continues after its tool has requested a service. Either the call waits for the service
-/// or for an approval, or it receives an error as its result.
+/// Decides how a running call continues after its tool has requested a service. The call waits for the service, or it
+/// waits for an approval, or the call receives an error as its result.
 pub(super) async fn take_service_request(
     context: &mut ActionContext<'_>,
     pending: PendingCall,

@@ -21,11 +21,12 @@ use tokio::sync::mpsc;
 pub const EXTRACT: &str = "extract";
 /// Maximum number of bytes of the messages in a summary prompt, even if the model has a larger context window.
 const MAX_PROMPT_BYTES: usize = 96 * 1024;
-/// Assumed number of bytes per token. A token usually has more bytes, so the request fits into the context window.
+/// Assumed number of bytes per token. A token usually has more bytes than assumed, so the request fits into the
+/// context window.
 const BYTES_PER_TOKEN: usize = 3;
 /// Number of tokens that are reserved for the instructions around the messages.
 const OVERHEAD_TOKENS: u32 = 400;
-/// Minimum and maximum size of one piece of a message in the prompt, in bytes.
+/// Minimum and maximum number of bytes to which one piece of a message is truncated in the summary prompt.
 const PIECE_BYTES: (usize, usize) = (120, 4_000);
 
 /// The summary that a model wrote or the reason why there is no usable summary, and the cost of the model call.
@@ -107,7 +108,7 @@ async fn ask_for_summary(
     let call = plan.earlier.as_ref().map_or(0, |summary| summary.evictions);
     let session = context.run.session.as_str();
     let reply_context = ReplyContext { session, purpose: Purpose::Summary, call, attempt: 1, media: &media };
-    // The receiver is dropped because summaries are not streamed.
+    // The receiver of the reply's pieces is dropped immediately, because summaries are not streamed.
     let (deltas, _) = mpsc::channel(1);
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
     let reply = writer.reply(&request, reply_context, &deltas).await;
@@ -119,7 +120,7 @@ async fn ask_for_summary(
         }
         Ok(reply) => {
             let (reply, raw) = (reply.reply, reply.raw);
-            let text = usable(reply.text.trim(), reply.calls.len(), reply.stop);
+            let text = checked_summary(reply.text.trim(), reply.calls.len(), reply.stop);
             let text = text.map_err(|problem| format!("the summary by {by} is not usable: {problem}"));
             ModelSummary { text, by, usage: reply.usage, raw }
         }
@@ -127,7 +128,7 @@ async fn ask_for_summary(
 }
 
 /// Returns the text of the reply if it is usable as a summary, and otherwise the reason why it is not usable.
-fn usable(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static str> {
+fn checked_summary(text: &str, calls: usize, stop: StopReason) -> Result<String, &'static str> {
     match (text.is_empty(), calls, stop) {
         (_, _, StopReason::ContentFilter) => Err("it was cut by the provider's content filter"),
         (_, 1.., _) => Err("it calls tools"),
@@ -150,8 +151,8 @@ fn instructions(limit: u32) -> String {
     )
 }
 
-/// Builds the summary prompt from the earlier summary and the messages. The number of bytes is divided among the pieces
-/// of the messages, and each piece is truncated to its share.
+/// Builds the summary prompt from the earlier summary and the messages. `bytes` is divided equally among the pieces of
+/// the messages, and each piece is truncated to its share.
 fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: usize) -> String {
     let mut text = String::new();
     if let Some(earlier) = earlier {
@@ -160,7 +161,7 @@ fn prompt(earlier: Option<&HistorySummary>, messages: &[&StoredMessage], bytes: 
     text.push_str("The messages:\n");
     let pieces: Vec<String> = messages.iter().flat_map(|message| pieces(message)).collect();
     let piece_bytes = (bytes / pieces.len().max(1)).clamp(PIECE_BYTES.0, PIECE_BYTES.1);
-    // If the pieces are too many even if each has the minimum size, only the latest pieces are included.
+    // If the pieces do not fit even at the minimum size, only the latest pieces are included.
     let shown: Vec<String> = pieces.iter().map(|piece| cut(piece, piece_bytes)).collect();
     let mut left = bytes;
     let fits = shown.iter().rev().take_while(|piece| {
@@ -232,15 +233,15 @@ mod tests {
     /// L27: an empty text, a reply with tool calls and a filtered reply are not summaries.
     #[test]
     fn l27_unusable_summaries_are_rejected() {
-        assert_eq!(usable("They talked.", 0, StopReason::Stop), Ok("They talked.".to_owned()));
+        assert_eq!(checked_summary("They talked.", 0, StopReason::Stop), Ok("They talked.".to_owned()));
         assert_eq!(
-            usable("They tal", 0, StopReason::Length),
+            checked_summary("They tal", 0, StopReason::Length),
             Ok("They tal".to_owned()),
             "a truncated summary is better than no summary"
         );
-        assert!(usable("", 0, StopReason::Stop).is_err());
-        assert!(usable("I call.", 1, StopReason::ToolCalls).is_err());
-        assert!(usable("They", 0, StopReason::ContentFilter).is_err());
+        assert!(checked_summary("", 0, StopReason::Stop).is_err());
+        assert!(checked_summary("I call.", 1, StopReason::ToolCalls).is_err());
+        assert!(checked_summary("They", 0, StopReason::ContentFilter).is_err());
     }
 
     #[test]

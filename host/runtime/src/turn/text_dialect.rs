@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 pub(super) struct TextCalls {
     pub(super) calls: Vec<ResolvedCall>,
     pub(super) unreadable: Vec<UnreadableCall>,
-    /// The reply's original text. The text is empty if all calls could be read.
+    /// The reply's original text, including the calls, if a call could not be read. Otherwise, the text is empty.
     pub(super) written: String,
 }
 
@@ -86,8 +86,8 @@ pub(super) fn read_text_calls(context: &ActionContext<'_>, reply: &mut Reply) ->
 }
 
 /// If the reply contains no tool calls outside of code blocks, returns the calls of existing tools in its code blocks.
-/// Once per turn, the model is informed that such calls did not run. If a later reply of the turn contains calls in
-/// code blocks, these are treated as a part of the answer.
+/// The caller informs the model that calls in code blocks did not run, but only once per turn. In later replies of the
+/// turn, calls in code blocks are treated as a part of the answer.
 fn quoted_calls(context: &ActionContext<'_>, text: &str) -> Vec<UnreadableCall> {
     if context.run.turn.as_ref().is_none_or(|turn| turn.told_about_quoted_calls) {
         return Vec::new();

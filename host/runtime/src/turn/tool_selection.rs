@@ -12,14 +12,14 @@ use agent_core::tool::ToolSource;
 use agent_core::{prompt, tokens};
 use agent_models::Embedder;
 
-/// Those built-in tools that are selected like the tools of plugins. All other built-in tools belong to the loop and
+/// Those built-in tools that are selected like the tools of plugins. The other built-in tools belong to the loop and
 /// are always offered.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
 /// Those built-in tools of the loop that a step of a plan may use.
 const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
 
 /// Returns the names of the tools that the open turn offers, as their authors spelled them and in the order of the
-/// registry. `None` means all tools.
+/// registry. `None` means that all tools are offered.
 pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Option<Vec<String>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();
@@ -54,7 +54,7 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
 }
 
 /// Returns whether a step of a plan may call this tool. The tools of the loop are excluded, because the loop itself
-/// follows the plan. The only exceptions are the tools that read data which is not in the prompt.
+/// follows the plan. However, a step may call those tools of the loop that read data which is not in the prompt.
 pub(super) fn may_be_planned(services: &SessionServices, tool: &OfferedTool) -> bool {
     PLANNABLE_BUILTINS.contains(&tool.author_name.as_str()) || !belongs_to_loop(services, &tool.author_name)
 }
@@ -64,7 +64,8 @@ fn belongs_to_loop(services: &SessionServices, name: &str) -> bool {
     source == Some(&ToolSource::BuiltIn) && !ORDINARY_BUILTINS.contains(&name)
 }
 
-/// Returns the estimated number of tokens that these tools use in a prompt (L26). `None` means all offered tools.
+/// Returns the estimated number of tokens that the tools with these names use in a prompt (L26). `None` selects all
+/// offered tools.
 pub(super) fn tool_tokens(services: &SessionServices, offered: Option<&[String]>) -> u32 {
     let registry = services.agent.registry();
     match (services.agent.config().tool_dialect, offered) {

@@ -11,8 +11,8 @@ use serde_json::Value;
 /// Name that is recorded as the validator if the output schema rejects an output.
 const OUTPUT_SCHEMA: &str = "output schema";
 
-/// Runs the validators in order. Each validator receives the output that the previous validator returned. The output
-/// schema is checked after the last validator.
+/// Runs the agent's output validators in their configured order. Each validator receives the output that the previous
+/// validator returned. The output schema is checked after the last validator.
 pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Validation) -> ActionResult {
     let agent = context.agent();
     let number = context.run.turns;
@@ -69,7 +69,8 @@ pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Valida
 }
 
 fn check_schema(context: &ActionContext<'_>, data: OutputData) -> OutputVerdict {
-    // The agent's configuration determines whether the output is text or data. A validator cannot change this (L13).
+    // The agent's configuration determines whether the output is text or data. A validator cannot turn text into data
+    // or data into text (L13).
     let Some(schema) = context.services.agent.output_schema() else {
         return OutputVerdict::Accepted(OutputData::Text(data.for_history()));
     };

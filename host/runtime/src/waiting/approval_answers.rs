@@ -66,8 +66,8 @@ impl Session {
     }
 
     /// Stores decisions about calls that wait for an approval (L17). If an error is returned, none of the decisions is
-    /// stored. [`Session::run`] then continues the turn. If a tool has changed since its approval was requested, the
-    /// host ignores the decision and requests the approval again.
+    /// stored. The turn continues when [`Session::run`] is called. If a tool has changed since its approval was
+    /// requested, the host ignores the decision and requests the approval again.
     pub async fn approve(&mut self, mut decisions: Vec<ApprovalDecision>) -> Result<(), SessionError> {
         self.require_stored_state()?;
         for decision in &mut decisions {
@@ -104,9 +104,9 @@ impl Session {
         self.services.agent.registry().get(tool).map_or(Ok(()), |tool| tool.check_arguments(edited))
     }
 
-    /// Processes an answer to an approval request. The answer applies to the calls that still wait for exactly this
-    /// request. If the host has requested the approval of a call again because the call's tool changed, only an answer
-    /// to the later request is accepted.
+    /// Processes an answer to an approval request. The answer applies to the calls that still wait for an answer to
+    /// exactly this request. If the host has requested the approval of a call again because the call's tool changed,
+    /// only an answer to the later request is accepted.
     pub(super) async fn respond_to_approval(&mut self, event: &CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         let request = event.parentid.clone().ok_or(RespondError::NoParent)?;

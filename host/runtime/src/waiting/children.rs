@@ -19,7 +19,7 @@ const LEASE_RETRIES: u32 = 50;
 /// Time between two attempts to open a child session.
 const LEASE_RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The data with which the turn of a child session is run.
+/// The data that is needed to run the turn of a child session.
 pub(crate) struct ChildTurn {
     pub(crate) host: Host,
     pub(crate) agent: LiveAgent,
@@ -39,9 +39,9 @@ impl Session {
         self.run.delegations().into_iter().map(|(call, _)| call).collect()
     }
 
-    /// Opens the session that works for a delegated call, so that a user can answer the questions of this session (L16,
-    /// L17). Returns `None` if this session does not exist yet, if it is already open, or if it cannot continue. In the
-    /// last case, [`Session::run`] converts the error to the call's result.
+    /// Opens the child session that works for a delegated call, so that a user can answer the child session's questions
+    /// (L16, L17). Returns `None` if the child session does not exist yet, is already open, or cannot continue. If the
+    /// child session cannot continue, [`Session::run`] converts the error to the call's result.
     pub async fn open_delegated(&mut self, call: &CallId) -> Result<Option<Session>, SessionError> {
         let Some((call, subject)) = self.run.delegations().into_iter().find(|(delegated, _)| delegated == call) else {
             return Ok(None);
@@ -83,8 +83,8 @@ impl Session {
             Ok(()) => current.for_user(agent.config().user.as_deref()),
             Err(error) => return Ok(Err(error)),
         };
-        // If the grants of the child's agent change later, the change also applies to the child session. However, it
-        // does not apply if the child works for a user other than the user in its configuration.
+        // Later changes to the grants of the child's agent apply to the child session too, unless the child works for a
+        // user other than the user in the agent's configuration.
         let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &current) {
             true => delegate.agent.clone(),
             false => child.into(),

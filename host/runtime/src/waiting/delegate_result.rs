@@ -16,7 +16,7 @@ const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this r
 pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration) -> Option<CallResult> {
     let cost = CallCost { wall_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), ..CallCost::default() };
     let result = match ended {
-        TurnResult::Finished(output) => answer(output),
+        TurnResult::Finished(output) => result_of_output(output),
         TurnResult::Failed(error) => failed_result(session, error.code(), &error_of(error)),
         TurnResult::Cancelled => {
             let error = ToolError::Failed { message: "the agent's turn was cancelled".to_owned() };
@@ -28,15 +28,15 @@ pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration
 }
 
 /// Builds the error result of a delegated call. The text for the model is always the same for the same failure, so that
-/// the host can detect repeated failures (L28). The session id differs each time, so only the structured result, which
-/// is meant for programs, contains it.
+/// the host can detect repeated failures (L28). The session id differs from call to call, so the text omits it. Only
+/// the structured result, which is meant for programs, contains the session id.
 fn failed_result(session: &str, code: &str, error: &ToolError) -> CallResult {
     CallResult { structured: Some(json!({"session": session, "error": code})), ..error_result(error) }
 }
 
-/// Builds the result of a delegated call from the output of the turn. The structured result also contains the cost of
-/// the turn, for programs.
-fn answer(output: &Output) -> CallResult {
+/// Builds the result of a delegated call from the output of the turn. The structured result, which is meant for
+/// programs, contains the cost of the turn in addition to the output.
+fn result_of_output(output: &Output) -> CallResult {
     let data = match &output.data {
         Value::String(text) => Content::Text(text.clone()),
         json => Content::Json(json.clone()),
@@ -67,7 +67,8 @@ fn error_of(error: &TurnError) -> ToolError {
     }
 }
 
-/// Removes the provider's request id from a model's error message, because it differs each time.
+/// Removes the provider's request id from a model's error message, because the id differs each time the same
+/// error occurs.
 fn without_request(message: &str) -> String {
     let mut remaining = message;
     let mut shown = String::with_capacity(message.len());

@@ -12,7 +12,9 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct FirstUseQuestions {
     open: Option<BoxFuture<'static, ()>>,
-    asked: BTreeMap<String, CallEffect>,
+    /// Names of the plugins that the user was already asked about, each with the effect of the call that caused
+    /// the question.
+    asked_plugins: BTreeMap<String, CallEffect>,
 }
 
 impl FirstUseQuestions {
@@ -31,23 +33,23 @@ impl FirstUseQuestions {
     }
 
     /// Returns whether a call may be dispatched now. The result is `false` if a first-use question about the call's
-    /// plugin must be answered first. If no other question is open, this method opens the question.
+    /// plugin must be answered first. This method opens that question if no question is open.
     pub(crate) fn may_dispatch(&mut self, services: &SessionServices, call: &CallRecord) -> bool {
         let tool = call.name.as_str();
         let Some(ToolSource::Plugin { plugin, .. }) = services.agent.registry().source_of(tool) else { return true };
         let definition = services.agent.registry().get(tool).map(|tool| &tool.definition);
         let reads = definition.is_some_and(|definition| definition.traits.read_only);
         let effect = if reads { CallEffect::Reads } else { CallEffect::Changes };
-        let is_asked = self.asked.get(plugin).is_some_and(|asked| *asked >= effect);
+        let is_asked = self.asked_plugins.get(plugin).is_some_and(|asked| *asked >= effect);
         let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), effect };
         let question = if is_asked { None } else { services.ask_at_first_use(plugin, &plugin_use) };
         match question {
-            // The open question is about this plugin, or it must be answered before this plugin's question can
-            // be asked.
+            // Either the open question is about this plugin, or the open question must be answered before a question
+            // about this plugin can be asked.
             _ if self.is_open() && (is_asked || question.is_some()) => false,
             None => true,
             Some(question) => {
-                self.asked.insert(plugin.clone(), effect);
+                self.asked_plugins.insert(plugin.clone(), effect);
                 self.open = Some(question);
                 false
             }

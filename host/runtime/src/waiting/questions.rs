@@ -1,5 +1,5 @@
-//! Questions that only a user can answer: questions that the model asks during a turn (L18), and what to do about calls
-//! whose outcome is unknown (D3).
+//! Questions that only a user can answer: the questions that the model asks during a turn (L18), and how to continue
+//! with a call whose outcome is unknown (D3).
 
 use crate::outbox::now_ms;
 use crate::records::CommitNotes;
@@ -21,7 +21,7 @@ pub fn question(suspension: &Suspension) -> Option<(&CallId, &str)> {
 }
 
 impl Session {
-    /// Stores the user's answer to the question of this call (L18). [`Session::run`] then continues the turn.
+    /// Stores the user's answer to the question of this call (L18). The turn continues when [`Session::run`] is called.
     pub async fn answer(&mut self, call: CallId, text: String) -> Result<(), SessionError> {
         self.require_stored_state()?;
         let call = self.run.named_call(call);
@@ -34,7 +34,8 @@ impl Session {
         self.apply(Input::Respond { call, from: Answerer::User, result }, CommitNotes::default()).await
     }
 
-    /// Stores a user's decision about a call whose outcome is unknown (D3). [`Session::run`] then continues the turn.
+    /// Stores a user's decision about a call whose outcome is unknown (D3). The turn continues when [`Session::run`]
+    /// is called.
     pub async fn resolve(&mut self, call: CallId, decision: Decision) -> Result<(), SessionError> {
         self.require_stored_state()?;
         let call = self.run.named_call(call);

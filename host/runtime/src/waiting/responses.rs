@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 pub enum ResponseOutcome {
     /// The answer became the call's result.
     Taken {
-        /// Violations of the schema that was stored with the call. If there are any, the model receives an error that
-        /// lists them instead of the answer.
+        /// Violations of the schema that was stored with the call. If the list is not empty, the model receives,
+        /// instead of the answer, an error that lists the violations.
         violations: Vec<Violation>,
         /// The answers that the turn still waits for. If the list is empty, the caller can continue the turn
         /// with [`Session::run`].
@@ -34,8 +34,8 @@ pub enum ResponseOutcome {
     },
     /// The call already has exactly this answer. The session is not changed.
     Duplicate,
-    /// The call already has another result, because another answer was accepted, because its time limit has passed, or
-    /// because its turn has ended. The session is not changed.
+    /// The call already has another result, because another answer was accepted, the call's time limit has passed, or
+    /// the call's turn has ended. The session is not changed.
     Late,
 }
 
@@ -51,35 +51,35 @@ pub enum RespondError {
          the only reserved type that an answer may have is `{APPROVAL_RESOLVED}`"
     )]
     Reserved {
-        /// Type of the event.
+        /// The `type` attribute of the event.
         event_type: String,
     },
-    /// The event is for another session.
+    /// The event names another session as its subject.
     #[error(
         "the event's `subject` is `{subject}`, but the session is `{session}`: omit the subject, or set it to this session"
     )]
     OtherSubject {
         /// The `subject` attribute of the event.
         subject: String,
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that received the event.
         session: String,
     },
     /// The session has no call with this id.
     #[error("the event's `parentid` is `{call}`, but session `{session}` has no such call; {waiting}")]
     NoCall {
-        /// Id of the call as it is in the event.
+        /// The call id that the event contains as its `parentid`.
         call: String,
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that received the event.
         session: String,
         /// Text that lists the calls that wait for an answer.
         waiting: String,
     },
-    /// The call does not wait for a service.
-    #[error("call `{call}` does not wait for a service: {state}; {waiting}")]
+    /// The call is not waiting for an answer of a service.
+    #[error("call `{call}` is not waiting for a service: {state}; {waiting}")]
     NotAService {
-        /// Id of the call.
+        /// Id of the call that the event answers.
         call: CallId,
-        /// Text about the state of the call.
+        /// Description of the call's state, as a clause for the message.
         state: &'static str,
         /// Text that lists the calls that wait for an answer.
         waiting: String,
@@ -89,9 +89,9 @@ pub enum RespondError {
         "the event's `type` is `{event_type}`, which is not an expected answer to call `{call}`; expected types: {known}"
     )]
     UnknownType {
-        /// Type of the event.
+        /// The `type` attribute of the event.
         event_type: String,
-        /// Id of the call.
+        /// Id of the call that the event answers.
         call: CallId,
         /// The event types that the call accepts as answers, separated by commas.
         known: String,
@@ -111,7 +111,7 @@ pub enum RespondError {
          {{\"decisions\": [{{\"call\": ID, \"verdict\": \"granted\"|\"denied\"}}]}}"
     )]
     Decisions {
-        /// Description of the problem with the data.
+        /// Description of the problem with the event's data.
         problem: String,
         /// Type of the event, which determines the form of its data.
         event_type: HostEventType,
@@ -119,17 +119,17 @@ pub enum RespondError {
     /// The session never sent this approval request.
     #[error("the event's `parentid` is `{request}`, but session `{session}` has sent no such approval request")]
     NoRequest {
-        /// Id of the request as it is in the event.
+        /// The request id that the event contains as its `parentid`.
         request: String,
-        /// Id (subject) of the session.
+        /// Id (subject) of the session that received the event.
         session: String,
     },
     /// The event contains a decision about a call that is not part of the approval request.
     #[error("the approval request `{request}` does not contain call `{call}`")]
     NotRequested {
-        /// Id of the call.
+        /// Id of the call that the decision is about.
         call: CallId,
-        /// Id of the approval request.
+        /// Id of the approval request that the event answers.
         request: String,
     },
     /// The stored session cannot be read or changed.
@@ -144,9 +144,9 @@ impl From<StoreError> for RespondError {
 }
 
 impl Session {
-    /// Processes a service's answer to a call that was forwarded to it (L10), or a user's answer to an approval request
-    /// (L17). Only the stored state is needed (L1), because the schema of the answer was stored when the request was
-    /// sent. [`Session::run`] then continues the turn.
+    /// Processes the answer of a service to a call that was forwarded to that service (L10), or a user's answer to an
+    /// approval request (L17). Only the stored state is needed (L1), because the schema of the answer was stored when
+    /// the request was sent. The turn continues when [`Session::run`] is called.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
         let session = self.subject().to_owned();
         self.require_stored_state()?;

@@ -59,7 +59,7 @@ pub(super) async fn grants_differ_in_every_field(test: TestStore) {
     assert!(grants.iter().all(|grant| stored.iter().any(|stored| stored.grant == *grant)), "{stored:?}");
 }
 
-/// Row 52: for each agent and tool, a rule keeps the first identity to which it was bound.
+/// Row 52: an agent's rule for a tool stays bound to the first identity to which the rule was bound.
 pub(super) async fn rule_keeps_its_first_identity(test: TestStore) {
     let store = &test.store;
     let digest = |byte: u8| Digest::from_sha256([byte; 32]);

@@ -1,4 +1,5 @@
-//! O3: the audit log records grants, denials, approvals and replacements of plugin versions, and keeps these entries.
+//! O3: the audit log has entries for grants, denials, approvals and replacements of plugin versions. An entry is
+//! never removed.
 
 use super::{SessionWriter, TestStore, call, commit_of, event, finished_change};
 use crate::{AuditAction, AuditEntry, Store};

@@ -1,4 +1,4 @@
-//! D1: bytes are stored once, are visible to the sessions that stored them, and can be read in ranges.
+//! D1: equal bytes are stored once. The bytes are visible to each session that stored them, and can be read in ranges.
 
 use super::{SessionWriter, TestStore};
 use crate::{BlobReference, Commit, MediaDescription, StoreError, digest_of};
@@ -72,7 +72,8 @@ pub(super) async fn record_texts_are_stored_by_digest(test: TestStore) {
     assert_eq!(store.media("s", &digest).await, Ok(None), "a text is not a media item");
     assert!(store.read("s", &digest, 0, 1).await.is_err());
 
-    // The same bytes can also be stored as a media item, and a media item can contain bytes that are not text.
+    // Bytes that are stored as a text can be stored as a media item too. A media item can contain bytes that are
+    // not text.
     store.put("s", b"section".to_vec(), image_description("section")).await.unwrap();
     assert_eq!(store.read("s", &digest, 0, 99).await.as_deref(), Ok(b"section".as_slice()));
     store.put_text("s", "section".to_owned()).await.unwrap();

@@ -1,4 +1,4 @@
-//! D2, D3: each call has one record and one result, which is stored once.
+//! D2, D3: the store has one record of each call. The result of a call is stored once and cannot be replaced.
 
 use super::{SessionWriter, TestStore, call, call_message, commit_of, finished_change, result_message};
 use crate::{CallFilter, MessageRange, StoreError};
@@ -10,7 +10,7 @@ fn changes(calls: Vec<CallChange>) -> Change {
     Change { calls, ..Change::default() }
 }
 
-fn moved_change(id: &str, state: CallState) -> CallChange {
+fn state_change(id: &str, state: CallState) -> CallChange {
     CallChange::Moved { id: CallId(id.to_owned()), state, attempt: 1 }
 }
 
@@ -28,7 +28,7 @@ pub(super) async fn result_is_stored_once_and_shown_in_its_message(test: TestSto
     writer.commit(commit_of(requested)).await.unwrap();
     assert_eq!(test.store.calls("s", CallFilter::Unfinished).await.unwrap(), std::slice::from_ref(&requested_call));
 
-    writer.commit(commit_of(changes(vec![moved_change("call-1", CallState::Started)]))).await.unwrap();
+    writer.commit(commit_of(changes(vec![state_change("call-1", CallState::Started)]))).await.unwrap();
     let early = Change { messages: vec![result_message(2, "call-1")], ..Change::default() };
     let refused = writer.commit(commit_of(early)).await;
     assert!(
@@ -66,16 +66,16 @@ pub(super) async fn finished_call_keeps_its_result(test: TestStore) {
     let already_finished = StoreError::AlreadyFinished { session: "s".to_owned(), call: CallId("a".to_owned()) };
     for change in [
         finished_change("a", "another"),
-        moved_change("a", CallState::Started),
-        moved_change("a", CallState::OutcomeUnknown),
+        state_change("a", CallState::Started),
+        state_change("a", CallState::OutcomeUnknown),
     ] {
         assert_eq!(writer.commit(commit_of(changes(vec![change]))).await, Err(already_finished.clone()));
     }
     let invalid = [
         CallChange::Requested(call("a", 2)),
-        moved_change("unknown", CallState::Started),
+        state_change("unknown", CallState::Started),
         finished_change("unknown", "x"),
-        moved_change("a", CallState::Finished),
+        state_change("a", CallState::Finished),
         CallChange::Requested(CallRecord { state: CallState::Finished, ..call("b", 1) }),
     ];
     for change in invalid {
@@ -96,7 +96,7 @@ pub(super) async fn calls_are_filtered_by_turn_id_and_state(test: TestStore) {
     let mut writer = SessionWriter::new(store, "s").await;
     let requested = [call("b", 1), call("a", 1), call("c", 2)].map(CallChange::Requested);
     writer.commit(commit_of(changes(requested.to_vec()))).await.unwrap();
-    let updates = vec![moved_change("b", CallState::OutcomeUnknown), finished_change("a", "done")];
+    let updates = vec![state_change("b", CallState::OutcomeUnknown), finished_change("a", "done")];
     writer.commit(commit_of(changes(updates))).await.unwrap();
 
     let filter = |ids: &[&str]| CallFilter::Ids(ids.iter().map(|id| CallId((*id).to_owned())).collect());
@@ -108,8 +108,8 @@ pub(super) async fn calls_are_filtered_by_turn_id_and_state(test: TestStore) {
     assert_eq!((unknown.state, unknown.attempt), (CallState::OutcomeUnknown, 1));
 }
 
-/// L17: arguments that a user edits during approval are stored next to the model's arguments. The arguments cannot be
-/// edited after the call has its result.
+/// L17: arguments that a user edits during approval are stored in addition to the model's arguments. The arguments
+/// cannot be edited after the call has its result.
 pub(super) async fn edited_arguments_are_stored_next_to_the_original(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     let edited = |arguments| CallChange::Edited { id: CallId("a".to_owned()), arguments };

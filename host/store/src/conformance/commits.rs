@@ -90,7 +90,8 @@ pub(super) async fn commit_stores_a_view_in_pieces(test: TestStore) {
 pub(super) async fn refused_commit_stores_nothing(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     writer.append_texts(&["before"]).await;
-    // Everything in this commit is valid except the number of its last event, which leaves a gap.
+    // Everything in this commit is valid except the number of its last event, which leaves a gap after the
+    // previous number.
     let mut commit = full_commit("s");
     commit.change.messages = vec![message(2, text_parts("never"))];
     commit.change.hidden = vec![HiddenMessage { id: 1, seen_count: 1, why: HideReason::Superseded }];

@@ -71,7 +71,7 @@ pub(super) async fn search_accepts_any_query(test: TestStore) {
         assert!(hits.iter().map(|hit| hit.id).eq([id]), "{query}: {hits:?}");
         assert!(hits[0].score > 0.0 && hits[0].score <= 1.0, "{hits:?}");
     }
-    assert_eq!(store.search_messages("quick walrus", 10).await.unwrap(), [], "every word must match");
+    assert_eq!(store.search_messages("quick walrus", 10).await.unwrap(), [], "a message must contain both words");
 }
 
 pub(super) async fn long_text_is_stored_and_found(test: TestStore) {

@@ -5,15 +5,15 @@ use super::{SessionWriter, TestStore, meta};
 use crate::{Commit, Lease, OpenMode, SessionFilter, StoreError};
 
 /// Returns whether an operation on the session `s` was refused because this process has the session open.
-fn is_busy_here(result: Result<(), StoreError>) -> bool {
+fn is_open_in_this_process(result: Result<(), StoreError>) -> bool {
     matches!(result, Err(StoreError::Busy { session, holder }) if session == "s" && holder.is_this_process())
 }
 
 pub(super) async fn session_has_one_holder(test: TestStore) {
     let writer = SessionWriter::new(&test.store, "s").await;
     let second_open = test.store.open("s", OpenMode::Either, meta("tester")).await;
-    assert!(is_busy_here(second_open.map(drop)), "even the holder itself cannot open the session twice");
-    assert!(is_busy_here(test.store.delete("s").await.map(drop)));
+    assert!(is_open_in_this_process(second_open.map(drop)), "even the holder itself cannot open the session twice");
+    assert!(is_open_in_this_process(test.store.delete("s").await.map(drop)));
     let open_in = async || test.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).open_in;
     assert!(open_in().await.is_some_and(|holder| holder.is_this_process()), "session lists contain the holder");
     let epoch = writer.opened.lease.epoch;
@@ -28,13 +28,13 @@ pub(super) async fn lost_lease_cannot_commit(test: TestStore) {
     let first = SessionWriter::new(store, "s").await.opened.lease;
     let lost = |epoch| Err(StoreError::LeaseLost { session: "s".to_owned(), epoch });
     store.release(first.clone()).await.unwrap();
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "the lease was released");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "a released lease is lost");
     let second = SessionWriter::new(store, "s").await;
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "the lease was taken over");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "an old lease is lost");
     store.release(first).await.expect("releasing a lost lease succeeds");
     let invented = Lease { session: "s".to_owned(), epoch: second.opened.lease.epoch + 1 };
     assert_eq!(store.commit(&invented, 0, Commit::default()).await, lost(invented.epoch));
-    assert_eq!(store.commit(&second.opened.lease, 0, Commit::default()).await, Ok(1), "the holder is not affected");
+    assert_eq!(store.commit(&second.opened.lease, 0, Commit::default()).await, Ok(1), "the holder can still commit");
 }
 
 pub(super) async fn second_instance_opens_after_release(test: TestStore) {
@@ -42,8 +42,8 @@ pub(super) async fn second_instance_opens_after_release(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     writer.append_texts(&["mine"]).await;
     let opened = second.open("s", OpenMode::Existing, meta("tester")).await;
-    assert!(is_busy_here(opened.map(drop)));
-    assert!(is_busy_here(second.delete("s").await.map(drop)));
+    assert!(is_open_in_this_process(opened.map(drop)));
+    assert!(is_open_in_this_process(second.delete("s").await.map(drop)));
     let foreign_commit = second.commit(&writer.opened.lease, 1, Commit::default()).await;
     assert_eq!(
         foreign_commit,

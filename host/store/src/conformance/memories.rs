@@ -76,7 +76,8 @@ pub(super) async fn memories_are_listed_newest_first(test: TestStore) {
     assert!(matches!(invalid_time, Err(StoreError::Invalid { .. })), "{invalid_time:?}");
 }
 
-/// D4: tool memories are found only by the agent that made them, and a session's own memories can be excluded.
+/// D4: a memory that was made from a tool call is found only by the agent that made the memory. A search can exclude
+/// the memories of one session.
 pub(super) async fn search_respects_the_memory_scope(test: TestStore) {
     let store = &test.store;
     let made = [
@@ -112,7 +113,7 @@ pub(super) async fn search_respects_the_memory_scope(test: TestStore) {
     assert_eq!((listed.agent.as_str(), listed.turn), ("b", 1));
 }
 
-/// D4, D5: undoing a turn or deleting a session removes its memories.
+/// D4, D5: undoing a turn removes the memories of the turn, and deleting a session removes the memories of the session.
 pub(super) async fn memories_are_removed_with_their_turn_or_session(test: TestStore) {
     let store = &test.store;
     let opened = store.open("s", OpenMode::CreateNew, SessionMeta::default()).await.unwrap();

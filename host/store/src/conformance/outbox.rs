@@ -11,7 +11,7 @@ use agent_core::plugin::TraceContext;
 use serde_json::json;
 use std::sync::Arc;
 
-/// Returns an item that sends a service request with nested data.
+/// Returns an outbox item that requests the delivery of a service event with nested data.
 fn event_item(id: &str) -> OutboxItem {
     let attributes = EventAttributes {
         id: id.to_owned(),
@@ -133,7 +133,7 @@ pub(super) async fn delivered_items_remain_until_the_session_is_deleted(test: Te
     writer.release().await;
     store.delete("s").await.unwrap();
     assert_eq!(all_items(store).await, []);
-    store.mark_delivered(last).await.expect("marking a removed item succeeds");
+    store.mark_delivered(last).await.expect("marking a removed item as delivered succeeds");
     let mut new_writer = SessionWriter::new(store, "s").await;
     new_writer.commit(outbox_commit(vec![event_item("a")])).await.unwrap();
     let stored = all_items(store).await;

@@ -11,7 +11,7 @@ use agent_core::change::{CallChange, Change};
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Reads the status from a snapshot of these tests. Returns `None` for all other snapshots.
+/// Reads the status from a snapshot that these tests have written. Returns `None` for all other snapshots.
 fn status(snapshot: &[u8]) -> Option<Status> {
     let json: Value = serde_json::from_slice(snapshot).ok()?;
     let turn = json["turn"].as_u64().and_then(|turn| u32::try_from(turn).ok())?;
@@ -49,7 +49,7 @@ async fn create_test_data(store: &Arc<dyn Store>) {
     store.delete("gone").await.expect("the session is deleted");
 }
 
-/// Returns the results of searches and session lists as one string, for comparisons.
+/// Returns the results of two searches and a session list as one string, which a test compares with a later string.
 async fn search_results(store: &Arc<dyn Store>) -> String {
     let messages = store.search_messages("walrus", 9).await.expect("the search succeeds");
     let memories = store.search(&MemoryFilter::of_user("ann"), "owls", 9).await.expect("the search succeeds");
@@ -79,7 +79,7 @@ pub(super) async fn projections_match_the_log(test: TestStore) {
     assert_eq!(rebuilt, expected_rebuild.collect::<Vec<_>>());
     assert_eq!(store.check_projections(status).await.expect("the check succeeds"), expected);
     assert_eq!(search_results(store).await, before);
-    // New messages are indexed after a rebuild.
+    // After a rebuild, new messages are added to the index.
     let mut writer = SessionWriter::new(store, "one").await;
     writer.append_texts(&["one more walrus"]).await;
     writer.release().await;

@@ -129,7 +129,7 @@ pub(super) async fn incomplete_session_can_only_be_listed_and_deleted(test: Test
     assert!(listed.iter().map(|session| session.state).eq([SessionState::Incomplete]), "{listed:?}");
     store.delete("half").await.unwrap();
 
-    // After a commit that sets a state other than `Incomplete`, the session is an ordinary session.
+    // After a commit that sets a state other than `Incomplete`, the session can be used like every other session.
     let mut writer = SessionWriter::new(store, "half").await;
     let change = Change { messages: vec![message(1, text_parts("walrus"))], ..Change::default() };
     writer.commit(Commit { status, ..commit_of(change) }).await.unwrap();

@@ -87,7 +87,7 @@ pub(super) async fn new_rollback_replaces_the_previous_one(test: TestStore) {
 
 /// In the history, a rollback ends the use of one version and starts the use of another version at the same time.
 /// Undoing the rollback ends the use of the second version and starts the use of the first version again.
-pub(super) async fn rollback_updates_the_history_at_once(test: TestStore) {
+pub(super) async fn rollback_updates_the_history_immediately(test: TestStore) {
     let store = &test.store;
     for byte in [1, 2] {
         store.set_serving("/one", vec![served_plugin("text", byte, VersionEndReason::Replaced)]).await.unwrap();
@@ -152,7 +152,7 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     assert_eq!(store.trials("/one").await.unwrap(), [stored(0, 0)]);
     assert_eq!(count(2, 3, 1).await.unwrap(), Some(stored(3, 1)));
     assert_eq!(count(2, 1, 1).await.unwrap(), Some(stored(4, 2)));
-    assert_eq!(count(3, 1, 1).await.unwrap(), None, "that version is not on trial");
+    assert_eq!(count(3, 1, 1).await.unwrap(), None, "no calls are counted for a version that is not on trial");
     store.set_serving("/one", vec![on_trial(2, 1)]).await.unwrap();
     assert_eq!(
         store.trials("/one").await.unwrap(),
@@ -162,15 +162,15 @@ pub(super) async fn trial_totals_grow_until_the_trial_ends(test: TestStore) {
     if let Some(second) = &test.second {
         assert_eq!(second.trials("/one").await.unwrap(), [stored(4, 2)], "a second instance sees the trial");
     }
-    assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "the target of the rollback is kept");
+    assert!(store.needed_versions(1).await.unwrap().contains(&digest(1)), "the version before the trial is kept");
     store.set_serving("/one", vec![on_trial(3, 2)]).await.unwrap();
-    assert_eq!(count(2, 1, 1).await.unwrap(), None, "that version is no longer used");
+    assert_eq!(count(2, 1, 1).await.unwrap(), None, "no calls are counted for a version that is no longer used");
     assert_eq!(store.trials("/one").await.unwrap()[0].digest, digest(3));
     store.end_trial("/one", "text").await.unwrap();
     assert_eq!(store.trials("/one").await, Ok(Vec::new()));
 }
 
-/// Row 38: the store records the plugin names and the components with which the turns of an agent started.
+/// Row 38: for each agent, the store records the components of all turns, and the plugin name of each component.
 pub(super) async fn turn_plugins_are_recorded_per_agent_and_name(test: TestStore) {
     let store = &test.store;
     let component = |name: &str, byte: u8| (name.to_owned(), Digest::from_sha256([byte; 32]));

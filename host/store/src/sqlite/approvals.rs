@@ -84,7 +84,7 @@ fn parse_digest(text: String) -> Result<Digest, Failure> {
     Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
 }
 
-/// Returns the hexadecimal digest of the grant's JSON, whose keys have a fixed order.
+/// Returns the digest of the grant's JSON in hexadecimal digits. The keys of the JSON have a fixed order.
 fn grant_id(grant: &LastingGrant) -> Result<String, StoreError> {
     let json = serde_json::to_vec(grant).map_err(|error| invalid("a lasting approval", error.to_string()))?;
     Ok(digest_of(&json).hex().to_owned())

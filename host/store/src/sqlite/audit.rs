@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 impl Audit for SqliteStore {
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError> {
         let candidates = actions.clone();
-        // Usually, the grants are the same as at the previous start, and there is nothing to write.
+        // Usually, the grants have not changed since the previous start of the host, and no entry must be written.
         if self.read(move |connection| Ok(new_actions(connection, &candidates)?.is_empty())).await? {
             return Ok(());
         }
@@ -46,8 +46,8 @@ impl AuditedEvent {
         matches!(kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }).then(|| Self(kind.clone()))
     }
 
-    /// Writes the audit entry for the event. The record of the event's call must be written first, because it contains
-    /// the source of the tool.
+    /// Writes the audit entry for the event. The record of the event's call must be written first, because that record
+    /// contains the source of the tool.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
         let source = |call: &CallId| source_of(connection, number, call);
@@ -90,7 +90,7 @@ impl ServiceEvent {
     }
 
     /// Writes the audit entry if a plugin requested the event. No entry is needed for an event that the model itself
-    /// requested, because its call is recorded.
+    /// requested, because the session log contains the model's call.
     pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
         let (number, subject) = session;
         let Some(source @ ToolSource::Plugin { .. }) = source_of(connection, number, &self.call)? else {
@@ -134,7 +134,7 @@ fn new_actions<'d>(connection: &Connection, actions: &'d [AuditAction]) -> Resul
     Ok(new)
 }
 
-/// Returns the action of the last entry with the same kind and subject.
+/// Returns the action of the last entry that has the same kind and subject as `action`.
 fn last_of_kind(connection: &Connection, action: &AuditAction) -> Result<Option<AuditAction>, Failure> {
     let sql = "SELECT body FROM audit WHERE kind = ?1 AND subject = ?2 ORDER BY number DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;

@@ -1,4 +1,4 @@
-//! Blobs: bytes are stored once, sessions refer to them, and reads return ranges.
+//! Blobs: equal bytes are stored once, sessions refer to the stored bytes, and a read returns a range of the bytes.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
@@ -146,8 +146,8 @@ impl StoredBytes {
     }
 }
 
-/// Stores the bytes if they are not stored yet, and adds a reference from the session to them. Returns the row number
-/// of the blob.
+/// Stores the bytes if the table does not contain them yet, and adds a reference from the session to the bytes. Returns
+/// the row number of the blob.
 pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &StoredBytes) -> Result<i64, Failure> {
     let existing = connection
         .prepare_cached("SELECT id FROM blobs WHERE digest = ?1")?
@@ -224,7 +224,7 @@ async fn hash(what: &'static str, bytes: Vec<u8>) -> Result<StoredBytes, StoreEr
     tokio::task::spawn_blocking(move || StoredBytes::new(what, bytes)).await.map_err(|_| StoreError::Closed)?
 }
 
-/// Returns the key of a digest in the `blobs` table, decoded from the digest's 64 hexadecimal digits.
+/// Returns the key of a digest in the `blobs` table: the 32 bytes that the digest's 64 hexadecimal digits represent.
 fn key_of(digest: &Digest) -> Result<[u8; 32], StoreError> {
     let mut key = [0; 32];
     hex::decode_to_slice(digest.hex(), &mut key).map_err(|error| invalid(digest.to_string(), error.to_string()))?;

@@ -15,7 +15,7 @@ use agent_core::message::CallId;
 use rows::{CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, record_row};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
-/// A commit that was converted to rows. All checks that do not need the database are done.
+/// A commit that was converted to rows. The commit has passed all checks that do not need the database.
 pub(super) struct PreparedCommit {
     lease: Lease,
     expected_revision: u64,
@@ -44,7 +44,7 @@ fn move_to_front(connection: &Connection, session_row: &SessionRow) -> Result<()
     Ok(())
 }
 
-/// The columns of a session's row that a commit reads.
+/// A session's row in the table `sessions`: only the columns that a commit reads.
 struct SessionRow {
     session: i64,
     revision: u64,
@@ -233,7 +233,7 @@ impl PreparedCommit {
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
                     if connection.prepare_cached(sql)?.execute(params![session_row.session, id.0, json])? == 0 {
                         let (existing, refusal) = self.existing_result(connection, session_row, id)?;
-                        // Storing the same result again changes nothing.
+                        // A commit may contain the stored result again, and then changes nothing.
                         if existing.as_ref() != Some(result) {
                             return Err(refusal);
                         }
@@ -244,8 +244,8 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Returns the result that the call already has, if there is a result, and the error with which a change of the
-    /// call is refused.
+    /// Returns the stored result of a call that must not be changed, and the error for the refused change. The result
+    /// is `None` if the call has no result or does not exist.
     fn existing_result(
         &self,
         connection: &Connection,
@@ -341,8 +341,8 @@ impl PreparedCommit {
     }
 }
 
-/// Checks that a new number directly follows the last number. A gap means that the caller's state differs from the
-/// stored state.
+/// Checks that the number of a new message or event directly follows the last stored number. A gap means that the
+/// caller's state differs from the stored state.
 fn next_number(what: &str, last: u64, number: u64) -> Result<u64, Failure> {
     if number == last + 1 {
         return Ok(number);

@@ -5,7 +5,7 @@ use crate::StoreError;
 use rusqlite::ErrorCode;
 use std::path::Path;
 
-/// Error of an operation on a connection.
+/// Error of an operation on a database connection.
 #[derive(Debug)]
 pub(super) enum Failure {
     /// An error that is returned to the caller unchanged.
@@ -31,8 +31,8 @@ impl Failure {
             Failure::Unreadable(problem) => StoreError::Damaged { path, problem },
             Failure::Sqlite(error) => match error.sqlite_error_code() {
                 Some(ErrorCode::DiskFull) => StoreError::DiskFull { path },
-                // SQLite also reports this code if the disk is full when it grows the shared memory of the write-ahead
-                // log.
+                // SQLite reports an I/O error if the disk is full when SQLite grows the shared memory of the
+                // write-ahead log.
                 Some(ErrorCode::SystemIoFailure) if has_no_space(&path) => StoreError::DiskFull { path },
                 Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => StoreError::ReadOnly { path },
                 Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {

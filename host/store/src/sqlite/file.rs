@@ -31,8 +31,9 @@ const MAX_LOG_BYTES: i64 = 16 << 20;
 /// Maximum number of attempts to enable the write-ahead log while another process initialises the same new file.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// Creates a new file that only its owner can access, because it will contain conversations. The additional files of
-/// SQLite get the same permissions. An existing file keeps its permissions, because it may be shared intentionally.
+/// Creates a new file that only its owner can access, because it will contain conversations. SQLite gives the same
+/// permissions to the files that it creates next to the database file. An existing file keeps its permissions, because
+/// it may be shared intentionally.
 fn create_private(path: &Path) -> io::Result<()> {
     let mut new = fs::OpenOptions::new();
     new.write(true).create_new(true);
@@ -41,15 +42,15 @@ fn create_private(path: &Path) -> io::Result<()> {
     new.open(path).map(drop)
 }
 
-/// A database file and the options to open it with.
+/// The path of a database file, and the options with which the file is opened.
 pub(super) struct DatabaseFile {
     path: PathBuf,
     options: Options,
 }
 
 impl DatabaseFile {
-    /// Resolves the path to the same form for all processes. Refuses a file if its metadata or its header shows that
-    /// the file cannot be used.
+    /// Resolves the path to its canonical form, so that all processes use the same path for the file. Refuses a file if
+    /// its metadata or its header shows that the file cannot be used.
     pub(super) fn locate(path: &Path, options: Options) -> Result<Self, StoreError> {
         let failed = |problem: String| StoreError::Failed { path: path.to_owned(), problem };
         let metadata = match fs::metadata(path) {
@@ -81,7 +82,7 @@ impl DatabaseFile {
     /// Opens the connection for writing.
     pub(super) fn open(&self) -> Result<Connection, StoreError> {
         let size = fs::metadata(&self.path).map_or(0, |metadata| metadata.len());
-        // Ignore this error: if the file cannot be created, opening it below reports the reason.
+        // Ignore this error: if the file cannot be created, the function `open_and_check` reports the reason.
         let _ = create_private(&self.path);
         self.open_and_check(size).map_err(|failure| failure.into_error(&self.path))
     }
@@ -131,7 +132,7 @@ impl DatabaseFile {
 /// can be rebuilt.
 pub(super) fn run_check(connection: &Connection, check: &str, indexes: Indexes) -> Result<(), Failure> {
     let reported = match collect(connection, check, [], |row| Ok(row.get::<_, String>(0)?)) {
-        // An index may be so damaged that SQLite cannot check it. The integrity check then stops early.
+        // The integrity check stops early if an index is so damaged that SQLite cannot check the index.
         Err(failure) if failure.is_index_damage() => vec![failure.to_string()],
         reported => reported?,
     };
@@ -205,13 +206,13 @@ fn percent_encoded(character: char) -> String {
 
 fn configure_connection(connection: &Connection, cache_mebibytes: i64) -> Result<(), Failure> {
     connection.set_prepared_statement_cache_capacity(MAX_CACHED_STATEMENTS);
-    // Compile each statement once, instead of compiling it again when other values are bound to it.
+    // Compile each statement once. By default, SQLite may compile a statement again when other values are bound to it.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.pragma_update(None, "foreign_keys", "ON")?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     // Overwrite deleted data with zeros, so that no file still contains the data.
     connection.pragma_update_and_check(None, "secure_delete", "ON", |_| Ok(()))?;
-    // SQLite interprets a negative size as a number of KiB.
+    // SQLite interprets a negative cache size as a number of KiB, and a positive cache size as a number of pages.
     connection.pragma_update(None, "cache_size", -1024 * cache_mebibytes)?;
     Ok(())
 }
@@ -238,8 +239,8 @@ fn enable_write_ahead_log(connection: &Connection) -> Result<(), Failure> {
     }
 }
 
-/// Returns whether the file starts with the header of a SQLite database. An empty file is accepted too, because it can
-/// become a database.
+/// Returns whether the file starts with the header of a SQLite database. Also returns true for an empty file, because
+/// SQLite can create a database in an empty file.
 fn has_database_header(path: &Path) -> io::Result<bool> {
     let mut beginning = Vec::with_capacity(SQLITE_HEADER.len());
     File::open(path)?.take(SQLITE_HEADER.len() as u64).read_to_end(&mut beginning)?;

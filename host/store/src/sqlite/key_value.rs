@@ -1,4 +1,4 @@
-//! Key-value storage. Each call is one statement or one writer job, and therefore atomic.
+//! Key-value storage. Each method runs one statement or one writer job, and is therefore atomic.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
@@ -8,7 +8,7 @@ use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// A bucket and a key whose lengths were checked.
+/// A bucket and a key. The lengths of the key and of the bucket's names have been checked.
 struct EntryKey {
     bucket: Bucket,
     key: String,
@@ -128,9 +128,9 @@ fn set(connection: &Connection, entry: &EntryKey, value: &[u8]) -> Result<(), Fa
     Ok(())
 }
 
-/// Checks the quota in the transaction of the write, so that two processes cannot exceed it together. The check reads
-/// totals that the database maintains instead of adding up all values of a plugin, because other writers wait while the
-/// check runs.
+/// Checks the quota in the transaction of the write, so that two processes cannot exceed the quota together. The check
+/// reads totals that the database maintains. The check does not add up all values of a plugin, because other writers
+/// wait while the check runs.
 fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, value: &[u8]) -> Result<(), Failure> {
     if bucket.quota == u64::MAX {
         return Ok(());
@@ -203,7 +203,7 @@ mod tests {
         let computed = "SELECT count(*), sum(length(CAST(key AS BLOB)) + length(value)) FROM key_values";
         assert_eq!(maintained, sums(computed));
         assert!(maintained.0 > 5);
-        // A write reads only the totals.
+        // A write compares the quota with the stored totals and does not add up the values.
         connection.execute("UPDATE key_value_usage SET bytes = 1 << 30", []).unwrap();
         let refused = store.set(&bucket(1 << 20), "new", Vec::new()).await;
         assert!(matches!(refused, Err(StoreError::TooLarge { .. })), "{refused:?}");

@@ -3,7 +3,7 @@
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, now, rfc3339, sql_limit};
-use super::search::{Match, match_expression, score, words};
+use super::search::{RequiredWords, match_expression, score, words};
 use super::writer::Effort;
 use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory};
 use agent_core::plugin::Recollection;
@@ -41,7 +41,7 @@ impl Memories for SqliteStore {
         if words.is_empty() {
             return Ok(Vec::new());
         }
-        let (filter, expression) = (filter.clone(), match_expression(&words, Match::Any));
+        let (filter, expression) = (filter.clone(), match_expression(&words, RequiredWords::Any));
         self.read(move |connection| {
             let (condition, agent) = match &filter.scope {
                 MemoryScope::AllAgents => ("?4 IS NULL", None),
@@ -112,8 +112,8 @@ pub(super) fn forget_session(connection: &Connection, session: &str) -> Result<u
     remove_words(connection, &numbers)
 }
 
-/// Removes memories from the full-text index and returns their number. Merging the index afterwards also removes the
-/// data of entries that are only marked as deleted.
+/// Removes memories from the full-text index and returns their number. Merging the index afterwards removes the data of
+/// entries that SQLite has only marked as deleted.
 fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure> {
     for number in numbers {
         connection.prepare_cached("DELETE FROM memory_words WHERE rowid = ?1")?.execute([number])?;

@@ -30,7 +30,8 @@ impl Outbox for SqliteStore {
         let session = session.map(str::to_owned);
         self.read(move |connection| {
             let session = session.map(|session| session_number(connection, &session)).transpose()?;
-            // Build a separate statement for each case, so that SQLite can use the index for that case.
+            // Build a separate statement for each combination of filters, so that SQLite can use an index for
+            // these filters.
             let pending = match which {
                 OutboxFilter::Pending => "AND delivered IS NULL",
                 OutboxFilter::All => "",
@@ -77,7 +78,7 @@ pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
     Ok(OutboxRow { id: item.id.clone(), kind, body: to_json(&what, &body)? })
 }
 
-/// Writes the items, except items whose id the session already has.
+/// Writes the outbox items. Skips each item whose id already belongs to an item of the session.
 pub(super) fn insert(connection: &Connection, session: i64, rows: &[OutboxRow], time: i64) -> Result<(), Failure> {
     if rows.is_empty() {
         return Ok(());

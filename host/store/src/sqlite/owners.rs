@@ -62,7 +62,7 @@ impl Owner {
         &self.id
     }
 
-    /// Returns whether the owner with this id is alive. This owner itself is always alive.
+    /// Returns whether the owner with this id is alive. The owner on which this method is called is always alive.
     pub(super) fn liveness(&self, id: &str) -> Liveness {
         if id == self.id {
             return Liveness::Alive(SessionHolder::process(std::process::id()));
@@ -113,8 +113,8 @@ fn check_lock_file(lock_file: &Path) -> Liveness {
     let file = match File::open(lock_file) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Liveness::Dead,
-        // If the file cannot be checked, assume that its owner is alive. Two writers for one session would be worse
-        // than a writer that has to wait.
+        // If the file cannot be checked, assume that its owner is alive. If two processes wrote to one session, the
+        // damage would be worse than if one process had to wait.
         Err(_) => return Liveness::Alive(SessionHolder::process(0)),
     };
     match file.try_lock_shared() {

@@ -1,6 +1,6 @@
-//! Compares projections with the tables that they are derived from. The full-text indexes do not contain the text
-//! itself, so a checksum over the words and positions of each row is compared instead. Checksums also keep memory use
-//! low.
+//! Compares projections with the tables from which the projections are derived. A full-text index does not contain the
+//! indexed texts, so the comparison uses a checksum over the words of each row and the positions of these words.
+//! Because of the checksums, the comparison needs little memory.
 
 use super::SqliteStore;
 use super::failure::Failure;
@@ -16,17 +16,19 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Number of rows whose words are compared in one step.
 const ROWS_PER_STEP: usize = 256;
 
-/// Maximum number of differences that are described in a comparison.
-const MAX_EXAMPLES: usize = 5;
+/// Maximum number of differences that the result of a comparison describes.
+const MAX_DESCRIBED_DIFFERENCES: usize = 5;
 
-/// Definition of both full-text indexes, as in the first migration.
+/// Definition of the full-text index of messages and of the full-text index of memories. The first migration contains
+/// the same definition.
 const INDEX_DEFINITION: &str = "text, content = '', contentless_delete = 1, tokenize = 'unicode61 remove_diacritics 2'";
 
 #[async_trait]
 impl Projections for SqliteStore {
     async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError> {
         self.read(move |connection| {
-            // Allow writes, because temporary tables are created. The database itself is not changed.
+            // Allow writes on the connection, because the comparison creates temporary tables. The database itself is
+            // not changed.
             connection.pragma_update(None, "query_only", "OFF")?;
             let compared =
                 [compare_messages(connection)?, compare_memories(connection)?, compare_sessions(connection, read)?];
@@ -69,7 +71,7 @@ impl Differences {
 
     fn add(&mut self, what: impl FnOnce() -> Result<String, Failure>) -> Result<(), Failure> {
         self.different += 1;
-        if self.examples.len() < MAX_EXAMPLES {
+        if self.examples.len() < MAX_DESCRIBED_DIFFERENCES {
             self.examples.push(what()?);
         }
         Ok(())
@@ -84,7 +86,8 @@ impl Differences {
 /// For each row number, the checksum of the row's words and their positions.
 type Checksums = BTreeMap<i64, u64>;
 
-/// Returns the checksums of an index. The inner result is a description of the problem if the index cannot be read.
+/// Returns the checksums of an index. If the index cannot be read, the inner result is an error that describes
+/// the problem.
 fn index_checksums(connection: &Connection, index: &str) -> Result<Result<Checksums, String>, Failure> {
     connection.execute_batch(&format!(
         "DROP TABLE IF EXISTS temp.words_of_{index};
@@ -95,8 +98,8 @@ fn index_checksums(connection: &Connection, index: &str) -> Result<Result<Checks
     Ok(sums.map_err(|error| error.to_string()))
 }
 
-/// Computes the checksums of all rows. The order of the words does not matter, because the hashes of the words are
-/// added up.
+/// Computes the checksums of all rows in a full-text index. The order of the words does not matter, because the hashes
+/// of the words are added up.
 fn word_checksums(connection: &Connection, vocabulary: &str) -> rusqlite::Result<Checksums> {
     let mut sums = Checksums::new();
     let mut statement = connection.prepare(&format!("SELECT doc, term, offset FROM {vocabulary}"))?;
@@ -110,7 +113,7 @@ fn word_checksums(connection: &Connection, vocabulary: &str) -> rusqlite::Result
     Ok(sums)
 }
 
-/// Splits texts into words in the same way as the full-text indexes, with an index in memory.
+/// Splits texts into words in the same way as the stored full-text indexes, by adding the texts to an index in memory.
 struct Tokenizer(Connection);
 
 impl Tokenizer {
@@ -134,10 +137,10 @@ impl Tokenizer {
     }
 }
 
-/// A function that returns up to [`ROWS_PER_STEP`] texts, starting after a row number.
+/// A function that returns the texts of up to [`ROWS_PER_STEP`] rows, starting after the row with the given number.
 type Texts<'t> = &'t dyn Fn(i64) -> Result<Vec<(i64, String)>, Failure>;
 
-/// Compares an index with the texts that it is built from.
+/// Compares a full-text index with the texts from which the index was built.
 fn compare_words(
     connection: &Connection,
     (projection, index): (Projection, &str),
@@ -213,7 +216,8 @@ fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Fai
     compare_words(connection, (Projection::MemoryWords, "memory_words"), &texts, &name)
 }
 
-/// A session with the values that session lists show: the stored values, and the values derived from the log.
+/// A session with two sets of the values that session lists show: the stored values, and the values that were derived
+/// from the log.
 struct SessionRow {
     number: i64,
     subject: String,

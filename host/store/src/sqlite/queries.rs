@@ -42,8 +42,8 @@ pub(super) fn collect<T>(
     Ok(found)
 }
 
-/// Like [`collect`], but reads no further row when the text columns of the rows so far have more than
-/// [`MAX_PAGE_BYTES`] bytes in total.
+/// Like [`collect`], but stops when the text columns of the rows that have been read have more than [`MAX_PAGE_BYTES`]
+/// bytes in total.
 pub(super) fn collect_page<T>(
     connection: &Connection,
     sql: &str,
@@ -201,7 +201,8 @@ pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// Converts a caller's limit for an SQL query, and reduces it to [`MAX_PAGE`].
+/// Converts the maximum number of rows that a caller requests to an SQL number. A number above [`MAX_PAGE`] is reduced
+/// to [`MAX_PAGE`].
 pub(super) fn sql_limit(limit: usize) -> i64 {
     limit.min(MAX_PAGE) as i64
 }

@@ -8,16 +8,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Semaphore;
 
-/// Maximum number of concurrent reads. More reads would only wait for the same disk.
+/// Maximum number of concurrent reads. A higher number would not be faster, because all reads wait for the same disk.
 const MAX_CONCURRENT_READS: usize = 4;
 
 /// The pool of read connections. A connection is opened when it is first needed, and is then reused.
 pub(super) struct Readers {
-    shared: Arc<Shared>,
+    pool: Arc<ConnectionPool>,
     permits: Arc<Semaphore>,
 }
 
-struct Shared {
+struct ConnectionPool {
     path: PathBuf,
     access: Access,
     idle: Mutex<Vec<Connection>>,
@@ -25,39 +25,39 @@ struct Shared {
 
 impl Readers {
     pub(super) fn new(path: PathBuf, access: Access) -> Self {
-        let shared = Shared { path, access, idle: Mutex::new(Vec::with_capacity(MAX_CONCURRENT_READS)) };
-        Self { shared: Arc::new(shared), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)) }
+        let pool = ConnectionPool { path, access, idle: Mutex::new(Vec::with_capacity(MAX_CONCURRENT_READS)) };
+        Self { pool: Arc::new(pool), permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)) }
     }
 
-    /// Runs `work` in one read transaction. The permit is kept until the thread is done, even if the caller's future is
-    /// dropped.
+    /// Runs `work` in one read transaction. The read counts towards [`MAX_CONCURRENT_READS`] until its thread is done,
+    /// even if the caller's future is dropped.
     pub(super) async fn run<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, Failure> + Send + 'static,
     {
         let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        let shared = self.shared.clone();
+        let pool = self.pool.clone();
         let reading = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            shared.run(work).map_err(|failure| failure.into_error(&shared.path))
+            pool.run(work).map_err(|failure| failure.into_error(&pool.path))
         });
         reading.await.map_err(|_| StoreError::Closed)?
     }
 
     /// Empties the write-ahead log on a separate connection.
     pub(super) async fn empty_log(&self) -> Result<(), StoreError> {
-        let shared = self.shared.clone();
+        let pool = self.pool.clone();
         let emptying = tokio::task::spawn_blocking(move || {
-            let emptied = file::open_reader(&shared.path)
+            let emptied = file::open_reader(&pool.path)
                 .and_then(|connection| Ok(connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?));
-            emptied.map_err(|failure| failure.into_error(&shared.path))
+            emptied.map_err(|failure| failure.into_error(&pool.path))
         });
         emptying.await.map_err(|_| StoreError::Closed)?
     }
 }
 
-impl Shared {
+impl ConnectionPool {
     /// Runs `work` on an idle or new connection. If `work` fails, the connection is closed, because its state is
     /// unknown.
     fn run<T>(&self, work: impl FnOnce(&Connection) -> Result<T, Failure>) -> Result<T, Failure> {

@@ -8,7 +8,7 @@ use std::path::Path;
 /// SQLite application id of the databases of this host: `agho` in ASCII. Databases of other programs have other ids.
 const APPLICATION_ID: i64 = 0x6167_686f;
 
-/// All migrations in order. `user_version` of a file is the number of migrations that were applied to it.
+/// All migrations, oldest first. `user_version` of a file is the number of migrations that were applied to it.
 const MIGRATIONS: &[&str] = &[
     INITIAL_SCHEMA,
     OUTBOX_AND_APPROVALS,
@@ -54,7 +54,7 @@ pub(super) fn is_current(connection: &Connection) -> Result<bool, Failure> {
 }
 
 /// Migrates the file to this host's version. The version is checked again after the write lock is acquired, because
-/// another process may have migrated the file in between.
+/// another process may have migrated the file before the lock was acquired.
 pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failure> {
     let version = |connection: &Connection| {
         connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0)).map_err(Failure::from)
@@ -257,14 +257,14 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
 ";
 
-/// Adds the reason why a message left the view. For messages that left the view earlier, the reason is not known, so
-/// `superseded` is stored.
+/// Adds a column for the reason why a message left the view. For messages that left the view earlier, the reason is not
+/// known, so `superseded` is stored.
 const HIDE_REASONS: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";
 
-/// Adds the agent and the turn that made a memory. For older memories, the turn is read from the memory's id, which
-/// contains the session, the turn and the kind.
+/// Adds columns for the agent that made a memory and for the turn in which the memory was made. For older memories, the
+/// turn is read from the memory's id, which contains the session, the turn and the kind.
 const MEMORY_ORIGINS: &str = "
 ALTER TABLE memories ADD COLUMN agent TEXT NOT NULL DEFAULT '';
 ALTER TABLE memories ADD COLUMN turn INTEGER NOT NULL DEFAULT 0;
@@ -314,8 +314,8 @@ CREATE TABLE plugin_rollbacks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds plugin versions on trial, with the counts of calls in all processes. Versions that were in use before this
-/// migration are not on trial.
+/// Adds a table of the plugin versions on trial, with the number of calls to each version from all processes. Versions
+/// that were in use before this migration are not on trial.
 const PLUGIN_TRIALS: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,
@@ -328,9 +328,9 @@ CREATE TABLE plugin_trials (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds the identities to which lasting approvals and rules for tool names are bound, and the components with which the
-/// turns of an agent have started. Approvals that were stored before this migration are not bound to an identity, so
-/// the host requests these approvals again.
+/// Adds the identity to which each lasting approval and each rule for a tool name is bound. For each agent, adds the
+/// components that were in use when a turn started. Approvals that were stored before this migration are not bound to
+/// an identity, so the host requests these approvals again.
 const APPROVAL_BINDINGS: &str = "
 ALTER TABLE approvals ADD COLUMN identity TEXT;
 ALTER TABLE approvals ADD COLUMN grants TEXT;
@@ -392,8 +392,8 @@ UPDATE sessions SET place = ordered.place FROM (
 CREATE INDEX sessions_by_place ON sessions (place);
 ";
 
-/// Adds a table for views that are stored in pieces, so that a commit writes only the pieces that it changes. The view
-/// of a session without pieces is in the snapshot.
+/// Adds a table for views that are stored in pieces, so that a commit writes only the pieces that it changes. If a
+/// session has no pieces, the view is in the session's snapshot.
 const VIEW_PIECES: &str = "
 CREATE TABLE view_pieces (
     session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

@@ -10,10 +10,11 @@ use rusqlite::{Connection, params};
 /// until the transaction ends.
 const MAX_INDEXED_MESSAGES: usize = 256;
 
-/// Size in bytes of indexed text after which a transaction ends, even if it has indexed fewer than [`MAX_INDEXED_MESSAGES`].
+/// Size in bytes of indexed text after which a transaction ends, even if the transaction has indexed fewer than
+/// [`MAX_INDEXED_MESSAGES`] messages.
 const MAX_INDEXED_BYTES: usize = 2 << 20;
 
-/// Maximum number of words in a query. Further words are ignored.
+/// Maximum number of words in a query. If a query has more words, the additional words are ignored.
 const MAX_WORDS: usize = 64;
 
 /// Maximum number of results of one search.
@@ -22,24 +23,24 @@ const MAX_HITS: usize = 1000;
 /// Maximum number of characters in an excerpt.
 const EXCERPT_CHARACTERS: usize = 200;
 
-/// Maximum number of an excerpt's characters before the first matching word.
+/// Maximum number of characters that an excerpt contains before the first matching word.
 const CHARACTERS_BEFORE_WORD: usize = 60;
 
 /// Whether a call to [`index_next_batch`] indexed any messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Some messages were indexed, and there may be more.
+    /// Some messages were indexed, and there may be further messages to index.
     Indexed,
     /// All messages are indexed.
     Done,
 }
 
-/// How many words of a query a text must contain.
+/// Whether a text must contain all words of a query, or at least one of the words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Match {
-    /// The text must contain every word.
+pub(super) enum RequiredWords {
+    /// The text must contain every word of the query.
     Every,
-    /// The text must contain at least one word.
+    /// The text must contain at least one word of the query.
     Any,
 }
 
@@ -83,7 +84,7 @@ pub(super) fn rewind_progress(connection: &Connection) -> Result<(), Failure> {
 
 /// Returns up to `limit` messages that contain every word of the query, best match first.
 pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Result<Vec<MessageHit>, Failure> {
-    hits(connection, ("?3 IS NULL", None), (query, Match::Every), limit)
+    search_where(connection, ("?3 IS NULL", None), (query, RequiredWords::Every), limit)
 }
 
 /// Searches the messages that were evicted from the view of a session. Returns up to `limit` messages that contain at
@@ -96,14 +97,14 @@ pub(super) fn evicted(
 ) -> Result<Vec<MessageHit>, Failure> {
     let condition = "s.subject = ?3 AND EXISTS
         (SELECT 1 FROM hidden h WHERE h.session = m.session AND h.id = m.id AND h.why = 'evicted')";
-    hits(connection, (condition, Some(session)), (query, Match::Any), limit)
+    search_where(connection, (condition, Some(session)), (query, RequiredWords::Any), limit)
 }
 
 /// Searches the messages that satisfy an SQL condition. In the condition, `?3` is the subject of the session.
-fn hits(
+fn search_where(
     connection: &Connection,
     (condition, session): (&str, Option<&str>),
-    (query, required): (&str, Match),
+    (query, required): (&str, RequiredWords),
     limit: usize,
 ) -> Result<Vec<MessageHit>, Failure> {
     let words = words(query);
@@ -144,16 +145,18 @@ pub(super) fn words(query: &str) -> Vec<&str> {
     words
 }
 
-/// Builds the index's match expression. Words are quoted, so that `AND`, `OR`, `NOT` and `NEAR` are ordinary words.
-pub(super) fn match_expression(words: &[&str], required: Match) -> String {
+/// Builds the expression with which SQLite searches the full-text index, such as `"red" AND "blue"`. Words are quoted,
+/// so that `AND`, `OR`, `NOT` and `NEAR` are ordinary words.
+pub(super) fn match_expression(words: &[&str], required: RequiredWords) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
     match required {
-        Match::Every => quoted.join(" AND "),
-        Match::Any => quoted.join(" OR "),
+        RequiredWords::Every => quoted.join(" AND "),
+        RequiredWords::Any => quoted.join(" OR "),
     }
 }
 
-/// Converts the index's BM25 rank (negative, lower is better) to a score from 0 to 1, where higher is better.
+/// Converts the index's BM25 rank, which is negative and lower for a better match, to a score from 0 to 1, which is
+/// higher for a better match.
 pub(super) fn score(rank: f64) -> f32 {
     let relevance = (-rank).max(0.0);
     (relevance / (1.0 + relevance)) as f32
@@ -222,7 +225,7 @@ mod tests {
         );
         assert!(words("\"\0*()-+^:{}").is_empty());
         assert_eq!(words(&"x1 x2 ".repeat(100)).len(), 2);
-        assert_eq!(match_expression(&["a", "OR"], Match::Every), "\"a\" AND \"OR\"");
+        assert_eq!(match_expression(&["a", "OR"], RequiredWords::Every), "\"a\" AND \"OR\"");
         let many: String = (0..200).map(|number| format!("w{number} ")).collect();
         assert_eq!(words(&many).len(), MAX_WORDS);
     }

@@ -16,7 +16,8 @@ impl SessionIndex for SqliteStore {
         let owner = self.owner.clone();
         self.read(move |connection| {
             let SessionFilter { subject, agent, user, unowned, state, delegated_by } = filter;
-            // Build these conditions for each case, so that SQLite can use the indexes of these columns.
+            // Add the condition on a column only if the filter restricts that column, so that SQLite can use the
+            // column's index.
             let by_subject = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
             let by_parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
             let sql = format!(
@@ -66,7 +67,8 @@ impl SessionIndex for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Indexes all committed messages. A read-only store searches only the messages that are already indexed.
+    /// Adds all committed messages to the search index. A read-only store searches only the messages that are
+    /// already indexed.
     async fn update_message_index(&self) -> Result<(), StoreError> {
         if self.access == Access::ReadOnly {
             return Ok(());

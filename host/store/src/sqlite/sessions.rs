@@ -285,7 +285,7 @@ fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Delet
             .execute([blob])?;
     }
     search::rewind_progress(connection)?;
-    // Merging the index also removes the data of entries that are only marked as deleted.
+    // Merging the index removes the data of entries that SQLite has only marked as deleted.
     connection.execute("INSERT INTO message_words (message_words) VALUES ('optimize')", [])?;
     Ok(Deletion { memories: forget_session(connection, session)? })
 }
@@ -302,8 +302,8 @@ mod tests {
     use super::*;
     use rusqlite::StatementStatus::{RePrepare, Run};
 
-    /// A statement is compiled once and not again when other values are bound to it, because compiling a statement
-    /// takes longer than running it.
+    /// A statement is compiled only once, even if other values are bound to the statement later. Compiling a statement
+    /// takes longer than running the statement.
     #[tokio::test]
     async fn statements_are_compiled_once() {
         let store = SqliteStore::open_in_memory().unwrap();

@@ -19,8 +19,8 @@ use std::sync::{Mutex, PoisonError};
 /// components are read from the database again.
 const MAX_CACHED_AGENTS: usize = 1_000;
 
-/// For each agent, components with which turns of the agent have started. The cache contains only components that this
-/// process has written to the database or read from it.
+/// For each agent, components that were in use when a turn of the agent started. The cache contains only components
+/// that this process has written to the database or read from it.
 #[derive(Debug, Default)]
 pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
 
@@ -45,7 +45,7 @@ impl PluginVersions for SqliteStore {
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError> {
         let directory = directory.to_owned();
         let (path, wanted) = (directory.clone(), serving.clone());
-        // Usually, the versions are the same as at the previous start, and there is nothing to write.
+        // Usually, the versions have not changed since the previous start of the host, and nothing must be written.
         if self.read(move |connection| Ok(ServingChanges::of(connection, &path, &wanted)?.is_empty())).await? {
             return Ok(Vec::new());
         }
@@ -124,7 +124,8 @@ impl PluginVersions for SqliteStore {
     }
 
     async fn record_turn_plugins(&self, agent: &str, mut plugins: Vec<(String, Digest)>) -> Result<(), StoreError> {
-        // Rows are never deleted, so no query is needed for components that this process has already seen.
+        // Rows of `turn_plugins` are never deleted, so no query is needed for components that are in this
+        // process's cache.
         self.turn_plugins.retain_uncached(agent, &mut plugins);
         if plugins.is_empty() {
             return Ok(());
@@ -223,8 +224,8 @@ impl PluginVersions for SqliteStore {
     }
 }
 
-/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. Therefore the
-/// history is correct even before the host starts again.
+/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. The history is
+/// then correct even before the next start of the host.
 fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),

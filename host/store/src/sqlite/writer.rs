@@ -1,10 +1,10 @@
-//! The write connection, with group commit. The thread that currently owns the connection is the leader. The leader
-//! takes the waiting jobs and commits them in one transaction. The caller of a job gets the result only after the
-//! transaction is committed.
+//! The write connection. Jobs that wait at the same time are committed in one transaction (group commit). The thread
+//! that currently owns the connection is the leader. The leader takes the waiting jobs and commits these jobs together.
+//! The caller of a job gets the result only after the transaction is committed.
 //!
 //! If commits wait for the disk, a dedicated thread is the leader, and callers wake this thread and wait for it. If
-//! commits do not wait for the disk, switching threads would cost more than the commit. In this case, a caller that
-//! finds the connection free becomes the leader itself.
+//! commits do not wait for the disk, a caller that finds the connection free becomes the leader, because switching to
+//! another thread would take longer than the commit.
 
 mod batch;
 mod blocked;
@@ -34,7 +34,8 @@ const QUEUE_CAPACITY: usize = 256;
 /// Maximum number of jobs in one transaction.
 const MAX_BATCH: usize = 128;
 
-/// Maximum number of jobs that a caller runs as the leader: its own job, and jobs that arrive in the meantime.
+/// Maximum number of jobs that a caller runs as the leader: its own job, and jobs that arrive while the caller is
+/// the leader.
 const MAX_JOBS_PER_CALLER: usize = 16;
 
 /// After a commit of at least this number of jobs, the writer thread waits for further jobs, because many sessions are
@@ -59,7 +60,7 @@ pub(super) struct WriterOptions {
     pub(super) lock_wait: Duration,
     /// Total time to wait for another process or for disk space before a write fails.
     pub(super) max_wait: Duration,
-    /// Whether waiting can help when no disk space is left.
+    /// Which limit the database has reached when no space is left, and therefore whether waiting can help.
     pub(super) space: SpaceLimit,
 }
 
@@ -68,8 +69,8 @@ pub(super) struct WriterOptions {
 pub(super) enum LeaderPolicy {
     /// Only the writer thread may become the leader. A commit waits for the disk and must not block a caller's thread.
     WriterThread,
-    /// Any caller that finds the connection free may become the leader. The caller's job must be short, and no other
-    /// process may have the write lock.
+    /// A caller that finds the connection free may become the leader if its job is short. The caller commits only if no
+    /// other process has the write lock.
     Callers,
 }
 
@@ -80,9 +81,9 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The waiting jobs. Contains the connection while there is no leader.
+/// The queue of waiting jobs. Also contains the write connection while no thread is the leader.
 struct WriteQueue {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// Condition variable that wakes the writer thread.
     wakeup: Condvar,
     slots: Arc<Semaphore>,
@@ -91,7 +92,7 @@ struct WriteQueue {
     max_wait: Duration,
 }
 
-struct State {
+struct QueueState {
     /// The waiting jobs. The number of slots limits the length of this queue.
     jobs: VecDeque<QueuedJob>,
     /// The write connection. `None` while a leader is using the connection.
@@ -162,7 +163,7 @@ impl Writer {
         let WriterOptions { leaders, lock_wait, max_wait, space } = options;
         let last = LastCommit::default();
         let committer = Committer { connection, path: path.clone(), counters, lock_wait, space, last };
-        let state = State {
+        let state = QueueState {
             jobs: VecDeque::new(),
             committer: Some(committer),
             thread: ThreadState::Awake,
@@ -207,7 +208,7 @@ impl Drop for Writer {
         let mut state = self.queue.lock();
         state.store = StoreState::Closing;
         self.queue.wake_thread(state);
-        // The thread stops when no jobs are left.
+        // The writer thread stops when no jobs are left.
         if let Some(thread) = self.thread.take()
             && thread.join().is_err()
         {
@@ -261,7 +262,7 @@ impl WriteQueue {
                     let mut blocked = BlockedWrite::new(&self.path, self.max_wait);
                     while !batch.is_empty() {
                         match leader.commit_together(&mut batch, WhenLocked::Wait) {
-                            BatchOutcome::Finished => blocked.resolved(),
+                            BatchOutcome::Finished => blocked.log_if_resolved(),
                             BatchOutcome::Blocked(error, _) if blocked.should_wait(&error) && self.is_open() => {
                                 std::thread::sleep(RETRY_INTERVAL);
                             }
@@ -314,9 +315,9 @@ impl WriteQueue {
 
     fn wait<'a>(
         &self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, QueueState>,
         timeout: Option<Duration>,
-    ) -> (MutexGuard<'a, State>, WakeReason) {
+    ) -> (MutexGuard<'a, QueueState>, WakeReason) {
         state.thread = ThreadState::Waiting;
         let (mut state, woken) = match timeout {
             None => (self.wakeup.wait(state).unwrap_or_else(PoisonError::into_inner), WakeReason::Notified),
@@ -349,7 +350,7 @@ impl WriteQueue {
     }
 
     /// Wakes the writer thread if it is waiting.
-    fn wake_thread(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_thread(&self, mut state: MutexGuard<'_, QueueState>) {
         if state.thread == ThreadState::Waiting {
             state.thread = ThreadState::Awake;
             drop(state);
@@ -357,13 +358,14 @@ impl WriteQueue {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    /// Returns the next work of the writer thread. `ready` is the time at which the thread finished its previous task.
+impl QueueState {
+    /// Returns the next action of the writer thread. `ready` is the time at which the thread finished its
+    /// previous task.
     fn pending_work(&self, ready: Instant) -> PendingWork {
         let Some(committer) = &self.committer else { return PendingWork::Nothing };
         match (self.jobs.len(), self.store) {
@@ -379,8 +381,9 @@ impl State {
 }
 
 impl LastCommit {
-    /// Returns the wait for further jobs as the thread's next work, or `None` if the thread must commit now. `waiting`
-    /// is the number of waiting jobs, and `since` is the time for which the thread has waited.
+    /// Returns [`PendingWork::WaitForMore`] if the writer thread should wait for further jobs, or `None` if the thread
+    /// must commit now. `waiting` is the number of waiting jobs, and `since` is the time since the thread finished its
+    /// previous task.
     fn wait_for_more(self, waiting: usize, since: Duration) -> Option<PendingWork> {
         let Self { jobs, duration } = self;
         let max_wait = (duration / WAIT_DIVISOR).saturating_sub(since);
@@ -389,8 +392,8 @@ impl LastCommit {
     }
 }
 
-/// Owns the connection while a thread is the leader. Dropping a leader returns the connection to the queue, even
-/// after a panic.
+/// A thread that is the leader, and therefore owns the connection. Dropping a leader returns the connection to the
+/// queue, even after a panic.
 struct Leader<'a> {
     queue: &'a WriteQueue,
     committer: Option<Committer>,
@@ -426,8 +429,8 @@ impl Drop for Leader<'_> {
         state.committer = self.committer.take();
         state.times_led += 1;
         let previous_index = std::mem::replace(&mut state.index, self.index_after);
-        // Wake the writer thread to run jobs that arrived in the meantime. If the writer thread waits without a
-        // timeout, it must also be woken to update the search index.
+        // Wake the writer thread to run the jobs that arrived while this thread was the leader. If the writer thread
+        // waits without a timeout, it must also be woken to update the search index.
         if !state.jobs.is_empty() || previous_index == IndexState::UpToDate {
             self.queue.wake_thread(state);
         }

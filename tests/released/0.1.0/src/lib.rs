@@ -1,5 +1,5 @@
-//! A component with every plugin kind, built once for version 0.1.0 of the contract. It is never rebuilt: every later host
-//! must run the stored bytes.
+//! A component with every plugin kind, built once for version 0.1.0 of the contract. This component is never rebuilt:
+//! every later host must run the stored bytes.
 
 #[allow(missing_docs, clippy::all, reason = "generated")]
 mod bindings {

@@ -1,18 +1,19 @@
-//! Renders the marks within a line: emphasis, code, links and escapes. A possible mark is held back until its closing
-//! mark arrives, the line ends, or the closing mark is too far away.
+//! Renders the marks within a line: emphasis, code, links and escapes. The renderer holds back the text after a
+//! possible opening mark until the closing mark arrives, the line ends, or the text that is held back has reached a
+//! maximum length.
 
 use super::{CODE, Rendering};
 use crate::terminal::DIM;
 use anstyle::Style;
 
-/// Maximum distance in bytes between an opening mark and its closing mark. This is also the maximum length of the text
-/// that is held back.
+/// Maximum distance in bytes between an opening mark and its closing mark. The renderer never holds back more text than
+/// this distance.
 const MAX_DISTANCE: usize = 600;
 
-/// Whether the line is complete.
+/// Whether the text of a line is complete, or more text of the line may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// More of the line may follow.
+    /// More text of the line may follow.
     Open,
     /// The line is complete.
     Over,
@@ -31,14 +32,14 @@ pub(super) struct Inline {
 enum Token {
     /// More text is needed to recognise the token.
     Undecided,
-    /// Plain text of this length in bytes.
+    /// Plain text, with its length in bytes.
     Plain(usize),
-    /// A mark: its length in bytes, and the styled text to show for it.
+    /// A mark with its contents: the length of the source text in bytes, and the styled text to show.
     Mark(usize, Vec<(Style, String)>),
 }
 
 impl Inline {
-    /// Creates a renderer for a line whose text has this style.
+    /// Creates a renderer for a line whose plain text has the style `style`.
     pub(super) fn new(rendering: Rendering, style: Style) -> Self {
         Self { rendering, style, before: ' ' }
     }
@@ -87,25 +88,25 @@ impl Inline {
 
     /// Inline code between two runs of backticks of the same length.
     fn code(&self, text: &str, ending: Ending) -> Token {
-        let length = run(text, '`');
+        let length = run_length(text, '`');
         if length == text.len() && ending == Ending::Open {
             return Token::Undecided;
         }
         let window = Window::of(&text[length..], ending);
-        let Some(end) = run_of(window.text, '`', length) else { return window.without_closer(length) };
+        let Some(end) = position_of_run(window.text, '`', length) else { return window.without_closer(length) };
         if window.is_at_end(end + length) {
             return Token::Undecided;
         }
         let inside = &window.text[..end];
         let spaced = inside.strip_prefix(' ').and_then(|inside| inside.strip_suffix(' '));
         let inside = spaced.filter(|inside| !inside.trim().is_empty()).unwrap_or(inside);
-        Token::Mark(length + end + length, vec![(over(self.style, CODE), inside.to_owned())])
+        Token::Mark(length + end + length, vec![(overlaid(self.style, CODE), inside.to_owned())])
     }
 
-    /// Emphasis: `*italic*`, `**bold**`, `***bold italic***` and `~~struck~~`. Underscores can be used instead
-    /// of asterisks.
+    /// Recognises emphasis at the start of the text: `*italic*`, `**bold**`, `***bold italic***` or `~~struck~~`.
+    /// Emphasis can also be written with underscores in place of the asterisks.
     fn emphasis(&self, text: &str, mark: char, ending: Ending) -> Token {
-        let length = run(text, mark);
+        let length = run_length(text, mark);
         let Some(next) = text[length..].chars().next() else {
             return if ending == Ending::Open { Token::Undecided } else { Token::Plain(length) };
         };
@@ -128,8 +129,8 @@ impl Inline {
         }
     }
 
-    /// A link `[text](address)`, or an image with a `!` before the link. `bang` is the length of the `!`: 1 for an
-    /// image, else 0.
+    /// Recognises a link `[text](address)` or an image `![text](address)` at the start of the text. `bang` is the
+    /// length of the `!`, so it is 1 for an image and 0 for a link.
     fn link(&self, text: &str, bang: usize, ending: Ending) -> Token {
         let start = bang + 1;
         let window = Window::of(&text[start..], ending);
@@ -150,12 +151,13 @@ impl Inline {
         inner.read(label, Ending::Over, &mut |style, text| shown.push((style, text.to_owned())));
         if !address.is_empty() && address != label {
             let space = if label.is_empty() { "" } else { " " };
-            shown.push((over(self.style, DIM), format!("{space}({address})")));
+            shown.push((overlaid(self.style, DIM), format!("{space}({address})")));
         }
         Token::Mark(whole, shown)
     }
 
-    /// An address such as `<https://example.com>`. Any other `<` is plain text.
+    /// Recognises an address in angle brackets, such as `<https://example.com>`. A `<` that does not begin an address
+    /// is plain text.
     fn address(&self, text: &str, ending: Ending) -> Token {
         let window = Window::of(&text[1..], ending);
         let Some(end) = window.text.find(|character: char| character == '>' || character.is_whitespace()) else {
@@ -185,12 +187,13 @@ impl<'t> Window<'t> {
     }
 
     /// Returns the token for an opening mark whose closing mark was not found. The token is undecided if the closing
-    /// mark may still arrive. Otherwise, the token is plain text of `length` bytes.
+    /// mark may still arrive. If the line is complete, the token is plain text of `length` bytes.
     fn without_closer(&self, length: usize) -> Token {
         if self.ending == Ending::Open { Token::Undecided } else { Token::Plain(length) }
     }
 
-    /// Returns true if more text may follow at this position, so that a run of marks before it may still grow.
+    /// Returns true if text that arrives later may follow at this position, so that a run of marks that ends here may
+    /// still become longer.
     fn is_at_end(&self, position: usize) -> bool {
         self.ending == Ending::Open && position >= self.text.len()
     }
@@ -202,11 +205,11 @@ enum Closer {
     Undecided,
     /// The text contains no closing marks.
     None,
-    /// Position of the closing marks in the text, in bytes.
+    /// Byte offset of the closing marks in the text.
     At(usize),
 }
 
-/// Finds the closing marks of an emphasis of `length` marks. Marks within code are ignored, and so are escaped marks.
+/// Finds the closing marks of an emphasis of `length` marks. Marks within code and escaped marks are ignored.
 fn closer(window: &Window<'_>, mark: char, length: usize) -> Closer {
     let text = window.text;
     let open = window.ending == Ending::Open;
@@ -216,14 +219,14 @@ fn closer(window: &Window<'_>, mark: char, length: usize) -> Closer {
         if character == '\\' {
             position += 1 + rest[1..].chars().next().map_or(0, char::len_utf8);
         } else if character == '`' {
-            let ticks = run(rest, '`');
-            match run_of(&rest[ticks..], '`', ticks) {
+            let ticks = run_length(rest, '`');
+            match position_of_run(&rest[ticks..], '`', ticks) {
                 Some(end) => position += ticks + end + ticks,
                 None if open => return Closer::Undecided,
                 None => position += ticks,
             }
         } else if character == mark {
-            let marks = run(rest, mark);
+            let marks = run_length(rest, mark);
             let after = rest[marks..].chars().next();
             if after.is_none() && open {
                 return Closer::Undecided;
@@ -254,7 +257,7 @@ fn emphasised(style: Style, mark: char, length: usize) -> Option<Style> {
 }
 
 /// Applies the style `above` on top of `below`.
-fn over(below: Style, above: Style) -> Style {
+fn overlaid(below: Style, above: Style) -> Style {
     let style = below | above.get_effects();
     if above.get_fg_color().is_some() { style.fg_color(above.get_fg_color()) } else { style }
 }
@@ -264,24 +267,24 @@ fn escape(style: Style, text: &str, ending: Ending) -> Token {
         Some(next) if next.is_ascii_punctuation() => Token::Mark(2, vec![(style, next.into())]),
         Some(_) => Token::Plain(1),
         None if ending == Ending::Open => Token::Undecided,
-        // A backslash at the end of a line is a line break. All line breaks are kept, so nothing is written for
-        // the backslash.
+        // In Markdown, a backslash at the end of a line is a line break. The renderer keeps all line breaks anyway, so
+        // it writes nothing for the backslash.
         None => Token::Mark(1, Vec::new()),
     }
 }
 
 /// Length in bytes of the run of a character at the start of the text.
-fn run(text: &str, character: char) -> usize {
+fn run_length(text: &str, character: char) -> usize {
     text.len() - text.trim_start_matches(character).len()
 }
 
 /// Returns the position, in bytes, of the next run of a character with exactly this length. Returns None if the text
 /// contains no such run.
-fn run_of(text: &str, character: char, length: usize) -> Option<usize> {
+fn position_of_run(text: &str, character: char, length: usize) -> Option<usize> {
     let mut position = 0;
     loop {
         position += text[position..].find(character)?;
-        match run(&text[position..], character) {
+        match run_length(&text[position..], character) {
             found if found == length => return Some(position),
             other => position += other,
         }

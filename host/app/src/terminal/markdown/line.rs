@@ -5,7 +5,7 @@ use super::inline::Ending;
 /// Width of a tab in columns.
 const TAB: usize = 4;
 
-/// Kind of a line.
+/// Kind of a line of Markdown, which decides how the line is rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An empty line.
@@ -14,15 +14,15 @@ pub(super) enum Kind {
     Quote,
     /// A heading that starts with this number of `#` characters.
     Heading(usize),
-    /// A list item with its mark: `-`, `*`, `+` or a number.
+    /// A list item with this mark, which is `-`, `*`, `+` or a number such as `1.`.
     Item(String),
-    /// A horizontal rule: `---`.
+    /// A horizontal rule, such as `---`.
     Rule,
-    /// The start of a code block: three or more backticks or tildes.
+    /// The first line of a code block, which starts with three or more backticks or tildes.
     Fence(Fence),
     /// A line that starts with `|` and may be a table row.
     Row,
-    /// Any other line.
+    /// A line of plain text, which has none of the marks above.
     Text,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Kind {
 pub(super) struct Fence {
     /// Character of the fence: a backtick or a tilde.
     pub(super) mark: char,
-    /// Number of characters of the fence. The closing fence has at least this many characters.
+    /// Number of backticks or tildes in the fence. The closing fence has at least this many characters.
     pub(super) length: usize,
     /// Text after the fence, usually the language.
     pub(super) info: String,
@@ -53,9 +53,9 @@ impl Fence {
 /// The recognised start of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Start {
-    /// Indentation in columns.
+    /// Width of the indentation, in columns.
     pub(super) indent: usize,
-    /// Kind of the line.
+    /// Kind of the line, which follows from its first characters.
     pub(super) kind: Kind,
     /// Length in bytes of the indentation and marks before the text.
     pub(super) length: usize,

@@ -1,4 +1,4 @@
-//! Renders a table. The column widths depend on all rows, so the table is shown when it is complete.
+//! Renders a table. The column widths depend on all rows, so the table is shown when its last row has arrived.
 
 use super::Rendering;
 use super::inline::{Ending, Inline};
@@ -20,23 +20,23 @@ enum Alignment {
     Right,
 }
 
-/// Lines that start with `|` and may be a table. They are a table if the second line is a separator such
-/// as `|---|---|`.
+/// Successive lines that start with `|` and may be a table. The lines are a table if the second line is a separator
+/// such as `|---|---|`.
 #[derive(Debug)]
 pub(super) struct Table {
     rendering: Rendering,
     prefix: Prefix,
     /// The first line, which is the header if the lines are a table.
     first: String,
-    /// Alignment of each column. Empty until the second line has shown that the lines are a table.
+    /// Alignment of the text in each column. Empty until the second line has shown that the lines are a table.
     alignments: Vec<Alignment>,
     /// Cells of the rows that have not been shown.
     rows: Vec<Vec<String>>,
-    /// Layout of the columns. None until the first rows are shown.
+    /// Layout of the table's columns. None until the first rows of the table are shown.
     layout: Option<Layout>,
 }
 
-/// Layout of a table.
+/// Whether the cells of a table are shown in columns or below one another.
 #[derive(Clone, Debug)]
 enum Layout {
     /// The cells of a row are shown side by side, in columns of these widths.
@@ -46,12 +46,12 @@ enum Layout {
 }
 
 impl Table {
-    /// Creates a possible table from its first line.
+    /// Creates a possible table from the first line that starts with `|`.
     pub(super) fn new(rendering: Rendering, prefix: Prefix, first: String) -> Self {
         Self { rendering, prefix, first, alignments: Vec::new(), rows: Vec::new(), layout: None }
     }
 
-    /// Prefix of each line, such as the indentation or the mark of a quote.
+    /// Returns the prefix of each line of the table, such as the indentation or the mark of a quote.
     pub(super) fn prefix(&self) -> &Prefix {
         &self.prefix
     }
@@ -61,12 +61,12 @@ impl Table {
         !self.alignments.is_empty()
     }
 
-    /// Number of rows that have not been shown.
+    /// Returns the number of rows that have been added but not yet shown.
     pub(super) fn held_rows(&self) -> usize {
         self.rows.len()
     }
 
-    /// Adds the next line. Returns false if the line does not belong to this table.
+    /// Adds the next line of the page to the table. Returns false if the line does not belong to this table.
     pub(super) fn add(&mut self, line: &str) -> bool {
         if self.is_table() {
             let mut row = cells(line);
@@ -207,7 +207,7 @@ fn visible_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().width()
 }
 
-/// Splits a line into cells. `\|` does not separate cells.
+/// Splits a line of a table into cells at each `|`, but not at an escaped `\|`.
 fn cells(line: &str) -> Vec<String> {
     let line = line.trim();
     let line = line.strip_prefix('|').unwrap_or(line);
@@ -229,7 +229,7 @@ fn cells(line: &str) -> Vec<String> {
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// Parses the line below a table's header, such as `|---|:-:|`. Returns None for any other line.
+/// Parses the line below a table's header, such as `|---|:-:|`. Returns None if the line does not have this form.
 fn parse_alignments(line: &str) -> Option<Vec<Alignment>> {
     let cells = cells(line);
     let alignments = cells.iter().map(|cell| {

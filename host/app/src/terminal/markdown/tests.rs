@@ -1,5 +1,5 @@
-//! Tests of the Markdown renderer. The tests check the output for an example page. They also check that the output does
-//! not depend on how the text is split into pieces.
+//! Tests of the Markdown renderer. The tests check the output for an example page, and check that the output does not
+//! depend on how the text is split into pieces.
 
 use super::*;
 use proptest::prelude::*;
@@ -85,7 +85,7 @@ fn shows_unmatched_marks_as_plain_text() {
         ("-5 degrees", "-5 degrees\n"),
         ("1.5 times", "1.5 times\n"),
         ("2024 was", "2024 was\n"),
-        ("|x| is no table\nnext", "|x| is no table\nnext\n"),
+        ("|x| is not a table\nnext", "|x| is not a table\nnext\n"),
         ("`` a`b ``", "<c>a`b</>\n"),
         ("**a `*` b**", "<b>a</> <b><c>*</> <b>b</>\n"),
         ("\\`not code\\`", "`not code`\n"),
@@ -218,7 +218,8 @@ fn far_marks() -> impl Strategy<Value = String> {
     prop::collection::vec(token, 40..120).prop_map(|tokens| tokens.concat())
 }
 
-/// Cuts a text into pieces of these lengths in characters. After the last length, the first length is used again.
+/// Cuts a text into pieces whose lengths in characters are `lengths`. After the last length, the lengths are used again
+/// from the first one.
 fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     let (mut rest, mut parts) = (text, Vec::new());
     for length in lengths.iter().cycle() {
@@ -232,7 +233,8 @@ fn cut<'t>(text: &'t str, lengths: &[usize]) -> Vec<&'t str> {
     parts
 }
 
-/// Returns true if a line is a horizontal rule. A rule is rendered with another length than its source line.
+/// Returns true if a line is a horizontal rule. The renderer writes a rule with a length that differs from the length
+/// of the source line.
 fn has_rule(text: &str) -> bool {
     let is_rule = |line: &str| line.contains(['-', '*', '_']) && line.chars().all(|mark| "-*_> \t".contains(mark));
     text.lines().any(is_rule)

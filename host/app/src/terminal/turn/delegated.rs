@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 pub(super) struct Delegated {
     /// Id of the delegated session of each call.
     sessions: BTreeMap<CallId, String>,
-    /// True if the turn waits only for delegates. The host then resumes the turn itself, without the user.
+    /// True if the turn waits only for delegates. In this case, the host resumes the turn without an action of
+    /// the user.
     waits_only_for_agents: bool,
 }
 
@@ -26,7 +27,8 @@ impl Delegated {
         self.waits_only_for_agents = suspension.waits.iter().all(|wait| matches!(wait.cause, WaitCause::Agent { .. }));
     }
 
-    /// Returns true if the event resumes a turn that waited only for delegates. Such an event is not shown.
+    /// Returns true if the event resumes a turn that waited only for delegates. The caller does not show an event that
+    /// resumes such a turn.
     pub(super) fn resumes_silently(&self, event: &EventKind) -> bool {
         *event == EventKind::Resumed && self.waits_only_for_agents
     }
@@ -49,7 +51,7 @@ impl TurnView<'_> {
             EventKind::LoopStart { .. } | EventKind::LoopIteration { .. } => {
                 self.terminal.busy(format!("{agent} is working"));
             }
-            // These events are shown as lines, because the user may need to act on them.
+            // Denials, fallbacks and unknown outcomes are shown as lines, because the user may need to act on them.
             EventKind::Denied { .. } | EventKind::ModelFallback { .. } | EventKind::OutcomeUnknown { .. } => {
                 if let Some(lines) = events::lines(&event.kind) {
                     let lines = self.fitted(format!("{DIM}{agent}:{DIM:#} {lines}"));

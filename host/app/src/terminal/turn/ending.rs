@@ -102,8 +102,7 @@ impl TurnView<'_> {
                 }
             }
             TurnResult::Cancelled => {
-                // If stdout is closed, the error is ignored, so that the process still exits with the code for a
-                // cancelled turn.
+                // If writing to stdout fails, the process still exits with the code for a cancelled turn.
                 self.print_status("cancelled", json!({}))
                     .map_err(|failure| Failure { exit: Exit::Cancelled, ..failure })?;
                 let (session, flag) = (&self.session, self.storage.data.flag());
@@ -219,7 +218,8 @@ impl TurnView<'_> {
         self.print_status("failed", error.details())
     }
 
-    /// Prints the last JSON line of a turn: its status, cost and details. Other formats print nothing.
+    /// Prints the last JSON line of a turn, which contains the turn's status, cost and details. Prints nothing if the
+    /// output format is not JSON.
     fn print_status(&self, status: &str, details: Value) -> Result<(), Failure> {
         if self.format != Format::Json {
             return Ok(());
@@ -227,8 +227,7 @@ impl TurnView<'_> {
         let mut line = json!({"type": "result", "status": status, "session": self.session});
         let cost = self.cost.filter(|_| status != "idle").map(|cost| json!(cost)).unwrap_or_default();
         if let Some(line) = line.as_object_mut() {
-            // The details are added last, because they may contain an output that has its own cost. That cost replaces
-            // the cost that was added before.
+            // The details are added last, because a cost in the details must replace the cost that was added before.
             for fields in [cost, details] {
                 line.extend(fields.as_object().cloned().unwrap_or_default());
             }
@@ -256,8 +255,8 @@ impl TurnView<'_> {
             Format::Lines | Format::Json => self.terminal.print_foreign(&answer).map_err(Failure::output)?,
         }
         if output.limit_reached {
-            let limit = "the turn ended because it reached a limit: its number of model calls (`max_interactions` in \
-                         agent.toml), or the model's context window";
+            let limit = "the turn ended because it reached a limit: the maximum number of model calls \
+                         (`max_interactions` in agent.toml), or the model's context window";
             self.page.note(Block::Note, format!("{YELLOW}!{YELLOW:#} {limit}"));
         }
         let (model, spent) = (&output.model, self.spent.line(output.interactions, output.usage));
@@ -298,7 +297,7 @@ fn no_answer(finish: EndReason, question: &str) -> String {
     }
 }
 
-/// Returns the answer as text. Data is formatted as JSON.
+/// Formats the turn's answer for output: text is unchanged, and any other data is formatted as JSON.
 fn answer(output: &Output) -> String {
     match &output.data {
         Value::String(text) => text.clone(),

@@ -156,21 +156,21 @@ fn p6_writes_every_kind_of_grant() {
     );
 }
 
-/// P6: a file is left unchanged if its form does not allow the addition.
+/// P6: the file is not changed if the TOML notation in the file does not allow the addition.
 #[test]
 fn p6_leaves_unsupported_files_unchanged() {
     for file in ["plugins = 1\n", "[plugins]\ntext = []\n", "[plugins.text.grants]\nread = \".\"\n", "= \n"] {
         let refused = text_with(file, &Addition::Grants(&[grant(Kind::Read, ".")]));
         assert!(matches!(refused, Err(EditError::Form { .. })), "{file}: {refused:?}");
     }
-    // The addition does not replace a value that is already in the file.
+    // An addition must not replace a value that is already in the file.
     let replaced =
         text_with("[plugins.text.grants]\nkey_value_mib = 5\n", &Addition::Grants(&[grant(Kind::KeyValue, "10")]));
     assert!(matches!(replaced, Err(EditError::Form { .. })), "{replaced:?}");
 }
 
-/// P6: the file is replaced atomically. The permissions of the file and a symbolic link to the file are kept. A file
-/// that was changed in the meantime is not replaced.
+/// P6: the file is replaced atomically. The replacement keeps the permissions of the file, and keeps a symbolic link to
+/// the file. A file that was changed after it was read is not replaced.
 #[cfg(unix)]
 #[test]
 fn p6_replaces_the_file_atomically_or_not_at_all() {

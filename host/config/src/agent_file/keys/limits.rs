@@ -1,4 +1,5 @@
-//! Keys of the tables of limits, generated from the lists of limits in the crates that enforce them.
+//! Keys of the tables that set limits. The keys are generated from the lists of limits in the crates that enforce
+//! the limits.
 
 use super::{Default, Key, Section, TextFormat, Value};
 use agent_core::limits::{DefaultLimit, LimitRow};

@@ -1,12 +1,12 @@
-//! Keys of `[mcp.NAME]`. A server is either a child process or a server at an address, so the same table is described
-//! in two sections.
+//! Keys of the tables `[mcp.NAME]`, which configure MCP servers. A server is either a child process or a server at an
+//! address, so the same table is described in two sections.
 
 use super::limits::MCP_KEYS;
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 
 pub(in crate::agent_file) const MCP: &str = "mcp";
 
-/// Names that a server must not have. In calls that a model writes as text, they stand for other sources of
+/// Names that a server must not have. In calls that a model writes as text, these names represent other sources of
 /// tools (L20).
 pub(in crate::agent_file) const MCP_TAKEN: [&str; 3] = ["local", "service", "mcp"];
 
@@ -25,7 +25,8 @@ pub(super) const MCP_PROCESS: Section = Section {
     keys: &PROCESS_KEYS,
 };
 
-/// The keys of a server that is a child process. The last of them are the limits on the server's list of tools.
+/// The keys of a server that is a child process. The last keys in this list are the limits on the server's list
+/// of tools.
 const PROCESS_KEYS: [Key; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()] = {
     let mut keys = [MCP_KEYS[0]; BASE_PROCESS_KEYS.len() + MCP_KEYS.len()];
     let mut index = 0;
@@ -139,8 +140,8 @@ pub(super) const MCP_ADDRESS: Section = Section {
     ],
 };
 
-/// Keys that require another key. The keys for a child process require `command`, and the keys for an address
-/// require `url`.
+/// Pairs of a key and the key that it requires. The keys for a child process require `command`, and the keys for an
+/// address require `url`.
 pub(in crate::agent_file) const MCP_NEEDS: [(&str, &str); 6] = [
     ("args", "command"),
     ("env", "command"),

@@ -2,7 +2,7 @@
 
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 
-/// Signature policies.
+/// Policies that decide what happens if a plugin has no trusted signature.
 const POLICIES: &[&str] = &["required", "warn", "off"];
 
 pub(super) const SHARING: Section = Section {

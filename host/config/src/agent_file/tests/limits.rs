@@ -1,4 +1,5 @@
-//! Tests of limits: every key is read in each of its tables, and values outside its bounds are rejected.
+//! Tests that every key for a limit is read in each table that allows the key, and that values outside the bounds of a
+//! limit are rejected.
 
 use super::*;
 use agent_core::limits::{DefaultLimit, LimitRow};

@@ -32,7 +32,7 @@ fn template_is_valid_with_and_without_its_settings() {
     }
 }
 
-/// Formats the file without the locations of its keys, because removing a line changes them.
+/// Formats the file without the locations of its keys, because removing a line from the file changes these locations.
 fn without_locations(file: AgentFile) -> String {
     let shown = format!("{file:#?}");
     let has_no_location = |line: &&str| !line.contains("agents/agent.toml:");

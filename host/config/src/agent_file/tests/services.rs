@@ -28,7 +28,7 @@ fn row_34_rejects_unusable_schemas_with_their_line() {
         ("accepts = { type = \"string\" }", "is not a JSON Schema for an object"),
         ("accepts = { \"$ref\" = \"http://example.org/a.json\" }", "nothing is fetched"),
         ("accepts = \"absent.json\"", "absent.json, which cannot be read"),
-        ("emits = { a = { type = 3 } }", "cannot be used: not a JSON Schema"),
+        ("emits = { a = { type = 3 } }", "cannot be used: the JSON Schema is invalid"),
         ("emits = { a = \"absent.json\" }", "absent.json, which cannot be read"),
         ("emits = [1]", "is a list"),
     ] {

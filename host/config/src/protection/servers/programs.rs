@@ -2,7 +2,7 @@
 
 use super::super::native_builds::CARGO_ANCESTOR_FILES;
 
-/// In a list of endings, this value stands for all names without an extension.
+/// In a list of endings, this value represents all names without an extension.
 /// See [`agent_plugins::ProtectedKind::CodeFiles`].
 const NO_EXTENSION: &str = agent_plugins::NO_EXTENSION;
 
@@ -13,7 +13,7 @@ pub(super) struct Language {
     /// Endings of the names of files that are loaded from the folder of a script and from the working directory.
     pub(super) loads: &'static [&'static str],
     /// Names of files and folders that programs look for in the folder of a script, in the working directory, and in
-    /// every folder above these two.
+    /// every folder above these two folders.
     pub(super) above: &'static [&'static str],
 }
 
@@ -82,7 +82,7 @@ pub(super) static LANGUAGES: [&Language; 10] =
 pub(super) struct Program {
     /// Names of the program, without versions.
     commands: &'static [&'static str],
-    /// Languages that the program runs.
+    /// Languages of the code that the program runs.
     pub(super) runs: &'static [&'static Language],
     /// Files in the working directory that determine what the program runs.
     pub(super) files: &'static [&'static str],
@@ -122,8 +122,8 @@ static PROGRAMS: [Program; 16] = [
     Program::interpreter(&["lua", "luajit"], &[&LUA]),
     Program::interpreter(&["sh", "bash", "dash", "zsh", "ksh", "fish", "pwsh", "powershell"], &[&SHELL]),
     Program::interpreter(&["java", "gradle", "mvn", "jbang"], &[&JAVA]),
-    // These programs run a package from their own cache, unless the working directory contains a package with the
-    // same name.
+    // `npx`, `pnpx` and `bunx` run a package from their own cache, unless the working directory contains a package with
+    // the same name.
     Program { commands: &["npx", "pnpx", "bunx"], runs: &[], files: &NODE_FILES, folders: &["node_modules", ".yarn"] },
     Program {
         commands: &["npm", "pnpm", "yarn", "bun", "deno"],
@@ -145,7 +145,7 @@ static PROGRAMS: [Program; 16] = [
         folders: &[".cargo", "src", "target"],
     },
     Program { commands: &["go"], runs: &[&GO], files: &["go.mod", "go.sum", "go.work"], folders: &["vendor"] },
-    // These build tools may run code in any language.
+    // `make`, `just` and similar build tools may run code in any language.
     Program {
         commands: &["make", "gmake", "just", "task"],
         runs: &[&PYTHON, &JAVASCRIPT, &RUBY, &PERL, &SHELL, &RUST, &GO],
@@ -203,8 +203,8 @@ pub(super) fn can_contain_code_paths(variable: &str) -> bool {
     CODE_VARIABLE_PREFIXES.iter().any(|beginning| variable.starts_with(beginning))
 }
 
-/// Returns the known program that a command names, such as `/usr/bin/python3.12`. The folder and the version are
-/// ignored.
+/// Returns the known program that a command names, such as `/usr/bin/python3.12`. The folder and the version in the
+/// command are ignored.
 pub(super) fn program(command: &str) -> Option<&'static Program> {
     let name = base_name(command);
     let is_version =

@@ -1,4 +1,4 @@
-//! The entries of the ledger.
+//! The records that the ledger keeps of stored messages and calls.
 
 use agent_core::change::{Body, CallRecord};
 use agent_core::message::{CallId, Digest, Role};
@@ -13,16 +13,16 @@ pub(crate) struct Stored {
     pub(crate) hidden: bool,
 }
 
-/// A stored call.
+/// A stored call, and what the ledger has observed of the call.
 pub(crate) struct Call {
     pub(crate) record: CallRecord,
     pub(crate) disposition: Disposition,
     pub(crate) dispatches: u32,
     /// Whether the call has run and its service request waits for approval.
-    pub(crate) held: bool,
+    pub(crate) awaits_request_approval: bool,
     /// Whether a user has approved the call.
     pub(crate) granted: bool,
-    /// Identity of the tool for which an approval is requested.
+    /// Identity of the tool that the open approval request names.
     pub(super) approval_identity: Option<Digest>,
     /// Whether a user has decided that the call may run again.
     pub(super) retry: bool,
@@ -34,11 +34,11 @@ impl Call {
         matches!(self.disposition, Disposition::Ready { sequential: true, .. })
     }
 
-    /// Counts a dispatch, and checks that it is allowed (D3).
+    /// Counts a dispatch of the call, and checks that the call may be dispatched now (D3).
     pub(super) fn dispatched(&mut self, id: &CallId) {
         self.dispatches += 1;
         let allowed = self.dispatches == 1 || self.is_repeatable() || std::mem::take(&mut self.retry);
-        assert!(allowed, "{id} was dispatched again without asking (D3)");
+        assert!(allowed, "{id} was dispatched again without asking the user (D3)");
     }
 
     pub(super) fn is_repeatable(&self) -> bool {

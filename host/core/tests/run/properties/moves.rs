@@ -1,4 +1,4 @@
-//! Random inputs for a run.
+//! The random inputs that the property tests apply to a run.
 
 use agent_core::change::Denial;
 use agent_core::loop_break::{Finish, LoopBreak};
@@ -8,22 +8,25 @@ use agent_core::run::{AtLimit, Disposition, LoopConfig, UnitWeights, Weight};
 use agent_core::tool::ToolError;
 use proptest::prelude::*;
 
-/// One input with all its random choices.
+/// A random input, and the random choices by which its contents are determined.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
-    pub(super) kind: Kind,
+    pub(super) kind: MoveKind,
     pub(super) config: LoopConfig,
     pub(super) calls: Vec<Disposition>,
     pub(super) text: &'static str,
     pub(super) pick: Pick,
     pub(super) coin: bool,
-    /// One bit for each call of a reply: whether the call needs approval.
-    pub(super) asks: u8,
-    /// One bit for each dispatched call: whether the call is sent to a service.
-    pub(super) is_sent: u8,
+    /// Each bit determines whether one call of a reply needs approval or, in an answer to an approval request, whether
+    /// one call is denied.
+    pub(super) approval_bits: u8,
+    /// Each bit determines whether one dispatched call is sent to a service. The highest bit also determines whether a
+    /// running call requests a service.
+    pub(super) service_bits: u8,
 }
 
-/// A random choice of one element. The number of elements is only known when the choice is used.
+/// A random number that selects one element of a list. The length of the list is only known when the element
+/// is selected.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick(pub(super) usize);
 
@@ -38,7 +41,7 @@ impl Pick {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Kind {
+pub(super) enum MoveKind {
     /// The input that the run's action requires.
     Proceed,
     Cancel,
@@ -68,7 +71,7 @@ pub(super) enum Stray {
     Approval,
     RequestReapproval,
     Forbidden,
-    ModelRole,
+    PluginUsedModel,
 }
 
 pub(super) fn dispositions() -> impl Strategy<Value = Disposition> {
@@ -120,7 +123,7 @@ pub(super) fn configs() -> impl Strategy<Value = LoopConfig> {
     )
 }
 
-/// Returns weights for tokens and calls: the default, or weights with fractions (L5).
+/// Returns the weights of tokens and model calls: the default weights, or weights with fractions (L5).
 fn weights(number: u32) -> UnitWeights {
     let weight = |units| Weight::of(units).expect("in range");
     match number % 3 {
@@ -130,7 +133,7 @@ fn weights(number: u32) -> UnitWeights {
     }
 }
 
-pub(super) fn kinds() -> impl Strategy<Value = Kind> {
+pub(super) fn kinds() -> impl Strategy<Value = MoveKind> {
     let strays = [
         Stray::Start,
         Stray::Context,
@@ -149,14 +152,14 @@ pub(super) fn kinds() -> impl Strategy<Value = Kind> {
         Stray::Approval,
         Stray::RequestReapproval,
         Stray::Forbidden,
-        Stray::ModelRole,
+        Stray::PluginUsedModel,
     ];
     prop_oneof![
-        24 => Just(Kind::Proceed),
-        1 => Just(Kind::Cancel),
-        1 => Just(Kind::Fail),
-        4 => Just(Kind::Crash),
-        8 => prop::sample::select(strays.to_vec()).prop_map(Kind::Stray),
+        24 => Just(MoveKind::Proceed),
+        1 => Just(MoveKind::Cancel),
+        1 => Just(MoveKind::Fail),
+        4 => Just(MoveKind::Crash),
+        8 => prop::sample::select(strays.to_vec()).prop_map(MoveKind::Stray),
     ]
 }
 
@@ -167,15 +170,15 @@ pub(super) fn moves() -> impl Strategy<Value = Vec<Move>> {
     // In half of the cases, no call needs approval. In half of the cases, no call is sent to a service.
     let bits = || prop_oneof![Just(0_u8), any::<u8>()];
     let choices = (kinds(), configs(), calls, texts, pick, any::<bool>(), bits(), bits());
-    let single_move = choices.prop_map(|(kind, config, calls, text, pick, coin, asks, is_sent)| Move {
+    let single_move = choices.prop_map(|(kind, config, calls, text, pick, coin, approval_bits, service_bits)| Move {
         kind,
         config,
         calls,
         text,
         pick,
         coin,
-        asks,
-        is_sent,
+        approval_bits,
+        service_bits,
     });
     prop::collection::vec(single_move, 1..80)
 }

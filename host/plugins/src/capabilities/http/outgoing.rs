@@ -205,7 +205,7 @@ impl Outgoing {
         let authority = &url[url::Position::BeforeHost..url::Position::AfterPort];
         headers.insert(HOST, HeaderValue::from_str(authority).map_err(|_| Error::HttpRequestUriInvalid)?);
         for secret in grants.secrets.iter().filter(|secret| secret.is_for(method, url)) {
-            let (name, value) = secret.filled();
+            let (name, value) = secret.name_and_value();
             headers.insert(name, value);
         }
         if self.record.secrets.are_known_to(url) {

@@ -1,24 +1,25 @@
-//! The queue of a lane. The agent with the fewest permits is served first. If several agents have equally few permits,
-//! the agent that has not been served for the longest time is served first. No agent can use so much of the lane that
-//! nothing is left for the next agent that makes a call.
+//! The queue in which the calls of a lane wait for permits. The agent with the fewest permits is served first. If
+//! several agents have equally few permits, the agent that has not been served for the longest time is served first. No
+//! agent can use the whole lane: some capacity always remains free for an agent that makes its first call.
 
 use super::QueueFull;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// The maximum share of an agent in the permits, the memory and the queue, as a multiple of the amount that remains
-/// free. With the value 3, a single agent can use three quarters of the capacity, and two agents can use three sevenths
-/// each, so that some capacity always remains free for another agent.
+/// Limits the share of one agent: an agent may use at most this number of times the permits that remain free. The rule
+/// for permits also applies to the memory and to the places in the queue. With the value 3, a single agent can use
+/// three quarters of the capacity, and two agents can use three sevenths each. Some capacity therefore always remains
+/// free for an agent that makes its first call.
 const SHARE: usize = 3;
-/// Maximum number of smaller calls that may overtake a large call that waits for memory. After so many calls, smaller
-/// calls wait until the large call is admitted.
+/// Maximum number of smaller calls that may overtake a large call that waits for memory. After this number of calls,
+/// further smaller calls wait until the large call is admitted.
 const MAX_PASSES: u32 = 32;
 
-/// The capacity of a lane.
+/// The capacity of a lane: its permits, its guest memory and the length of its queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
     pub(super) permits: usize,
-    /// Total guest memory of the lane's calls in MiB.
+    /// Maximum total guest memory of all running calls in the lane, in MiB.
     pub(super) memory: u32,
     /// Maximum number of calls that may wait in the lane's queue.
     pub(super) queue: usize,
@@ -40,18 +41,18 @@ pub(super) enum QueuePolicy {
 }
 
 /// The free capacity of a lane, and the agents that have permits or waiting calls. Each waiting call has a `Notifier`,
-/// which informs the call that it is admitted.
+/// which informs the call when it is admitted.
 pub(super) struct Queue<Notifier> {
     bounds: Bounds,
-    /// Number of free permits.
+    /// Number of permits of the lane that no call is using.
     permits: usize,
-    /// Memory of the lane that is free, in MiB.
+    /// Guest memory of the lane that no permit includes, in MiB.
     memory: u32,
-    /// Number of waiting calls of all agents.
+    /// Total number of waiting calls, summed over all agents.
     waiting: usize,
     /// The agents that have a permit or a waiting call.
     agents: Vec<Agent<Notifier>>,
-    /// The number of the latest waiting call or admission.
+    /// The last number that was assigned. Each queued call and each admission gets the next number.
     numbers: u64,
 }
 
@@ -59,7 +60,7 @@ struct Agent<Notifier> {
     name: Arc<str>,
     permits: usize,
     memory: u32,
-    /// The number of the latest admission of a call of this agent.
+    /// The number that was assigned when a call of this agent was last admitted.
     served: u64,
     waiting: VecDeque<Call<Notifier>>,
 }
@@ -74,7 +75,7 @@ struct Call<Notifier> {
 
 /// The result of a request for a permit.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Entry {
+pub(super) enum PermitReply {
     /// The call may run with this amount of memory in MiB, which is never more than the memory of the whole lane.
     Admitted { memory: u32 },
     /// The call waits in the queue under this number.
@@ -88,7 +89,7 @@ pub(super) struct Admitted<Notifier> {
     pub(super) notifier: Notifier,
 }
 
-/// Whether a call can run.
+/// Whether a call can run now or what it has to wait for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Now,
@@ -105,20 +106,20 @@ impl<Notifier> Queue<Notifier> {
         Self { bounds, permits, memory, waiting: 0, agents: Vec::new(), numbers: 0 }
     }
 
-    /// Requests a permit with `memory` MiB. A call that needs more memory than the lane has gets all memory of the lane
-    /// and runs alone.
+    /// Requests a permit that includes `memory` MiB of guest memory. If a call needs more memory than the whole lane
+    /// has, the call gets all memory of the lane and runs alone.
     pub(super) fn request(
         &mut self,
         name: &Arc<str>,
         (memory, policy): (u32, QueuePolicy),
         notifier: impl FnOnce() -> Notifier,
-    ) -> Result<Entry, QueueFull> {
+    ) -> Result<PermitReply, QueueFull> {
         let memory = memory.clamp(1, self.bounds.memory);
         let index = self.agent_index(name);
         let is_first = self.agents[index].waiting.is_empty();
         if is_first && self.fit(index, memory) == Fit::Now && self.try_overtake(index) {
             self.occupy(index, memory);
-            return Ok(Entry::Admitted { memory });
+            return Ok(PermitReply::Admitted { memory });
         }
         if policy == QueuePolicy::IfNotFull
             && let Err(full) = self.check_room(index)
@@ -130,10 +131,10 @@ impl<Notifier> Queue<Notifier> {
         let number = self.numbers;
         self.agents[index].waiting.push_back(Call { number, memory, passed: 0, notifier: notifier() });
         self.waiting += 1;
-        Ok(Entry::Queued(number))
+        Ok(PermitReply::Queued(number))
     }
 
-    /// Removes a waiting call. Returns the waiting calls that can now be admitted.
+    /// Removes a waiting call, and admits the waiting calls that can now run. Returns the admitted calls.
     pub(super) fn cancel(&mut self, name: &Arc<str>, number: u64) -> Vec<Admitted<Notifier>> {
         let Some(agent) = self.agents.iter_mut().find(|agent| agent.name == *name) else { return Vec::new() };
         let before = agent.waiting.len();
@@ -142,7 +143,7 @@ impl<Notifier> Queue<Notifier> {
         self.admit()
     }
 
-    /// Frees a permit and its memory. Returns the waiting calls that can now be admitted.
+    /// Frees a permit and its memory, and admits the waiting calls that can now run. Returns the admitted calls.
     pub(super) fn release(&mut self, name: &Arc<str>, memory: u32) -> Vec<Admitted<Notifier>> {
         let index = self.agent_index(name);
         let agent = &mut self.agents[index];
@@ -166,7 +167,7 @@ impl<Notifier> Queue<Notifier> {
         admitted
     }
 
-    /// The index of the agent whose first waiting call is to be admitted next.
+    /// The index of the agent whose first waiting call the queue admits next.
     fn next_agent(&mut self) -> Option<usize> {
         let mut order: Vec<_> =
             (0..self.agents.len()).filter(|index| !self.agents[*index].waiting.is_empty()).collect();
@@ -178,8 +179,8 @@ impl<Notifier> Queue<Notifier> {
         self.try_overtake(first).then_some(first)
     }
 
-    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If it may, each
-    /// overtaken call counts that it was overtaken.
+    /// Whether a call of this agent may overtake the calls of other agents that wait for memory. If the call may
+    /// overtake, increments the counter `passed` of each overtaken call.
     fn try_overtake(&mut self, overtaking: usize) -> bool {
         let fits: Vec<_> = (0..self.agents.len())
             .map(|index| {
@@ -203,8 +204,8 @@ impl<Notifier> Queue<Notifier> {
 
     fn fit(&self, index: usize, memory: u32) -> Fit {
         let agent = &self.agents[index];
-        let within_share = |held: usize, wanted: usize, free: usize| {
-            self.bounds.sharing == Sharing::Whole || held == 0 || held + wanted <= SHARE * (free - wanted)
+        let within_share = |used: usize, wanted: usize, free: usize| {
+            self.bounds.sharing == Sharing::Whole || used == 0 || used + wanted <= SHARE * (free - wanted)
         };
         if self.permits == 0 || !within_share(agent.permits, 1, self.permits) {
             Fit::Later
@@ -217,16 +218,16 @@ impl<Notifier> Queue<Notifier> {
         }
     }
 
-    /// Fails if no further call of this agent may wait in the queue.
+    /// Fails if the queue is full or if this agent has used its share of the queue.
     fn check_room(&self, index: usize) -> Result<(), QueueFull> {
         let free = self.bounds.queue.saturating_sub(self.waiting);
-        let held = self.agents[index].waiting.len();
+        let waiting = self.agents[index].waiting.len();
         if free == 0 {
             return Err(QueueFull::All(self.bounds.queue));
         }
         let share = SHARE.saturating_mul(free - 1);
-        let within = self.bounds.sharing == Sharing::Whole || held == 0 || held < share;
-        if within { Ok(()) } else { Err(QueueFull::OfAgent(held)) }
+        let within = self.bounds.sharing == Sharing::Whole || waiting == 0 || waiting < share;
+        if within { Ok(()) } else { Err(QueueFull::OfAgent(waiting)) }
     }
 
     fn occupy(&mut self, index: usize, memory: u32) {

@@ -10,24 +10,25 @@ use std::time::{Duration, Instant};
 /// Minimum time that is counted for a turn, in nanoseconds. Because of this minimum, polls that do nothing also count
 /// as used time.
 const MIN_TURN: u64 = 1_000;
-/// Number of stored agents above which the agents that no longer affect the order are removed.
+/// If more agents than this number are stored, the agents that no longer affect the order are removed.
 const REMEMBERED_AGENTS: usize = 128;
 
-/// The turns of a lane. Some turns are in use, and some are offered to guests that were woken.
+/// The turns of one lane, and the order in which the guests of the lane get them. Some turns are in use, and some are
+/// offered to guests that were woken.
 pub(super) struct Order {
     /// Total number of turns of the lane.
     count: usize,
     /// Time that is counted for a turn until the turn ends and its real duration is known: one epoch tick, in
     /// nanoseconds. Because this time is counted when the turn starts, an agent that has just got a turn comes after
-    /// agents that had used the same time.
+    /// the agents whose used time was equal.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
-    /// The agents that have a running or waiting guest. As long as any guest waits, the list also contains agents
-    /// without guests, so that the time that they have used is not forgotten.
+    /// The agents that have a running or waiting guest. As long as any guest waits, agents without guests also stay in
+    /// the list, so that their used time is not forgotten.
     agents: Vec<Agent>,
-    /// The highest used time of an agent at the moment when it got a turn. The used time of a new agent starts with
-    /// this value.
+    /// The highest used time that any agent has had at the moment when it got a turn. The used time of a new agent
+    /// starts with this value.
     now: u64,
     /// The id of the guest that was queued last.
     last_queue_id: u64,
@@ -76,7 +77,7 @@ impl Order {
                 return TurnRequest::Waiting(queue_id);
             }
         }
-        // A turn can only be free if no guest waits, so this guest can have it.
+        // A turn can be free only if no guest waits, so this guest gets the free turn.
         if self.is_free() {
             self.count_turn(name);
             self.in_use += 1;
@@ -92,8 +93,8 @@ impl Order {
         }
     }
 
-    /// Queues a guest after all other guests of its agent, and returns the id of the waiting guest. The caller must
-    /// then call a method that offers free turns to waiting guests, so that no guest waits while a turn is free.
+    /// Queues a guest behind the other guests of its agent, and returns the id under which the guest waits. The caller
+    /// must then call a method that offers free turns to waiting guests, so that no guest waits while a turn is free.
     pub(super) fn enqueue(&mut self, name: &Arc<str>, waker: &Waker) -> u64 {
         self.last_queue_id += 1;
         let queue_id = self.last_queue_id;
@@ -111,7 +112,7 @@ impl Order {
         self.offer_turns(at)
     }
 
-    /// Removes a waiting guest. Returns the wakers of the guests to which free turns are now offered.
+    /// Removes a waiting guest from the queue. Returns the wakers of the guests to which free turns are now offered.
     pub(super) fn cancel(&mut self, name: &Arc<str>, queue_id: u64, at: Instant) -> Vec<Waker> {
         match self.offers.iter().position(|offer| offer.queue_id == queue_id) {
             Some(offer) => self.withdraw(offer),

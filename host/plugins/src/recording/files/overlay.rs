@@ -1,11 +1,11 @@
-//! The changes of a call to its trees, as a layer over the state at the start of the call. For each path, the layer
-//! returns the path that the file had at the start of the call, or reports that the call itself created the file.
+//! The changes that a call makes to its trees, as a layer over the state at the start of the call. For each path, the
+//! layer returns the path that the file had at the start of the call, or reports that the call itself created the file.
 
 use super::TreePath;
 use std::collections::BTreeMap;
 
-/// The origin of the file that is now at a path: the path that the file had at the start of the call, if it
-/// existed then.
+/// The origin of the file that is now at a path. If the file existed at the start of the call, its origin is the path
+/// that it had then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// The file existed at the start of the call, and had this path then.
@@ -71,7 +71,7 @@ impl Overlay {
         self.0.insert(to.clone(), origin);
     }
 
-    /// All changed paths, each with its origin.
+    /// All paths that the call has changed, each with its origin.
     pub(crate) fn changed(&self) -> impl Iterator<Item = (&TreePath, &Origin)> {
         self.0.iter()
     }
@@ -114,8 +114,8 @@ mod tests {
         );
     }
 
-    /// S6: a file keeps its origin when it is renamed several times. The same is true for a file that the call created
-    /// in a directory that is then moved.
+    /// S6: a file keeps its origin when it is renamed several times. A file that the call created in a directory also
+    /// keeps its origin when the directory is moved.
     #[test]
     fn s6_renamed_paths_keep_their_origin() {
         let mut overlay = Overlay::default();

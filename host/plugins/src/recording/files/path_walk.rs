@@ -1,5 +1,5 @@
-//! Resolves a guest's path component by component and through links, as the operating system does, so that each file is
-//! recorded under a single resolved path, and every directory on the way to the file is also recorded.
+//! Resolves a guest's path component by component and through links, as the operating system does. Each file is
+//! therefore recorded under a single resolved path, and every directory on the way to the file is also recorded.
 
 pub(crate) use crate::file_trees::FinalLink;
 use crate::recording::file_records::InitialFileState;
@@ -71,7 +71,7 @@ pub(crate) enum PathTarget {
     Elsewhere,
     /// The path leads to this resolved path, at which a file does not have to exist.
     At(TreePath, FileKind),
-    /// In a replay, the path leads to a file that is not recorded. The denial is already recorded.
+    /// In a replay, the path leads to a file that is not recorded. The walk's caller has already recorded the denial.
     Unrecorded,
 }
 
@@ -91,7 +91,7 @@ pub(crate) struct PathWalk {
 pub(crate) enum Step {
     /// The caller must provide the kind of file at this path.
     Lookup(TreePath),
-    /// The walk has ended.
+    /// The walk has ended with this result.
     Done(PathTarget),
 }
 
@@ -101,9 +101,9 @@ impl PathWalk {
         Self { final_link, current: from, todo, links: 0, kind_at_current: None }
     }
 
-    /// Whether the current path is the end of the guest's path or a directory on the way.
+    /// Whether the walk has reached the end of the guest's path or is at a directory on the way to it.
     pub(crate) fn position(&self) -> PathPosition {
-        // A trailing slash is allowed after the name of a new directory.
+        // Empty components are ignored, because a path may have a trailing slash after the name of a new directory.
         if self.todo.iter().all(String::is_empty) { PathPosition::End } else { PathPosition::Through }
     }
 
@@ -164,7 +164,8 @@ impl PathWalk {
 mod tests {
     use super::*;
 
-    /// Resolves a path in a simulated tree. The result also contains the paths whose kinds of file the walk asked for.
+    /// Resolves a path in a simulated tree. The result also contains each path for which the walk asked the caller for
+    /// the kind of file.
     fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
         let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();
@@ -192,7 +193,7 @@ mod tests {
         PathTarget::At(TreePath { tree: 0, path: path.into() }, kind)
     }
 
-    /// S6, row 12: links are followed as the operating system does.
+    /// S6, row 12: the walk follows links in the same way as the operating system.
     #[test]
     fn s6_row_12_all_paths_to_a_file_resolve_to_one_path() {
         for path in ["a/f", "./a//f", "a/b/../f", "l/../f", "c/../a/f"] {

@@ -1,5 +1,5 @@
-//! The directory trees of a replayed call. They are in a temporary folder that contains only the recorded files and is
-//! deleted after the call. All changes that the replayed call makes are made in this folder.
+//! The directory trees of a replayed call. The trees are in a temporary folder that contains only the recorded files
+//! and is deleted after the call. All changes that the replayed call makes are made in this folder.
 
 use super::inspection;
 use super::path_walk::TreePath;
@@ -18,7 +18,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// Target of each link in the temporary folder for which only the name is recorded. Such a link is never followed.
+/// If only the name of a link is recorded, the link in the temporary folder has this target. Such a link is
+/// never followed.
 const UNRECORDED_TARGET: &str = "unrecorded";
 
 /// The error if the recorded files could not be written to a temporary folder.
@@ -31,7 +32,7 @@ pub struct ReplayTreeError(#[from] io::Error);
 pub struct ReplayTrees {
     folder: TempDir,
     pub(crate) trees: Vec<GrantedTree>,
-    /// The recorded state of each path, without the content of files.
+    /// The state that each path had when the original call first accessed it, without the content of files.
     pub(crate) known: BTreeMap<TreePath, InitialFileState>,
     /// The recorded state of each changed path at the end of the call.
     pub(crate) left: BTreeMap<TreePath, FinalFileState>,
@@ -97,7 +98,7 @@ impl ReplayTrees {
         Ok(Some(Self { folder, trees, known, left, changes, current }))
     }
 
-    /// The grants for the replayed call. They grant directories in the temporary folder instead of the
+    /// The grants for the replayed call. These grants refer to directories in the temporary folder instead of the
     /// original directories.
     pub fn grants(&self) -> Vec<TreeGrant> {
         let host = |number: usize| -> PathBuf { self.folder.path().join(number.to_string()) };
@@ -113,9 +114,9 @@ impl ReplayTrees {
 pub(super) enum CopyDepth {
     /// Only the kind and the metadata of the file or directory.
     Entry,
-    /// A file and its content.
+    /// The metadata and the content of a file.
     Content,
-    /// A directory and the names in it.
+    /// The metadata of a directory and the names in it.
     Names,
 }
 
@@ -181,7 +182,7 @@ fn write_recorded(root: &Dir, path: &str, found: &InitialFileState) -> io::Resul
     }
 }
 
-/// Creates the entries of a directory of which only the names are recorded.
+/// Creates the entries of a directory if only the names of these entries are recorded.
 fn write_names(root: &Dir, directory: &str, names: &[(String, EntryKind)]) -> io::Result<()> {
     for (name, kind) in names.iter().filter(|(name, _)| is_name(name)) {
         let path = if directory.is_empty() { name.clone() } else { format!("{directory}/{name}") };
@@ -230,8 +231,8 @@ mod tests {
         InitialFileState::Link { stat: FileStat::default(), to: to.into() }
     }
 
-    /// S6: recorded files are written to a temporary folder, which is deleted afterwards. A file of which only the name
-    /// is recorded is empty.
+    /// S6: recorded files are written to a temporary folder, which is deleted afterwards. If only the name of a file is
+    /// recorded, the file in the folder is empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
         let names =
@@ -270,7 +271,7 @@ mod tests {
             vec![("l", link(target)), ("l/forged", file("x"))],
             vec![("l", link("../..")), ("l/forged", file("x"))],
         ] {
-            // The forged file may make the call fail or may be left out.
+            // The forged file may make the creation of the trees fail, or may be left out.
             let _ = ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default());
         }
         assert_eq!(std::fs::read_dir(outside.path()).expect("the folder exists").count(), 0);

@@ -39,12 +39,12 @@ struct Watched {
     locations: HashMap<u32, TreePath>,
     /// The files whose state is known, by the paths that they had at the start of the call.
     known: BTreeMap<TreePath, InitialFileState>,
-    /// Kinds of the entries in the directories that were listed.
+    /// Kinds of the entries in the directories that the call has listed.
     named: HashMap<TreePath, EntryKind>,
     overlay: Overlay,
     /// Files whose times the call has set.
     files_with_changed_times: BTreeSet<TreePath>,
-    /// [`Extent::Partly`]: the record is full, so nothing more is recorded.
+    /// Whether all accesses are recorded. [`Extent::Partly`]: the record is full, so nothing more is recorded.
     extent: Extent,
 }
 
@@ -56,7 +56,7 @@ enum KindSource {
     /// The file is missing from the recording and must be copied from a current tree.
     Fetch(Fetch),
     Unrecorded,
-    /// The path is not watched.
+    /// The record is full, or the path is not in a watched tree, so accesses to the path are not recorded.
     Untracked,
 }
 
@@ -81,7 +81,7 @@ pub(crate) enum Opened {
 pub(crate) enum ListingSource {
     /// The current entries of the directory.
     Current,
-    /// The current entries of the directory. Their names must be recorded.
+    /// The current entries of the directory, whose names must be recorded.
     Recording(NamesBeingRecorded),
     /// The recorded names that still exist, followed by the names that the replayed call created. The second field is
     /// the path of the directory if the original call did not read all names in it.
@@ -146,7 +146,8 @@ impl CallRecord {
         watched.unwrap_or(Ok(()))
     }
 
-    /// Resolves a path of the guest. In an original call, records the state of every file and directory on the way.
+    /// Resolves a path that the guest has passed to a host function. In an original call, records the state of every
+    /// file and directory on the way.
     pub(crate) async fn follow_path(
         &self,
         directory: u32,
@@ -203,7 +204,7 @@ impl CallRecord {
         PathTarget::Unrecorded
     }
 
-    /// Copies a file or directory from a current tree. None: it cannot be read.
+    /// Copies a file or directory from a current tree. None: the file or directory cannot be read.
     async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<InitialFileState>> {
         let Fetch { current, root, original, location } = fetch;
         let from = original.path.clone();
@@ -226,10 +227,10 @@ impl CallRecord {
         self.change(location, |overlay| overlay.change(location));
     }
 
-    /// Records a write to an open file.
+    /// Records that the call wrote to an open file.
     pub(crate) fn changed_open(&self, handle: u32) {
         let location = self.location_of(handle);
-        // Nothing has to be done for most writes, because the file is already recorded as changed.
+        // Most writes change a file that is already recorded as changed, so nothing has to be done.
         if let Some(location) = location
             && self.files.with(|watched| watched.overlay.origin(&location) != Origin::Own) == Some(true)
         {
@@ -285,7 +286,8 @@ impl CallRecord {
         listed.flatten().unwrap_or(false)
     }
 
-    /// Resolves two paths. If a path ends with a symbolic link, the link is not followed.
+    /// Resolves the two paths of one operation, for example of a rename. If a path ends with a symbolic link, the link
+    /// is not followed.
     pub(crate) async fn follow_both_paths(
         &self,
         from: (u32, &str),

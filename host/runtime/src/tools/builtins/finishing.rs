@@ -58,7 +58,7 @@ pub(crate) fn loop_break(definition: &ToolDefinition, source: &ToolSource) -> Op
 }
 
 /// Removes those schema violations that concern the structured argument `result` of `task_completion`. The validators
-/// and the output schema check this result later, as they check every output (L12).
+/// and the output schema check this result when the turn ends, as they check every output (L12).
 pub(crate) fn ignoring_result_violations(
     definition: &ToolDefinition,
     source: &ToolSource,

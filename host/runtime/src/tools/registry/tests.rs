@@ -113,8 +113,8 @@ fn i5_a_call_to_an_unreachable_server_names_the_reason() {
     }
 }
 
-/// L20: a call in the model's text finds the tools of MCP servers and services by their address. The error for an
-/// unknown tool lists the existing tools.
+/// L20: a call that a model writes as text names a tool of an MCP server or of a service by the tool's address. The
+/// error for an unknown tool lists the existing tools.
 #[test]
 fn l20_calls_in_text_are_looked_up_by_address() {
     let mcp = |server: &str| ToolSource::of_server(server);
@@ -141,7 +141,7 @@ fn l20_calls_in_text_are_looked_up_by_address() {
         let Disposition::NotFound { message } = resolve(server, tool).disposition else { panic!("{tool} was found") };
         assert!(message.contains(expected), "{message}");
     }
-    // I5: the server `scan` could not be reached.
+    // I5: the server `desk` could not be reached, so its tools are unavailable.
     assert!(matches!(resolve("desk", "echo").disposition, Disposition::Refused(ToolError::Unavailable { .. })));
 }
 
@@ -211,7 +211,8 @@ fn l25_the_search_index_of_the_tools_is_built_once() {
     assert_eq!(first.len(), registry.offered().len());
 }
 
-/// L17, row 19: an approval covers a tool's complete definition.
+/// L17, row 19: an approval covers a tool's complete definition, so a change anywhere in the definition changes
+/// the digest.
 #[test]
 fn l17_a_changed_definition_has_another_digest() {
     let server = ToolSource::of_server("web");
@@ -229,7 +230,7 @@ fn l17_a_changed_definition_has_another_digest() {
     }
     assert_ne!(digest(tool("pay"), &ToolSource::of_server("wed")), one);
     let component = Digest::from_sha256([7; 32]);
-    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "for a plugin, the component's digest is used");
+    assert_eq!(digest(tool("pay"), &plugin("bank")), component, "a plugin's tool has the digest of the component");
 }
 
 #[test]

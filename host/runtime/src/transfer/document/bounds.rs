@@ -4,7 +4,7 @@
 use agent_store::{MAX_BLOB_BYTES, MAX_JSON_DEPTH};
 
 /// Maximum size of one item, in bytes. An item is a message, a call, an event or the state. `session export` writes
-/// each item as one line. The limits of the host for the data in an item are far lower than this limit.
+/// each item as one line. The host's limits for the data in an item are far lower than `MAX_ITEM_BYTES`.
 const MAX_ITEM_BYTES: u64 = 64 << 20;
 /// Maximum size of an item that contains media as base64, in bytes.
 const MAX_MEDIA_ITEM_BYTES: u64 = MAX_BLOB_BYTES.div_ceil(3) * 4 + (1 << 20);
@@ -45,7 +45,7 @@ pub(super) struct Bounds {
     depth: usize,
     in_string: bool,
     escaped: bool,
-    /// Number of bytes since the last item ended.
+    /// Number of bytes that were scanned since the last item ended.
     item_bytes: u64,
     /// The first bytes of the last string that was scanned. When a value begins, the last string is the name of
     /// its member.
@@ -55,7 +55,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Creates a scan whose first byte is inside this number of nested arrays and objects.
+    /// Creates a scan for bytes that begin inside this number of nested arrays and objects.
     pub(super) fn at_depth(depth: usize) -> Self {
         Self { depth, ..Self::default() }
     }

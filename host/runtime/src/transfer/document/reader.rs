@@ -1,8 +1,8 @@
 //! Reads a document item by item, so that only a few items of a session are in memory at a time.
 //!
 //! The first pass reads the members that are not lists and notes where each list starts. Later passes read one list
-//! each. A background thread parses the document while the caller processes earlier items. The thread waits if the
-//! caller is slower.
+//! each. A background thread parses the document while the caller processes earlier items. The background thread waits
+//! if the caller is slower than the parser.
 
 use super::bounds::{Bounds, LimitExceeded};
 use super::{FORMAT, VERSION};
@@ -64,7 +64,7 @@ impl From<&Vec<u8>> for SessionDocument {
     }
 }
 
-/// The lists of a document.
+/// One of the lists in a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::transfer) enum List {
     Messages,
@@ -160,7 +160,8 @@ impl SessionDocument {
     }
 }
 
-/// A list of the document that is being read. If this value is dropped, the thread that reads the list stops.
+/// Returns the items of one list of the document while a thread reads the list. If this value is dropped, the thread
+/// that reads the list stops.
 pub(in crate::transfer) struct Items {
     receiver: Receiver<Batch>,
     reading: JoinHandle<Result<SessionDocument, TransferError>>,
@@ -181,12 +182,12 @@ impl Items {
 }
 
 async fn join_reader<T>(task: JoinHandle<Result<T, TransferError>>) -> Result<T, TransferError> {
-    // The task fails only if the process shuts down.
+    // The reader task itself fails only if the process shuts down.
     task.await.map_err(|error| TransferError::Read(io::Error::other(error)))?
 }
 
-/// A reader between the document and the parser. It counts the bytes that the parser reads, and returns an error if a
-/// limit is exceeded.
+/// A reader between the document and the parser. The reader counts the bytes that the parser reads, and returns an
+/// error if a limit is exceeded.
 struct BoundedReader<R> {
     inner: R,
     bounds: Bounds,
@@ -194,8 +195,8 @@ struct BoundedReader<R> {
     exceeded: Option<LimitExceeded>,
 }
 
-/// A shared reference to a reader. It is necessary because the parser must own its reader, but the visitors also need
-/// the position of that reader.
+/// A shared reference to a reader. The reference is necessary because the parser must own its reader, while the
+/// visitors need the position of the same reader.
 struct SharedReader<'a, R>(&'a RefCell<BoundedReader<R>>);
 
 impl<R: BufRead> Read for SharedReader<'_, R> {
@@ -334,7 +335,8 @@ impl<'de> DeserializeSeed<'de> for ListOffset<'_> {
     type Value = u64;
 
     fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<u64, D::Error> {
-        // At this moment, the parser has read the colon after the member's name, but nothing after the colon.
+        // When this function is called, the parser has read the colon after the member's name, but nothing after
+        // the colon.
         let start = self.0();
         deserializer.deserialize_seq(SkipItems)?;
         Ok(start)

@@ -10,7 +10,7 @@ use agent_core::message::CallId;
 use agent_store::CallFilter;
 use std::collections::HashSet;
 
-/// A call of the open turn that the document's state contains.
+/// A call that the document's state lists in the open turn.
 pub(super) struct OpenCall {
     name: String,
     /// Whether the call has a result, according to the document's state.
@@ -39,7 +39,7 @@ impl Import {
             }
             // This host determines the source of an open call itself, and does not use edited arguments from
             // a document.
-            if record.result.is_none() && self.claims == Claims::Forgotten {
+            if record.result.is_none() && self.claims == Claims::Discarded {
                 (record.source, record.edited) = (None, None);
             }
             if self.unknown.contains(&record.id) {
@@ -61,7 +61,7 @@ impl Import {
             return match &record.result {
                 Some(_) => Ok(()),
                 None => {
-                    Err(damaged("calls", format!("the call `{id}` has no result, but its turn does not wait for one")))
+                    Err(damaged("calls", format!("the call `{id}` has no result and does not belong to an open turn")))
                 }
             };
         };

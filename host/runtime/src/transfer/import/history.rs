@@ -32,7 +32,7 @@ impl Import {
                 return Err(damaged(format!("events[{index}]"), format!("event {read} is missing")));
             }
             if event.session != self.exported_as {
-                return Err(damaged(format!("events[{index}]"), "it belongs to another session"));
+                return Err(damaged(format!("events[{index}]"), "the event does not belong to the exported session"));
             }
             if !matches!(event.kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }) {
                 *kept += 1;

@@ -58,7 +58,7 @@ impl Import {
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Records the facts about a message that are needed to check and complete the session's state.
+    /// Stores the facts about this message with which the session's state is checked and completed later.
     fn record_facts(&mut self, message: &NewMessage) {
         if let Some(entry) = self.view.get_mut(&message.id) {
             *entry = Some((message.turn, message.role, message.tokens));
@@ -75,8 +75,9 @@ impl Import {
         }
     }
 
-    /// Loads the calls that these messages contain or contain the results of. Each record must equal the call that the
-    /// model wrote, so that a user who approves the call sees the call that will run.
+    /// Loads the records of the calls that appear in these messages, either as a call of the model or as a tool result.
+    /// Each record must equal the call that the model wrote, so that a user who approves the call sees the call that
+    /// will run.
     async fn calls_of(
         &self,
         messages: &[(usize, NewMessage)],
@@ -124,7 +125,8 @@ impl Import {
     pub(super) fn check_messages(&self) -> Result<(), TransferError> {
         if self.run.next_message != self.messages + 1 {
             let (count, messages) = (self.run.next_message.saturating_sub(1), self.messages);
-            return Err(damaged("messages", format!("the document has {messages}, but the state counts {count}")));
+            let problem = format!("the document has {messages} messages, but the state counts {count}");
+            return Err(damaged("messages", problem));
         }
         match self.open.iter().find(|(_, open)| !open.is_written) {
             Some((call, _)) => {
@@ -163,7 +165,7 @@ fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Resul
     };
     let mut results = parts.iter().filter_map(answered_call);
     if let Some(call) = results.clone().find(|call| !calls.contains_key(*call)) {
-        return Err(format!("it answers the call `{call}`, which has no record"));
+        return Err(format!("the message answers the call `{call}`, which has no record"));
     }
     let is_tool = message.role == Role::Tool;
     if is_tool != results.next().is_some() {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-/// Maximum time for the file operations of a call. If they take longer, the call fails.
+/// Maximum time for the file operations of a call. If the file operations take longer, the call fails.
 const FILE_TIME_LIMIT: Duration = Duration::from_secs(30);
 /// Number of characters that are reserved for the note that follows a part of a tool result.
 const NOTE_CHARACTERS: usize = 200;

@@ -15,7 +15,7 @@ use std::path::{Component, Path, PathBuf};
 const MAX_ENTRIES: usize = 1_000;
 /// Default number of lines that one call reads.
 const DEFAULT_LINES: u64 = 1_000;
-/// Maximum number of bytes that one call returns.
+/// Maximum number of bytes of a file that one call returns.
 const MAX_BYTES: usize = 512 * 1024;
 /// Maximum number of bytes of a file that one call reads in order to find the requested lines.
 const MAX_SCANNED_BYTES: u64 = 64 << 20;
@@ -24,7 +24,7 @@ const MAX_SCANNED_BYTES: u64 = 64 << 20;
 pub(super) struct HostTrees {
     /// The sandbox, which keeps the directories open.
     pub(super) sandbox: Sandbox,
-    /// The directories that are granted now.
+    /// The grants that are in effect now. Each grant names a directory that the tools may read.
     pub(super) granted: Vec<TreeGrant>,
 }
 
@@ -40,7 +40,8 @@ pub(super) fn list(trees: &HostTrees, path: &str) -> Result<ToolDone, ToolError>
         }
     };
     let entries = directory.entries().map_err(|error| explain(path, &error))?;
-    // The listing contains the first entries by name, whatever order the file system returns them in.
+    // The listing contains those entries whose names sort first, independently of the order in which the file system
+    // returns the entries.
     let mut first = BTreeMap::new();
     let mut left_out = 0_u64;
     for entry in entries {

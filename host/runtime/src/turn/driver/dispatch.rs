@@ -1,4 +1,4 @@
-//! Dispatches tool calls. Before any of the calls runs, the store records which calls are about to run.
+//! Dispatches tool calls. Before any of the dispatched calls runs, the driver stores which calls are about to run.
 
 use super::Driver;
 use crate::approvals::BlockedDispatch;
@@ -27,12 +27,12 @@ pub(super) enum Dispatched {
 struct ReadyCall {
     record: CallRecord,
     dispatch: Dispatch,
-    /// The answer that the call waits for. `None` if the host runs the call.
+    /// How the call is forwarded and which answer it waits for. `None` if the host itself runs the call.
     forwarded: Option<ForwardedCall>,
 }
 
 impl Driver<'_> {
-    /// Commits which calls are about to run, then starts these calls. Calls to other agents are not run here, but
+    /// Commits which calls are about to run, then starts these calls. Calls to other agents are not started here, but
     /// by `Children`.
     pub(super) async fn dispatch(&mut self, dispatches: Vec<Dispatch>) -> Result<Dispatched, SessionError> {
         let ids: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();
@@ -96,9 +96,9 @@ impl Driver<'_> {
         Ok(Ok(ready))
     }
 
-    /// Selects the calls that may start now. Running child sessions count towards the limit of parallel calls. They
-    /// must be counted here, because the loop has no information about child sessions. A sequential call is not started
-    /// while a child session is running (L9).
+    /// Selects the calls that may start now. Running child sessions count towards the limit of parallel calls. The
+    /// child sessions must be counted here, because the loop has no information about them. A sequential call is not
+    /// started while a child session is running (L9).
     fn within_parallel_limit(&self, ready: Vec<ReadyCall>) -> Vec<ReadyCall> {
         let (session, children) = (&*self.session, self.children.len());
         let limit = session.run.turn.as_ref().map_or(1, |turn| turn.config.parallel_calls.max(1) as usize);

@@ -1,4 +1,4 @@
-//! Converts the parts of a commit to rows, with all checks that do not need the database.
+//! Converts the parts of a commit to rows, and performs all checks of a commit that do not need the database.
 
 use crate::sqlite::audit::AuditedEvent;
 use crate::sqlite::failure::invalid;

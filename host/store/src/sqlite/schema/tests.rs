@@ -106,7 +106,8 @@ async fn d1_file_of_the_first_version_is_migrated() {
     assert_eq!(version, Ok(super::MIGRATIONS.len() as i64));
 }
 
-/// Limit 32: several processes may open the old file at the same time.
+/// Limit 32: several processes may open a file of an earlier version at the same time, and only one process migrates
+/// the file.
 #[test]
 fn d1_many_instances_migrate_once() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! Runs a batch of jobs in one transaction. Each job succeeds or fails independently, and its caller gets the result
-//! only after the commit.
+//! Runs a batch of jobs in one transaction. Each job succeeds or fails independently of the other jobs. The caller of a
+//! job gets the result only after the commit.
 
 use super::job::QueuedJob;
 use crate::StoreError;
@@ -18,9 +18,10 @@ pub(super) struct Committer {
     pub(super) connection: Connection,
     pub(super) path: Arc<Path>,
     pub(super) counters: Arc<Counters>,
-    /// Time that SQLite waits for the lock of another process, if the leader may block.
+    /// Time for which SQLite waits until another process releases its lock. Not used if the leader must not block.
     pub(super) lock_wait: Duration,
-    /// Whether a write may wait for disk space. A write does not wait if the file has reached its own size limit.
+    /// Whether a write may wait for disk space. A write does not wait if the file has reached its configured
+    /// maximum size.
     pub(super) space: SpaceLimit,
     pub(super) last: LastCommit,
 }
@@ -30,7 +31,7 @@ pub(super) struct Committer {
 pub(super) struct LastCommit {
     /// Number of jobs in the transaction.
     pub(super) jobs: usize,
-    /// Duration of the commit itself, without the jobs.
+    /// Duration of the statement `COMMIT`, not counting the time in which the jobs ran.
     pub(super) duration: Duration,
 }
 
@@ -39,7 +40,7 @@ pub(super) struct LastCommit {
 pub(super) enum WhenLocked {
     /// Wait until the other process releases the lock.
     Wait,
-    /// Fail at once, and leave the jobs in the queue.
+    /// Fail without waiting, and leave the jobs in the queue.
     Fail,
 }
 
@@ -55,16 +56,17 @@ pub(in crate::sqlite) enum SpaceLimit {
 /// Outcome of an attempt to commit a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum BatchOutcome {
-    /// Every job that was taken from the batch has succeeded or failed, and its caller was notified.
+    /// Every job that was taken from the batch has succeeded or failed, and the caller of each job was notified.
     Finished,
     /// A temporary problem prevents the commit: another process is writing, or the disk is full. Nothing is stored, and
-    /// all jobs are back in the batch. The number is the count of jobs at the front of the batch that failed together.
+    /// all jobs are back in the batch. The number counts the jobs at the front of the batch that could not be committed
+    /// because of the problem.
     Blocked(StoreError, usize),
 }
 
 /// State of a transaction after its jobs have run.
 enum TransactionState {
-    /// These jobs succeeded, but their changes are not committed yet.
+    /// The jobs in this list succeeded, but the changes of these jobs are not committed yet.
     Ready(Vec<QueuedJob>),
     /// The transaction was rolled back. All jobs of the transaction have failed or were put back into the batch.
     Aborted(BatchOutcome),
@@ -121,8 +123,8 @@ impl Committer {
             if !queued.job.is_awaited() {
                 continue;
             }
-            // A savepoint protects the changes of the jobs before this job. The first job needs no savepoint, because
-            // its failure may abort the transaction.
+            // A savepoint protects the changes of the previous jobs in the transaction. The first job needs no
+            // savepoint, because its failure may abort the transaction.
             let result = if done.is_empty() { self.run_first(&mut queued) } else { self.run_in_savepoint(&mut queued) };
             let Err(error) = result else {
                 done.push(queued);
@@ -142,7 +144,7 @@ impl Committer {
         TransactionState::Ready(done)
     }
 
-    /// Returns whether the same write can succeed later, without any change to the store.
+    /// Returns whether the write that failed can succeed later, although nothing in the store has changed.
     fn is_temporary(&self, error: &StoreError) -> bool {
         match error {
             StoreError::Locked { .. } => true,
@@ -190,8 +192,8 @@ impl Committer {
 
     /// Adds the next messages to the search index.
     pub(super) fn index_next_batch(&self) -> search::Progress {
-        // Do not wait for the lock, because write jobs would have to wait too. While another process writes, the index
-        // is not updated.
+        // Do not wait for the lock of another process, because write jobs would have to wait at the same time. While
+        // another process writes, the index is not updated.
         let progress = self.set_busy_timeout(WhenLocked::Fail).map_err(Failure::from).and_then(|()| {
             let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
             schema::check_version(&transaction, &self.path)?;
@@ -229,8 +231,8 @@ impl Committer {
         })
     }
 
-    /// Rolls back the open transaction, if there is one. If the rollback fails, the transaction stays open, and the
-    /// next `BEGIN` fails and reports the problem.
+    /// Rolls back the transaction if one is open. If the rollback fails, the transaction stays open, and the next
+    /// `BEGIN` fails and reports the problem.
     fn roll_back(&self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.execute("ROLLBACK")

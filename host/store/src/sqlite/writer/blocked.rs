@@ -13,12 +13,12 @@ pub(super) struct BlockedWrite<'p> {
 }
 
 impl<'p> BlockedWrite<'p> {
-    /// Creates the state of a batch that has had no problem yet. `max_wait` is the total time that the batch may wait.
+    /// Creates the state of a batch that has not had to wait yet. `max_wait` is the total time that the batch may wait.
     pub(super) fn new(path: &'p Path, max_wait: Duration) -> Self {
         Self { path, max_wait, since: None }
     }
 
-    /// Logs a warning if the problem is new. Returns whether the batch may wait longer.
+    /// Logs a warning if the batch has just started to wait. Returns whether the batch may wait longer.
     pub(super) fn should_wait(&mut self, error: &StoreError) -> bool {
         if self.max_wait.is_zero() {
             return false;
@@ -45,8 +45,9 @@ impl<'p> BlockedWrite<'p> {
         }
     }
 
-    /// If the batch had to wait, logs that the database can be written again.
-    pub(super) fn resolved(&mut self) {
+    /// If the batch had to wait, logs that writing to the database is possible again, and for how long the
+    /// batch waited.
+    pub(super) fn log_if_resolved(&mut self) {
         if let Some(since) = self.since.take() {
             let path = self.path.display();
             tracing::warn!("the database `{path}` can be written again, after {:.1} s", since.elapsed().as_secs_f64());

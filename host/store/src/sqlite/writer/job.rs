@@ -26,7 +26,7 @@ impl Effort {
     }
 }
 
-/// A job in the queue.
+/// A job that waits in the queue, with its estimated effort and its slot.
 pub(super) struct QueuedJob {
     pub(super) job: Box<dyn Job>,
     pub(super) effort: Effort,
@@ -34,7 +34,7 @@ pub(super) struct QueuedJob {
     pub(super) slot: OwnedSemaphorePermit,
 }
 
-/// A unit of work, with a channel to its caller.
+/// A unit of work, with a channel that sends the result of the work to the caller.
 pub(super) trait Job: Send {
     /// Returns whether the caller still waits for the result.
     fn is_awaited(&self) -> bool;
@@ -56,7 +56,7 @@ impl QueuedJob {
     }
 }
 
-/// A job that runs a closure.
+/// A job that calls a closure and sends the closure's result to the caller.
 pub(super) struct ClosureJob<T, F> {
     path: Arc<Path>,
     work: F,

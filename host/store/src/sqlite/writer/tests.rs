@@ -43,8 +43,8 @@ async fn lost_transaction_fails_all_of_its_jobs() {
     let queue_jobs = async {
         started.await.unwrap();
         let [first, losing, last] = [insert, abort_the_transaction, insert].map(|job| writer.run(Effort::Short, job));
-        // The futures are polled in this order. When the last future is polled, the jobs of the other futures are
-        // already queued.
+        // The futures are polled in the order of the arguments. When the last future is polled, the jobs of the other
+        // futures are already queued.
         tokio::join!(biased; first, losing, last, async { drop(release) })
     };
     let (busy, (first, losing, last, ())) = tokio::join!(busy, queue_jobs);
@@ -171,7 +171,7 @@ async fn panicking_job_fails_alone() {
         assert!(matches!(&refused, StoreError::Failed { problem, .. } if problem.contains("panicked")), "{refused:?}");
         assert_eq!((first.await.unwrap(), last.await.unwrap()), (Ok(1), Ok(2)), "{:?}", options.leaders);
         assert!(leader.join().unwrap().is_ok());
-        assert!(writer.run(Effort::Short, panicking).await.is_err(), "a panic also fails a job without a batch");
+        assert!(writer.run(Effort::Short, panicking).await.is_err(), "the only job of a batch fails if it panics");
         assert_eq!(writer.run(Effort::Short, insert).await, Ok(3));
     }
 }
@@ -218,7 +218,8 @@ async fn row_46_write_waits_for_a_full_disk() {
     }
 }
 
-/// Row 46: a file with its own size limit does not wait for space, and a closed store does not wait at all.
+/// Row 46: a write does not wait for space if its file has a configured maximum size. A store that is closing waits
+/// neither for space nor for a lock.
 #[tokio::test(flavor = "current_thread")]
 async fn row_46_write_does_not_wait_for_a_permanent_limit() {
     let long_wait = WriterOptions { max_wait: Duration::from_secs(3_600), ..WRITER_THREAD };

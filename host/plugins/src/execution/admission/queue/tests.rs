@@ -1,5 +1,5 @@
-//! Property tests of the queue (P8): every call is admitted at some time, agents are served in turn, and a call of
-//! another agent can always be admitted.
+//! Property tests of the queue (P8): every call is eventually admitted, agents are served in turn, and a call of an
+//! agent without permits can always be admitted.
 
 use super::*;
 use proptest::prelude::*;
@@ -33,8 +33,8 @@ impl Model {
     fn request(&mut self, agent: &str, memory: u32) -> Result<usize, QueueFull> {
         let (name, number): (Arc<str>, _) = (agent.into(), self.calls.len());
         let status = match self.queue.request(&name, (memory, QueuePolicy::IfNotFull), || number)? {
-            Entry::Admitted { memory } => CallStatus::Running(memory),
-            Entry::Queued(number) => CallStatus::Waiting(number),
+            PermitReply::Admitted { memory } => CallStatus::Running(memory),
+            PermitReply::Queued(number) => CallStatus::Waiting(number),
         };
         self.calls.push((name, status));
         Ok(number)
@@ -73,7 +73,7 @@ impl Model {
     fn admit(&mut self, admitted: Vec<Admitted<usize>>) {
         for Admitted { agent, memory, notifier } in admitted {
             let call = &mut self.calls[notifier];
-            assert!(matches!(call.1, CallStatus::Waiting(_)) && call.0 == agent, "{call:?} did not wait");
+            assert!(matches!(call.1, CallStatus::Waiting(_)) && call.0 == agent, "{call:?} was not waiting");
             call.1 = CallStatus::Running(memory);
         }
     }
@@ -92,10 +92,10 @@ impl Model {
     }
 
     fn check(&self) {
-        let held =
+        let reserved =
             |(_, status): &(Arc<str>, CallStatus)| if let CallStatus::Running(memory) = status { *memory } else { 0 };
-        let (permits, memory) = (self.running().len(), self.calls.iter().map(held).sum::<u32>());
-        assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "{permits} permits, {memory} MiB");
+        let (permits, memory) = (self.running().len(), self.calls.iter().map(reserved).sum::<u32>());
+        assert!(permits <= self.bounds.permits && memory <= self.bounds.memory, "uses {permits} permits, {memory} MiB");
         assert_eq!(
             (self.queue.permits, self.queue.memory),
             (self.bounds.permits - permits, self.bounds.memory - memory)
@@ -121,7 +121,7 @@ fn bounds(permits: usize, memory: u32, queue: usize) -> Bounds {
 
 proptest! {
     // P8, row 10: permits and memory are never issued twice or lost, for any order in which calls start, end and are
-    // cancelled. As long as a call waits, at least one other call runs, and every waiting call is admitted in the end.
+    // cancelled. As long as a call waits, at least one other call runs, and every waiting call is eventually admitted.
     #[test]
     fn p8_row_10_every_waiting_call_is_admitted_eventually(
         permits in 1_usize..8, memory in 1_u32..400, queue in 0_usize..12, operations in operations(),
@@ -138,8 +138,8 @@ proptest! {
         prop_assert!(model.queue.agents.is_empty());
     }
 
-    // P8: even if the other agents use their whole shares, an agent without permits is admitted at once, as long as
-    // there are fewer agents than permits.
+    // P8: even if the other agents use their whole shares, a call of an agent without permits is admitted immediately,
+    // as long as the lane has more permits than agents.
     #[test]
     fn p8_agent_without_permits_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
         let mut model = Model::new(bounds(64, 1_536, 256));

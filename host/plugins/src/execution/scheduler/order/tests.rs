@@ -20,7 +20,7 @@ impl Wake for CountingWaker {
 struct Guest {
     agent: Arc<str>,
     waker: Arc<CountingWaker>,
-    /// Number of wake-ups after which the guest has been polled.
+    /// Number of the guest's wake-ups when it was last polled. If the waker has counted more, the guest must be polled.
     handled: usize,
     status: GuestStatus,
 }
@@ -35,7 +35,8 @@ enum GuestStatus {
 #[derive(Clone, Copy, Debug)]
 enum Operation {
     Request(usize),
-    /// Ends the guest's turn. The value is the duration of the turn in microseconds.
+    /// Ends the current turn of the guest with this index. The second value is the duration of the turn
+    /// in microseconds.
     End(usize, u16),
     /// Ends the guest's turn and queues the guest for another turn.
     EndAndEnqueue(usize, u16),
@@ -110,7 +111,7 @@ impl Model {
         self.wake(wakers);
     }
 
-    /// Wakes these guests. For each free turn, only one waiting guest may be woken.
+    /// Wakes the guests to which these wakers belong. For each free turn, only one waiting guest may be woken.
     fn wake(&mut self, wakers: Vec<Waker>) {
         assert!(wakers.len() <= 1, "{} guests are woken for one turn", wakers.len());
         wakers.into_iter().for_each(Waker::wake);
@@ -186,9 +187,9 @@ proptest! {
     }
 }
 
-/// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of its name, the number of its
-/// guests, the duration of each of its turns in milliseconds, and the number of rounds for which a guest pauses after
-/// each of its turns. Returns the time that each agent got, in milliseconds.
+/// Lets the guests of several agents compete for `turns` turns. An agent is a tuple of four values: its name, the
+/// number of its guests, the duration of a turn in milliseconds, and the number of rounds for which a guest pauses
+/// after a turn. Returns the time that each agent got, in milliseconds.
 fn compete(agents: &[(&str, usize, u64, usize)], turns: usize) -> Vec<u64> {
     let mut order = Order::new(1, Duration::from_millis(10));
     let mut times = vec![0; agents.len()];

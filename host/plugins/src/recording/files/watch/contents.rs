@@ -13,7 +13,8 @@ use std::fs::File;
 use std::sync::Arc;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
-/// A file or directory that existed before the call. Its content, or the names in it, may have to be recorded.
+/// A file or directory that existed before the call. The content of such a file, or the names in such a directory, may
+/// have to be recorded.
 struct ExistingFile {
     fetch: Option<Fetch>,
     original: TreePath,
@@ -30,8 +31,8 @@ enum Run {
 }
 
 impl CallRecord {
-    /// Records that the guest opened a file or directory. If it is a file whose content is not known yet, also records
-    /// the content.
+    /// Records that the guest opened a file or directory. If the guest opened a file whose content is not known yet,
+    /// also records the content.
     pub(crate) async fn opened(
         &self,
         handle: u32,
@@ -63,7 +64,7 @@ impl CallRecord {
             let Origin::Before(original) = watched.overlay.origin(&location) else { return None };
             let root = watched.roots.get(location.tree)?.clone();
             let found = match watched.known.get(&original)? {
-                // The recorded content is not needed here, so it is not cloned.
+                // The callers do not need the recorded content, so it is not cloned.
                 InitialFileState::File { stat, content: FoundContent::Recorded(_) } => {
                     InitialFileState::File { stat: *stat, content: inspection::recorded_content(Vec::new()) }
                 }
@@ -149,7 +150,7 @@ impl CallRecord {
         });
     }
 
-    /// Chooses the source of the listing of this directory.
+    /// Chooses the source from which this directory is listed.
     pub(crate) async fn listing_source(&self, handle: u32) -> wasmtime::Result<ListingSource> {
         let location = match self.follow_path(handle, "", FinalLink::Keep).await? {
             PathTarget::Unrecorded => return Ok(ListingSource::Unrecorded),
@@ -182,8 +183,8 @@ impl CallRecord {
         ListingSource::Unrecorded
     }
 
-    /// If a directory could not be removed or replaced because it is not empty, records one name in it, so that the
-    /// replayed call fails in the same way.
+    /// If a directory could not be removed or replaced because it is not empty, records one name in the directory, so
+    /// that the replayed call fails in the same way.
     pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
         let Some(PathTarget::At(location, FileKind::Directory)) = targets.last() else { return Ok(()) };
         let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone())
