@@ -45,6 +45,7 @@ pub(crate) fn local_provider(base_url: &str) -> Providers {
         key: None,
         key_advice: String::new(),
         headers: Vec::new(),
+        protocol: Default::default(),
         timeouts: Default::default(),
         models: Default::default(),
     }])

@@ -1,10 +1,10 @@
 //! Third-party model servers over HTTP: tools, parallel calls, busy servers, slow servers and random faults.
 
-use crate::peers::{node_peer, python_peer};
-use crate::support::{TestHost, event_types, events, results, run_turn};
+use crate::peers::{node_peer, python_peer, python_with};
+use crate::support::{TestHost, event_types, events, repository, results, run_turn};
 use agent_core::event::EventKind;
 use agent_core::run::{Output, TurnError};
-use agent_models::{Provider, ProviderConfig, Providers, RetryPolicy, Secret, Timeouts};
+use agent_models::{Protocol, Provider, ProviderConfig, Providers, RetryPolicy, Secret, Timeouts};
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
 use serde_json::{Value, json};
 use std::net::{TcpListener, TcpStream};
@@ -54,17 +54,25 @@ impl Server {
         Some(Self::start(command, port))
     }
 
-    fn models(&self, attempts: u32) -> Models {
+    /// Configures the provider `openai`: this server, in this wire format.
+    fn providers(&self, protocol: Protocol) -> Providers {
+        let version = if protocol == Protocol::Gemini { "v1beta" } else { "v1" };
         let config = ProviderConfig {
             name: "openai".to_owned(),
-            base_url: format!("http://127.0.0.1:{}/v1", self.port),
+            base_url: format!("http://127.0.0.1:{}/{version}", self.port),
             key: Some(Secret::new("test-key")),
             key_advice: "set a key".to_owned(),
             headers: Vec::new(),
+            protocol,
             timeouts: Timeouts::default(),
             models: Default::default(),
         };
-        let providers = Providers::new(vec![config]);
+        Providers::new(vec![config])
+    }
+
+    /// Returns the models that talk to the server in this wire format.
+    fn models(&self, attempts: u32, protocol: Protocol) -> Models {
+        let providers = self.providers(protocol);
         let provider: Arc<dyn Provider> = providers.model("openai/gpt-mock", Path::new(".")).expect("a model");
         let mut models = Models::from(provider);
         models.retry = RetryPolicy { attempts, initial_wait: Duration::from_millis(10), ..RetryPolicy::default() };
@@ -72,7 +80,13 @@ impl Server {
     }
 
     async fn session(&self, test_host: &TestHost, attempts: u32) -> Session {
-        let agent = Agent::new(AgentConfig::new("test"), self.models(attempts), test_host.generation().await).unwrap();
+        self.session_in(test_host, attempts, Protocol::ChatCompletions).await
+    }
+
+    /// Opens a session whose model talks to the server in this wire format.
+    async fn session_in(&self, test_host: &TestHost, attempts: u32, protocol: Protocol) -> Session {
+        let models = self.models(attempts, protocol);
+        let agent = Agent::new(AgentConfig::new("test"), models, test_host.generation().await).unwrap();
         Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap()
     }
 }
@@ -124,34 +138,71 @@ fn tools() -> Value {
     ]})
 }
 
-/// M1, L14, L21: A turn runs parallel calls, streams an answer with thinking, and reports the token usage that the
-/// server counted.
+/// M1, L14, L21: In each wire format, a turn runs parallel calls, streams an answer with thinking, and reports the token
+/// usage that the server counted.
 #[tokio::test(flavor = "multi_thread")]
 async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
     let test_host = TestHost::new(&["probe"]).await;
     let Some(server) = Server::aimock(&test_host, &tools(), &["--chunk-size", "5"]) else { return };
-    let mut session = server.session(&test_host, 1).await;
-    let (result, received) = streamed_events(&mut session, "echo twice").await;
-    let output = finished_output(result);
-    assert_eq!(output.data, json!("Both words are back: one, two."));
-    assert_eq!((output.model.as_str(), output.interactions), ("openai/gpt-mock", 2));
-    assert!(output.usage.prompt_tokens > 0 && output.usage.completion_tokens > 0, "{:?}", output.usage);
-    let results: Vec<Value> =
-        results(&test_host, &session).await.iter().map(|(_, _, text)| echoed_text(text)).collect();
-    assert_eq!(results, ["one", "two"]);
-    let pieces = received.iter().filter_map(|kind| match kind {
-        EventKind::StreamToken { text } => Some(text.as_str()),
-        _ => None,
-    });
-    let pieces: Vec<&str> = pieces.collect();
-    assert!(pieces.len() > 2, "the answer is streamed in pieces: {pieces:?}");
-    assert_eq!(pieces.concat(), "Both words are back: one, two.");
-    let thinking = received.iter().filter_map(|kind| match kind {
-        EventKind::ThinkingContent { text } => Some(text.as_str()),
-        _ => None,
-    });
-    assert_eq!(thinking.collect::<String>(), "They came back.");
-    assert!(received.contains(&EventKind::ThinkingStart) && received.contains(&EventKind::ThinkingEnd));
+    for protocol in Protocol::ALL {
+        let mut session = server.session_in(&test_host, 1, protocol).await;
+        let (result, received) = streamed_events(&mut session, "echo twice").await;
+        let output = finished_output(result);
+        assert_eq!(output.data, json!("Both words are back: one, two."), "{protocol}");
+        assert_eq!((output.model.as_str(), output.interactions), ("openai/gpt-mock", 2), "{protocol}");
+        assert!(output.usage.prompt_tokens > 0 && output.usage.completion_tokens > 0, "{:?}", output.usage);
+        let results: Vec<Value> =
+            results(&test_host, &session).await.iter().map(|(_, _, text)| echoed_text(text)).collect();
+        assert_eq!(results, ["one", "two"], "{protocol}");
+        let pieces = received.iter().filter_map(|kind| match kind {
+            EventKind::StreamToken { text } => Some(text.as_str()),
+            _ => None,
+        });
+        let pieces: Vec<&str> = pieces.collect();
+        assert!(pieces.len() > 2, "{protocol}: the answer is streamed in pieces: {pieces:?}");
+        assert_eq!(pieces.concat(), "Both words are back: one, two.", "{protocol}");
+        let thinking = received.iter().filter_map(|kind| match kind {
+            EventKind::ThinkingContent { text } => Some(text.as_str()),
+            _ => None,
+        });
+        assert_eq!(thinking.collect::<String>(), "They came back.", "{protocol}");
+        assert!(received.contains(&EventKind::ThinkingStart) && received.contains(&EventKind::ThinkingEnd));
+        session.close().await.unwrap();
+    }
+}
+
+/// M1, M4: The recorded requests of a conversation with tools, thinking, an image and structured output are valid
+/// according to the types of the providers' own clients. The recordings answer the same conversation again without the
+/// server.
+#[tokio::test(flavor = "multi_thread")]
+async fn m1_recorded_requests_have_the_types_of_the_official_clients() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let Some(server) = Server::aimock(&test_host, &tools(), &[]) else { return };
+    let Some(python) = python_with("anthropic") else { return };
+    let script = repository().join("tests/fixtures/check_requests.py");
+    for protocol in Protocol::ALL {
+        let cassette = format!("{protocol}.jsonl");
+        let providers = server.providers(protocol);
+        let folder = test_host.directory.path();
+        let converse = async |name: &str| {
+            let models = Models::from(providers.model(name, folder).expect("a model"));
+            let mut config = AgentConfig::new("test");
+            config.output_schema = Some(json!({"type": "string"}));
+            let agent = Agent::new(config, models, test_host.generation().await).unwrap();
+            let mut session = Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap();
+            let output = finished_output(run_turn(&mut session, "echo twice").await);
+            session.close().await.unwrap();
+            output
+        };
+        let recorded = converse(&format!("record:{cassette}:openai/gpt-mock")).await;
+        let text = std::fs::read_to_string(folder.join(&cassette)).unwrap();
+        assert!(text.lines().count() == 3 && !text.contains("test-key"), "{text}");
+        let checked = Command::new(&python).arg(&script).arg(folder.join(&cassette)).output().unwrap();
+        let errors = String::from_utf8_lossy(&checked.stderr);
+        assert_eq!(String::from_utf8_lossy(&checked.stdout).trim(), "2", "{protocol}: {errors}");
+        let replayed = converse(&format!("replay:{cassette}")).await;
+        assert_eq!((replayed.data, replayed.usage), (recorded.data, recorded.usage), "{protocol}");
+    }
 }
 
 /// M3: The host repeats a request to a server that is always busy until no attempts are left, and the turn then fails
@@ -180,8 +231,9 @@ async fn m3_answers_are_complete_despite_random_faults_of_aimock() {
     let chaos = ["--chunk-size", "3", "--chaos-drop", "0.3", "--chaos-malformed", "0.2", "--chaos-disconnect", "0.3"];
     let Some(server) = Server::aimock(&test_host, &tools(), &chaos) else { return };
     let mut answers = 0;
-    for _ in 0..30 {
-        let mut session = server.session(&test_host, 6).await;
+    for round in 0..32 {
+        let protocol = Protocol::ALL[round % Protocol::ALL.len()];
+        let mut session = server.session_in(&test_host, 6, protocol).await;
         match run_turn(&mut session, "tell me").await {
             TurnResult::Finished(output) => {
                 assert_eq!(output.data, json!("A story of many words that takes its time."));

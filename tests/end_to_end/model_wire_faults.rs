@@ -24,6 +24,7 @@ fn models(server: &ChatServer, attempts: u32) -> Models {
         key: None,
         key_advice: "set a key".to_owned(),
         headers: Vec::new(),
+        protocol: Default::default(),
         timeouts: Timeouts { connect: milliseconds(2_000), stall: milliseconds(500), total: milliseconds(4_000) },
         models: Default::default(),
     };

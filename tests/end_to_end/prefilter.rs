@@ -83,7 +83,7 @@ async fn serve(connection: TcpStream, status: &str, texts: Arc<Mutex<Vec<Vec<Str
 
 async fn open(test_host: &TestHost, embedder: Option<Arc<Embedder>>, replies: &[Value]) -> Session {
     let mut config = AgentConfig::new("test");
-    config.offered_tools = 2;
+    config.offered_tools = 3;
     let file = test_host.directory.path().join("model.json");
     std::fs::write(&file, script(replies).to_string()).unwrap();
     let model = agent_models::provider("scripted:model.json", test_host.directory.path()).unwrap();
@@ -100,19 +100,19 @@ async fn run_to_answer(session: &mut Session, prompt: &str) {
 
 /// L25: Without an embedding model, the host selects tools by words once per turn, so that the beginning of the
 /// prompt does not change within the turn. The tool `read_result` is always selected. For the next turn, the host
-/// makes a new selection.
+/// makes a new selection, which contains the tools that were used before.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_selects_tools_by_words_once_per_turn() {
     let test_host = TestHost::new(&["probe"]).await;
-    let expecting_tools = |mut reply: Value, tools: [&str; 4]| {
+    let expecting_tools = |mut reply: Value, tools: [&str; 3]| {
         reply["expect"] = json!({"tools": tools});
         reply
     };
-    let sleep_tools = ["memory_search", "probe.sleep", "probe.slow", "read_result"];
+    let sleep_tools = ["probe.sleep", "probe.slow", "read_result"];
     let replies = [
         expecting_tools(call_reply(&[("probe.sleep", json!({"ms": 1}))]), sleep_tools),
         expecting_tools(text_reply("Slept."), sleep_tools),
-        expecting_tools(text_reply("Read."), ["probe.env", "probe.file", "memory_search", "read_result"]),
+        expecting_tools(text_reply("Read."), ["probe.env", "probe.sleep", "read_result"]),
     ];
     let mut session = open(&test_host, None, &replies).await;
     run_to_answer(&mut session, "Sleep for some milliseconds").await;
@@ -121,7 +121,7 @@ async fn l25_selects_tools_by_words_once_per_turn() {
         EventKind::ContextBuilt { offered_tools, .. } => Some(offered_tools),
         _ => None,
     });
-    assert_eq!(offered.collect::<Vec<_>>(), [Some(4); 3]);
+    assert_eq!(offered.collect::<Vec<_>>(), [Some(3); 3]);
     // L26: The context budget counts the tokens of the offered tools and of no other tools.
     let budget = session.state().turn.as_ref().unwrap().budget.tools;
     let all_tools = session.agent().registry().tokens();
@@ -143,6 +143,24 @@ async fn l25_a_tool_that_is_not_offered_still_runs() {
     assert!(!results(&test_host, &session).await[0].1);
 }
 
+/// L25: An input that says nothing about the task, such as "yes, please go on", keeps the tools of the turn before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn l25_a_short_answer_keeps_the_tools_of_the_conversation() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let offering = |mut reply: Value, tools: &[&str]| {
+        reply["expect"] = json!({"offers": tools});
+        reply
+    };
+    let replies = [
+        call_reply(&[("probe.echo", json!({"text": "hello"}))]),
+        text_reply("Shall I sleep for some milliseconds now?"),
+        offering(text_reply("Done."), &["probe.echo", "probe.sleep"]),
+    ];
+    let mut session = open(&test_host, None, &replies).await;
+    run_to_answer(&mut session, "Echo a text").await;
+    run_to_answer(&mut session, "yes, please go on").await;
+}
+
 /// L25: An embedding model selects tools by meaning, even if no word of the input matches. The host embeds the tools
 /// once per generation, and keeps the vectors in the store.
 #[tokio::test(flavor = "multi_thread")]
@@ -150,7 +168,7 @@ async fn l25_selects_tools_by_meaning() {
     let test_host = TestHost::new(&["probe"]).await;
     let server = EmbeddingServer::start("200 OK").await;
     let mut reply = text_reply("Hello.");
-    reply["expect"] = json!({"offers": ["probe.echo", "memory_search", "read_result"]});
+    reply["expect"] = json!({"offers": ["probe.echo", "read_result"]});
     let replies = [reply.clone(), reply.clone()];
     let mut session = open(&test_host, Some(server.embedder()), &replies).await;
     run_to_answer(&mut session, "repeat after me").await;
@@ -170,7 +188,7 @@ async fn l25_falls_back_to_words_when_the_embedding_model_fails() {
     let test_host = TestHost::new(&["probe"]).await;
     let server = EmbeddingServer::start("500 Internal Server Error").await;
     let mut reply = text_reply("Slept.");
-    reply["expect"] = json!({"tools": ["probe.sleep", "probe.slow", "memory_search", "read_result"]});
+    reply["expect"] = json!({"tools": ["probe.sleep", "probe.slow", "read_result"]});
     let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
     run_to_answer(&mut session, "Sleep for some milliseconds").await;
     assert_eq!(server.requests().len(), 1);

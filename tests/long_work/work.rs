@@ -228,6 +228,7 @@ impl BlockedTurns<'_> {
             key: None,
             key_advice: String::new(),
             headers: vec![],
+            protocol: Default::default(),
             timeouts: Default::default(),
             models: Default::default(),
         };

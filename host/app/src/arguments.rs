@@ -152,6 +152,9 @@ pub(crate) enum Command {
     /// Search, list and delete long-term memories
     #[command(subcommand)]
     Memory(MemoryCommand),
+    /// List the models of the providers, and test a model with a small request
+    #[command(subcommand)]
+    Model(ModelCommand),
     /// Show the audit log: grants, denials, approvals and plugin versions
     Audit(AuditArguments),
     /// Check the database, and rebuild its indexes
@@ -484,6 +487,32 @@ pub(crate) enum SessionCommand {
         /// Don't ask for confirmation on a terminal
         #[arg(short, long)]
         yes: bool,
+    },
+}
+
+/// Commands on models.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelCommand {
+    /// List the models of all providers that can be reached, or of one provider
+    List {
+        /// Provider whose models are listed (default: all providers)
+        #[arg(value_name = "PROVIDER")]
+        provider: Option<String>,
+        /// Agent configuration whose providers are used: a file, or the name of an agent in this folder
+        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
+        agent: Option<PathBuf>,
+    },
+    /// Send one small request with a tool and an image, and explain what the model can do
+    Test {
+        /// PROVIDER/MODEL
+        #[arg(value_name = "MODEL")]
+        model: String,
+        /// Agent configuration whose providers are used: a file, or the name of an agent in this folder
+        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
+        agent: Option<PathBuf>,
+        /// URL of the model provider, such as http://127.0.0.1:8000/v1
+        #[arg(long, value_name = "URL", value_parser = base_url)]
+        base_url: Option<String>,
     },
 }
 

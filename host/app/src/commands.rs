@@ -16,6 +16,7 @@ mod event_file;
 mod first_use;
 pub(crate) mod key;
 pub(crate) mod memory;
+pub(crate) mod model;
 mod open_session;
 pub(crate) mod outbox;
 pub(crate) mod plugin;

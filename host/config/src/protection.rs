@@ -46,8 +46,13 @@ pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
         .iter()
         .map(|named| protected_path(named.clone(), "a file that the agent's configuration names", ProtectedKind::File));
     let scripts = settings.models.all_named().into_iter().filter_map(|model| {
-        let script = model.base.join(model.name.strip_prefix("scripted:")?);
-        Some(protected_path(script, "the scripted model's replies", ProtectedKind::File))
+        let (what, file) = match model.name.split_once(':')? {
+            ("scripted", file) => ("the scripted model's replies", file),
+            ("replay", file) => ("the cassette that the model replays", file),
+            ("record", rest) => ("the cassette that the model records", rest.split_once(':')?.0),
+            _ => return None,
+        };
+        Some(protected_path(model.base.join(file), what, ProtectedKind::File))
     });
     let servers = file
         .mcp

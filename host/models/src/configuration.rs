@@ -1,6 +1,6 @@
 //! Configuration of providers, and a list of the providers whose addresses are built in (M2).
 
-use crate::encode::Effort;
+use crate::effort::Effort;
 use crate::protocol::Protocol;
 use agent_core::model::Usage;
 use std::collections::BTreeMap;

@@ -6,22 +6,20 @@
 mod anthropic;
 mod body;
 mod chat_completions;
-mod effort;
 mod gemini;
 mod media;
 mod responses;
 mod stored_reply;
+mod thinking;
 mod writer;
 
+use crate::effort::{Effort, Thinking};
 use crate::error::ModelError;
 use crate::protocol::Protocol;
 use crate::provider::MediaSource;
 use agent_core::model::ModelRequest;
 
-pub use effort::{Effort, UnknownEffort};
-
 pub(crate) use chat_completions::{Dialect, is_loopback};
-pub(crate) use effort::Thinking;
 
 /// The properties of a server and a model that determine how a request is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -102,6 +102,22 @@ pub enum ModelError {
         /// Description of the error and of the allowed values.
         problem: String,
     },
+    /// The file of a cassette cannot be read or written.
+    #[error("the cassette {path} cannot be used: {source}", path = path.display())]
+    CassetteFile {
+        /// Path of the cassette.
+        path: PathBuf,
+        /// Error of the operating system.
+        source: std::io::Error,
+    },
+    /// The cassette is invalid, or it contains no response to a request.
+    #[error("the cassette {path}: {problem}", path = path.display())]
+    InvalidCassette {
+        /// Path of the cassette.
+        path: PathBuf,
+        /// Description of the problem, with advice.
+        problem: String,
+    },
     /// The session has already used all replies of the script.
     #[error(
         "the script {path} has {}, but session `{session}` requests reply {wanted}: \

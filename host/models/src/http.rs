@@ -9,6 +9,7 @@ mod redaction;
 mod round_trip;
 mod transport_error;
 
+use crate::cassette::{self, Header, Recorder};
 use crate::configuration::ModelConfig;
 use crate::decode::DecodedReply;
 use crate::encode::{self, Encoded, Format};
@@ -22,6 +23,7 @@ use agent_core::redaction::Redaction;
 use async_trait::async_trait;
 use exchange::Exchange;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
 
@@ -36,6 +38,8 @@ pub(crate) struct HttpModel {
     info: ModelInfo,
     format: Format,
     connection: Arc<Connection>,
+    /// The cassette to which each exchange is appended.
+    recorder: Option<Recorder>,
 }
 
 impl HttpModel {
@@ -56,7 +60,23 @@ impl HttpModel {
             images: known.images.unwrap_or(true),
             without_replay: false,
         };
-        Self { info, format, connection }
+        Self { info, format, connection, recorder: None }
+    }
+
+    /// Appends each request and its response to the cassette at `path`.
+    pub(crate) fn recording_to(self, path: PathBuf) -> Result<Self, ModelError> {
+        let Model { provider, name, window } = self.info.model.clone();
+        let header = Header {
+            cassette: cassette::FORMAT,
+            provider,
+            base_url: connection::display_url(&self.connection.base_url),
+            protocol: self.format.protocol.to_string(),
+            model: name,
+            window,
+            price: self.info.price.map(|price| (price.prompt, price.completion)),
+            effort: self.format.effort.map(|effort| effort.to_string()),
+        };
+        Ok(Self { recorder: Some(Recorder::open(path, &header)?), ..self })
     }
 }
 
@@ -124,7 +144,12 @@ impl HttpModel {
         let Encoded { body, notes } = encode::encode(request, format, context.media).await?;
         let endpoint = connection.endpoint(model);
         tracing::debug!(%endpoint, bytes = body.len(), attempt = context.attempt, "sending a request to a model");
-        let decoded = Exchange { connection, model, endpoint }.reply(body, deltas).await?;
+        let exchange = Exchange { connection, model, endpoint };
+        let Some(recorder) = &self.recorder else { return Ok((exchange.reply(body, deltas, None).await?, notes)) };
+        let mut response = Vec::new();
+        let decoded = exchange.reply(body.clone(), deltas, Some(&mut response)).await?;
+        recorder.record(&body, &response, &connection.redaction)?;
+        tracing::debug!(cassette = %recorder.path().display(), "recorded an exchange");
         Ok((decoded, notes))
     }
 }

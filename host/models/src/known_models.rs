@@ -17,7 +17,7 @@
 //! - `images`: whether the model accepts images. Default: `true`.
 
 use crate::configuration::Price;
-use crate::encode::Thinking;
+use crate::effort::Thinking;
 use serde::Deserialize;
 use std::sync::LazyLock;
 

@@ -3,9 +3,11 @@
 //! The crate contains a client for models over HTTP in four wire formats (M1), the model `scripted`, which replies from a file
 //! (M4), and the model `offline`, a router that needs no language model (M4).
 
+mod cassette;
 pub mod configuration;
 pub mod decode;
 mod delta_sender;
+mod effort;
 mod encode;
 pub mod error;
 mod estimate;
@@ -24,7 +26,7 @@ pub mod sse;
 pub use configuration::{
     KNOWN_PROVIDERS, KnownProvider, ModelConfig, Price, ProviderConfig, Secret, Timeouts, known_provider,
 };
-pub use encode::{Effort, UnknownEffort};
+pub use effort::{Effort, UnknownEffort};
 pub use error::ModelError;
 pub use http::Embedder;
 pub use local::LocalServer;

@@ -2,6 +2,7 @@
 
 use crate::configuration::{KNOWN_PROVIDERS, ProviderConfig, known_provider};
 use crate::error::ModelError;
+use crate::cassette::ReplayedModel;
 use crate::http::{Connection, Embedder, HttpModel};
 use crate::offline::OfflineRouter;
 use crate::provider::Provider;
@@ -13,7 +14,11 @@ use std::time::Duration;
 
 /// Names of models that need no configuration, each with a short description for error messages.
 pub const BUILT_IN_MODELS: &[(&str, &str)] =
-    &[("offline", "built in; a router, not a language model"), ("scripted:FILE", "a file of replies")];
+    &[
+        ("offline", "built in; a router, not a language model"),
+        ("scripted:FILE", "a file of replies"),
+        ("replay:FILE", "a recorded conversation"),
+    ];
 
 /// Creates a model that needs no configured provider: `offline` or `scripted:FILE`.
 ///
@@ -60,6 +65,15 @@ impl Providers {
         match (kind, rest) {
             ("offline", "" | "router") => Ok(Arc::new(OfflineRouter::new())),
             ("scripted", file) if !file.is_empty() => Ok(Arc::new(ScriptedModel::open(file, base)?)),
+            ("replay", file) if !file.is_empty() => Ok(Arc::new(ReplayedModel::open(file, base)?)),
+            ("record", rest) if rest.contains(':') => {
+                let (file, model) = rest.split_once(':').unwrap_or_default();
+                let (configured, model) = self.split(model).ok_or_else(|| ModelError::UnknownProvider {
+                    name: name.to_owned(),
+                    allowed: "`record:FILE:PROVIDER/MODEL` with a configured provider".to_owned(),
+                })?;
+                Ok(Arc::new(HttpModel::new(configured.connection()?, model).recording_to(base.join(file))?))
+            }
             _ => match self.split(name) {
                 Some((configured, model)) => Ok(Arc::new(HttpModel::new(configured.connection()?, model))),
                 None => Err(ModelError::UnknownProvider { name: name.to_owned(), allowed: self.allowed(kind) }),
@@ -186,7 +200,7 @@ mod tests {
         }
         insta::assert_snapshot!(
             provider("openai/gpt", Path::new(".")).err().unwrap(),
-            @"`openai/gpt` is not a known model: use `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For `openai`, set `OPENAI_API_KEY` and add `[providers.openai]` to agent.toml"
+            @"`openai/gpt` is not a known model: use `offline` (built in; a router, not a language model), `scripted:FILE` (a file of replies) or `replay:FILE` (a recorded conversation). For `openai`, set `OPENAI_API_KEY` and add `[providers.openai]` to agent.toml"
         );
     }
 
@@ -212,8 +226,8 @@ mod tests {
         assert_eq!(name("mine/llama3.2:1b").unwrap(), pair("mine", "llama3.2:1b"));
         assert_eq!(name("openrouter/openai/gpt-4o:free").unwrap(), pair("openrouter", "openai/gpt-4o:free"));
         assert_eq!(name("offline/router").unwrap(), pair("offline", "router"));
-        insta::assert_snapshot!(name("mine/").unwrap_err(), @"`mine/` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies)");
-        insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model) or `scripted:FILE` (a file of replies). For another server, add `[providers.NAME]` with `base_url = "https://…/v1"` to agent.toml, or pass `--base-url URL`. Providers with a built-in address: `openai`, `anthropic`, `gemini`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
+        insta::assert_snapshot!(name("mine/").unwrap_err(), @"`mine/` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model), `scripted:FILE` (a file of replies) or `replay:FILE` (a recorded conversation)");
+        insta::assert_snapshot!(name("gpt-4o").unwrap_err(), @r#"`gpt-4o` is not a known model: use `mine/MODEL`, `openrouter/MODEL`, `offline/MODEL`, `offline` (built in; a router, not a language model), `scripted:FILE` (a file of replies) or `replay:FILE` (a recorded conversation). For another server, add `[providers.NAME]` with `base_url = "https://…/v1"` to agent.toml, or pass `--base-url URL`. Providers with a built-in address: `openai`, `anthropic`, `gemini`, `groq`, `deepseek`, `mistral`, `ollama`, `lmstudio`, `llama-cpp`, `vllm`"#);
     }
 
     /// M2: the known price of a model is used only if the base URL is the provider's official address.

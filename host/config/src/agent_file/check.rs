@@ -12,7 +12,7 @@ use agent_plugins::limits::HOST_STACK_KIB;
 use agent_runtime::builtins::name;
 
 /// Built-in providers, which cannot have a table `[providers.NAME]`.
-pub const BUILT_IN: [&str; 2] = ["offline", "scripted"];
+pub const BUILT_IN: [&str; 3] = ["offline", "scripted", "replay"];
 
 /// Names of the host's built-in tools.
 pub(super) const BUILT_IN_TOOLS: [&str; 4] =

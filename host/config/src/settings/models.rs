@@ -156,9 +156,16 @@ impl WantedModels {
     }
 }
 
+/// Returns the model whose replies the model `record:FILE:PROVIDER/MODEL` records, or None if the name does not have this
+/// form.
+fn recorded_model(name: &str) -> Option<&str> {
+    Some(name.strip_prefix("record:")?.split_once(':')?.1)
+}
+
 /// Returns the provider in the name of a model: the part before the `/`, or the name of a built-in provider. Returns
 /// None if the name contains no provider.
 pub fn provider_of(name: &str) -> Option<&str> {
+    let name = recorded_model(name).unwrap_or(name);
     let built_in = |built_in: &&&str| name.split([':', '/']).next() == Some(built_in);
     let slash = || name.split_once('/').map(|(provider, _)| provider);
     BUILT_IN.iter().find(built_in).copied().or_else(slash)

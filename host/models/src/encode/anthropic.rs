@@ -6,7 +6,7 @@
 
 use super::stored_reply::{self, ItemCall, ItemReader};
 use super::writer::{RequestWriter, leading_system_messages, object_arguments, part_text, system_text};
-use super::{Encoded, Format, effort, media};
+use super::{Encoded, Format, media, thinking};
 use crate::error::ModelError;
 use crate::provider::{MediaBytes, MediaSource};
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolResult};
@@ -55,7 +55,7 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
     fields.insert("max_tokens".into(), json!(request.max_tokens));
     fields.insert("stream".into(), json!(true));
     if let Some(effort) = format.effort {
-        let settings = effort::anthropic(format.thinking, effort, request.max_tokens);
+        let settings = thinking::anthropic(format.thinking, effort, request.max_tokens);
         fields.extend(settings.into_iter().map(|(name, value)| (name.to_owned(), value)));
     }
     if !request.tools.is_empty() {

@@ -5,7 +5,7 @@
 
 use super::stored_reply::{self, ItemCall, ItemReader};
 use super::writer::{RequestWriter, leading_system_messages, object_arguments, part_text, system_text};
-use super::{Encoded, Format, effort, media};
+use super::{Encoded, Format, media, thinking};
 use crate::error::ModelError;
 use crate::provider::{MediaBytes, MediaSource};
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolResult};
@@ -60,7 +60,7 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
         generation["responseJsonSchema"] = schema.clone();
     }
     if let Some(effort) = format.effort {
-        generation["thinkingConfig"] = effort::gemini(format.thinking, effort, request.max_tokens);
+        generation["thinkingConfig"] = thinking::gemini(format.thinking, effort, request.max_tokens);
     }
     fields.insert("generationConfig".into(), generation);
     fields

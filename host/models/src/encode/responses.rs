@@ -5,7 +5,8 @@
 
 use super::stored_reply::{self, ItemCall, ItemReader};
 use super::writer::{RequestWriter, SCHEMA_NAME, leading_system_messages, object_arguments, part_text, system_text};
-use super::{Dialect, Effort, Encoded, Format, Thinking, media};
+use super::{Dialect, Encoded, Format, media};
+use crate::effort::{Effort, Thinking};
 use crate::error::ModelError;
 use crate::provider::{MediaBytes, MediaSource};
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolCall, ToolResult};

@@ -1,6 +1,7 @@
 //! Tests of whole conversations in each wire format.
 
-use super::{Dialect, Effort, Encoded, Format, encode};
+use super::{Dialect, Encoded, Format, encode};
+use crate::effort::Effort;
 use crate::provider::{MediaBytes, MediaSource};
 use crate::request_check::tests::{calls, request as plain_request, result, tool};
 use crate::{ModelError, Protocol};

@@ -33,7 +33,9 @@ const REQUEST_ID_HEADERS: &[&str] =
 pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelError {
     let (status, headers, declared) = (response.status(), response.headers().clone(), content_type(&response));
     let body = read_body(exchange, response).await;
-    let error = serde_json::from_slice(&body).ok().and_then(|body| find_error(&body));
+    let json: Option<Value> = serde_json::from_slice(&body).ok();
+    let delay_in_body = json.as_ref().and_then(retry_delay);
+    let error = json.and_then(|body| find_error(&body));
     // An HTML page with the status of a temporary error comes from a gateway whose upstream server is unavailable. Any
     // other HTML page means that the address is wrong.
     let is_temporary = matches!(status.as_u16(), 408 | 429 | 500..=599);
@@ -51,8 +53,12 @@ pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelEr
     let request_id =
         REQUEST_ID_HEADERS.iter().find_map(|name| headers.get(*name)).map(|id| exchange.excerpt(id.as_bytes()));
     let provider_error =
-        ProviderError { request_id, retry_after: retry_after(&headers, SystemTime::now()), ..provider_error };
+        ProviderError { request_id, retry_after: retry_after(&headers, SystemTime::now()).or(delay_in_body), ..provider_error };
     let mut provider_error = with_advice(exchange.connection, provider_error);
+    if provider_error.cause == Cause::Request && names_thinking_setting(&provider_error.message) {
+        let table = format!("[providers.{}.models.\"{}\"]", exchange.connection.provider(), exchange.model);
+        provider_error.advice = Some(format!("Change or remove `effort` in {table} of agent.toml"));
+    }
     if provider_error.cause == Cause::Model {
         provider_error.advice = Some(model_advice(exchange).await);
     }
@@ -87,6 +93,21 @@ pub(super) fn quote(exchange: &Exchange<'_>, message: &str) -> String {
         Some((end, _)) => format!("{}…", &message[..end]),
         None => message.into_owned(),
     }
+}
+
+/// Returns whether the provider's message is about a setting of the model's thinking.
+fn names_thinking_setting(message: &str) -> bool {
+    let settings = ["reasoning_effort", "reasoning.effort", "thinking", "budget_tokens", "output_config", "effort"];
+    settings.iter().any(|setting| message.contains(setting))
+}
+
+/// Finds the delay after which Gemini allows a retry. It is a text such as `34.5s` in the details of the error
+/// (<https://cloud.google.com/apis/design/errors>).
+fn retry_delay(body: &Value) -> Option<Duration> {
+    let error = body.get("error").or_else(|| body.get(0)?.get("error"))?;
+    let seconds = error.get("details")?.as_array()?.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let seconds: f64 = seconds.strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
 }
 
 /// Reads the body until a limit on its size or on the time is reached. If the connection fails earlier, returns the
@@ -208,6 +229,21 @@ async fn model_advice(exchange: &Exchange<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// M3: the delay in the body of an error of Gemini is found, and invalid delays are ignored.
+    #[test]
+    fn m3_the_retry_delay_in_a_body_is_found() {
+        let body = |delay: &str| {
+            let details = serde_json::json!([{"@type": "other"}, {"@type": "RetryInfo", "retryDelay": delay}]);
+            serde_json::json!({"error": {"code": 429, "details": details}})
+        };
+        assert_eq!(retry_delay(&body("34.5s")), Some(Duration::from_millis(34_500)));
+        assert_eq!(retry_delay(&serde_json::json!([body("2s")])), Some(Duration::from_secs(2)));
+        for delay in ["", "s", "-1s", "NaNs", "1e300s", "5"] {
+            assert_eq!(retry_delay(&body(delay)), None, "{delay}");
+        }
+    }
+
     use serde_json::json;
 
     /// M5: the message is found in all known structures of error responses.

@@ -17,20 +17,34 @@ use url::Url;
 /// The byte-order mark of UTF-8, with which some servers begin a response.
 const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
+/// Maximum size of a response that is recorded, in bytes.
+const MAX_TAPE_BYTES: usize = 64 * 1024 * 1024;
+
 /// Maximum time to wait for more data of a reply that is complete, such as its usage.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Exchange<'_> {
-    /// Sends a request with the given body to the model, forwards the deltas, and returns the complete reply.
-    pub(super) async fn reply(&self, body: Vec<u8>, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
+    /// Sends a request with the given body to the model, forwards the deltas, and returns the complete reply. Appends the
+    /// bytes of the response to `tape`.
+    pub(super) async fn reply(
+        &self,
+        body: Vec<u8>,
+        deltas: &Sender<Delta>,
+        tape: Option<&mut Vec<u8>>,
+    ) -> Result<DecodedReply, ModelError> {
         let limit = self.connection.config.timeouts.total;
         let timed_out = |_| ModelError::TimedOut { endpoint: self.endpoint.clone(), limit };
-        tokio::time::timeout(limit, self.send_and_read(body, deltas)).await.map_err(timed_out)?
+        tokio::time::timeout(limit, self.send_and_read(body, deltas, tape)).await.map_err(timed_out)?
     }
 
-    async fn send_and_read(&self, body: Vec<u8>, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
+    async fn send_and_read(
+        &self,
+        body: Vec<u8>,
+        deltas: &Sender<Delta>,
+        tape: Option<&mut Vec<u8>>,
+    ) -> Result<DecodedReply, ModelError> {
         let response = self.send(self.connection.reply_url(self.model), body).await?;
-        self.read(response, deltas).await
+        self.read(response, deltas, tape).await
     }
 
     /// Sends a request and returns the complete body of the response. Returns an error if this body has more than
@@ -72,7 +86,12 @@ impl Exchange<'_> {
 
     /// Decodes the body of the response and forwards the deltas as they arrive. The content of the body determines how
     /// the body is decoded, because the content type that the headers declare is often wrong.
-    async fn read(&self, mut response: Response, deltas: &Sender<Delta>) -> Result<DecodedReply, ModelError> {
+    async fn read(
+        &self,
+        mut response: Response,
+        deltas: &Sender<Delta>,
+        mut tape: Option<&mut Vec<u8>>,
+    ) -> Result<DecodedReply, ModelError> {
         let declared = content_type(&response);
         let first = loop {
             let Some(bytes) = self.next_chunk(&mut response).await? else {
@@ -93,6 +112,17 @@ impl Exchange<'_> {
         let mut decoded = Vec::new();
         let mut redacted = RedactedDeltas::new(&self.connection.redaction);
         let stream_error = |error| self.stream_error(error);
+        let mut copy = |bytes: &[u8]| match &mut tape {
+            Some(tape) if tape.len() + bytes.len() > MAX_TAPE_BYTES => {
+                Err(self.invalid(format!("the response has more than {MAX_TAPE_BYTES} bytes, so it cannot be recorded")))
+            }
+            Some(tape) => {
+                tape.extend_from_slice(bytes);
+                Ok(())
+            }
+            None => Ok(()),
+        };
+        copy(&first)?;
         decoder.push(&first, &mut decoded).map_err(stream_error)?;
         loop {
             send_deltas(redacted.redact(&mut decoded), deltas).await;
@@ -100,6 +130,7 @@ impl Exchange<'_> {
                 break;
             }
             let Some(bytes) = self.chunk_of_reply(&mut response, decoder.is_complete()).await? else { break };
+            copy(&bytes)?;
             decoder.push(&bytes, &mut decoded).map_err(stream_error)?;
         }
         let reply = decoder.finish(&mut decoded).map_err(stream_error)?;

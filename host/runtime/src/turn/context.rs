@@ -1,8 +1,8 @@
 //! Builds the first prompt of a turn. If the agent has a context builder, the context builder is called (L2, L22).
 
-use super::action::{ActionContext, ActionResult, plugin_answer};
+use super::action::{ActionContext, ActionResult, plugin_answer, store_failed};
 use super::plan_step::plan_budgets;
-use super::tool_selection::{select_tools, tool_tokens};
+use super::tool_selection::{SelectionBasis, select_tools, tool_tokens};
 use crate::records::{
     BuilderCallRecord, BuilderQuestion, BuilderSurroundings, CommitNotes, ContextRecord, Question, StepRecordBody,
 };
@@ -43,7 +43,9 @@ pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResu
     ask_about_builder(context.services).await;
     let agent = context.agent();
     let query = context.run.turn.as_ref().map(|turn| turn.input.message().plain_text()).unwrap_or_default();
-    let offered = select_tools(context.services, &query).await;
+    let ids: Vec<_> = context.run.sent().map(|entry| entry.id).collect();
+    let earlier = context.history.load(&ids).await.map_err(store_failed)?;
+    let offered = select_tools(context.services, &SelectionBasis::new(query, &earlier)).await;
     let budget = context.budget_of(context.model(), tool_tokens(context.services, offered.as_deref()));
     let recollections = recollections(context, budget.remaining(0)).await;
     let reply = match agent.context_builder().map(|builder| context.services.current_setup(builder).into_owned()) {

@@ -3,6 +3,8 @@
 use crate::agent::Agent;
 use crate::host::SessionServices;
 use crate::tools::builtins;
+use agent_core::loop_break::LoopBreak;
+use agent_core::message::{Part, Role, StoredMessage};
 use agent_core::model::OfferedTool;
 use agent_core::offer::{nearest_by_meaning, nearest_by_words};
 use agent_core::plan::PlanStep;
@@ -11,27 +13,75 @@ use agent_core::text_dialect::{ToolDialect, schema_sections};
 use agent_core::tool::ToolSource;
 use agent_core::{prompt, tokens};
 use agent_models::Embedder;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
-/// Those built-in tools that are selected like the tools of plugins. The other built-in tools belong to the loop and
-/// are always offered.
+/// Those built-in tools that do not belong to the loop.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
+/// Number of messages before the input whose text counts when tools are selected.
+const QUERY_MESSAGES: usize = 4;
+/// Maximum number of characters of each of these messages.
+const QUERY_CHARACTERS: usize = 1000;
 /// Those built-in tools of the loop that a step of a plan may use.
 const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
 
+/// What the selection of tools depends on.
+#[derive(Default)]
+pub(super) struct SelectionBasis {
+    /// The input and the text of the last messages.
+    query: String,
+    /// Names of the tools that were called in the messages of the prompt, as their authors spelled them.
+    used: BTreeSet<String>,
+}
+
+impl SelectionBasis {
+    /// Reads the messages of the session that the prompt contains. `input` is the input of the turn.
+    pub(super) fn new(input: String, messages: &[Arc<StoredMessage>]) -> Self {
+        let mut basis = Self { query: input, used: BTreeSet::new() };
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        basis.used.extend(parts.filter_map(|part| match part {
+            Part::ToolCall(call) => Some(call.name.clone()),
+            _ => None,
+        }));
+        let latest = messages.iter().rev().filter(|message| matches!(message.role, Role::User | Role::Assistant));
+        for message in latest.take(QUERY_MESSAGES) {
+            let texts = message.parts.iter().filter_map(|part| match part {
+                Part::Text(text) => Some(text.as_str()),
+                _ => None,
+            });
+            let text: String = texts.flat_map(|text| text.chars().chain(['\n'])).take(QUERY_CHARACTERS).collect();
+            basis.query.push('\n');
+            basis.query.push_str(&text);
+        }
+        basis
+    }
+}
+
 /// Returns the names of the tools that the open turn offers, as their authors spelled them and in the order of the
 /// registry. `None` means that all tools are offered.
-pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Option<Vec<String>> {
+///
+/// The configured number of tools counts every tool except those that end a turn, which are always offered. The tool
+/// `read_result` is always selected, because results can be cut during the turn. Tools that were used before are
+/// selected next, and then the tools that are nearest to the input and the last messages.
+pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBasis) -> Option<Vec<String>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();
-    let is_always_offered = |index: &usize| belongs_to_loop(services, &tools[*index].author_name);
-    let (always, others): (Vec<usize>, Vec<usize>) = (0..tools.len()).partition(is_always_offered);
+    let name = |index: &usize| tools[*index].author_name.as_str();
+    let ends_turn = |index: &usize| LoopBreak::of_tool(name(index)).is_some() && belongs_to_loop(services, name(index));
+    let (ending, counted): (Vec<usize>, Vec<usize>) = (0..tools.len()).partition(ends_turn);
     let count = agent.config().offered_tools as usize;
-    if others.len() <= count {
+    if counted.len() <= count {
         return None;
     }
-    let order = nearest(services, &[query.to_owned()]).await.pop().unwrap_or_default();
-    let nearest = order.into_iter().filter(|index| !is_always_offered(index)).take(count);
-    Some(names_at(services, nearest.chain(always).collect()))
+    let order = nearest(services, std::slice::from_ref(&basis.query)).await.pop().unwrap_or_default();
+    let is_fixed = |index: &usize| name(index) == builtins::name::READ_RESULT && belongs_to_loop(services, name(index));
+    let is_used = |index: &usize| !is_fixed(index) && basis.used.contains(name(index));
+    let by_nearness = || order.iter().copied().filter(|index| !ends_turn(index));
+    let fixed = by_nearness().filter(is_fixed);
+    let used = by_nearness().filter(is_used);
+    let others = by_nearness().filter(|index| !is_fixed(index) && !is_used(index));
+    let selected: Vec<usize> = fixed.chain(used).chain(others).take(count).chain(ending).collect();
+    Some(names_at(services, selected))
 }
 
 /// Adds to each step of the plan the tools that the executor is offered in this step: the tool that the planner named,

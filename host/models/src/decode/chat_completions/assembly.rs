@@ -6,7 +6,7 @@ use super::super::{Assembler, DecodedReply, REPLY_LIMIT, StreamError, error_shap
 use super::chunk::{Choice, Chunk, GroqExtension, MessageFields, WireUsage};
 use super::replay_data::ReplayCollector;
 use super::tool_calls::ToolCallAssembler;
-use agent_core::model::{Delta, Reply, StopReason, Usage};
+use agent_core::model::{Delta, Reply, StopReason, TokenDetails, Usage};
 use agent_core::thinking::ThinkingSplitter;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -219,7 +219,21 @@ impl ReplyAssembler {
         // integers of the database.
         let [prompt_tokens, completion_tokens] =
             [prompt, completion].map(|count| count.unwrap_or_default().min(MAX_TOKENS));
-        self.usage = Usage::new(prompt_tokens, completion_tokens);
+        let prompt_details = usage.prompt_tokens_details.unwrap_or_default();
+        let cached = prompt_details.cached_tokens.0.or(usage.prompt_cache_hit_tokens.0).unwrap_or_default();
+        let cache_read = cached.min(prompt_tokens);
+        let cache_write = prompt_details.cache_write_tokens.0.unwrap_or_default().min(prompt_tokens - cache_read);
+        let thinking = usage.completion_tokens_details.unwrap_or_default().reasoning_tokens.0.unwrap_or_default();
+        let details = TokenDetails {
+            uncached_prompt: prompt_tokens - cache_read - cache_write,
+            cache_read,
+            cache_write,
+            completion: completion_tokens,
+            thinking: thinking.min(completion_tokens),
+        };
+        let has_details = cache_read > 0 || cache_write > 0 || details.thinking > 0;
+        self.usage =
+            Usage { details: has_details.then_some(details), ..Usage::new(prompt_tokens, completion_tokens) };
         self.raw_usage.clear();
         if raw.get().len() <= MAX_RECORDED_USAGE {
             self.raw_usage.push_str(raw.get());

@@ -98,6 +98,22 @@ pub(super) struct WireUsage {
     pub(super) completion_tokens: Count,
     pub(super) input_tokens: Count,
     pub(super) output_tokens: Count,
+    pub(super) prompt_tokens_details: Option<TokenCounts>,
+    pub(super) completion_tokens_details: Option<TokenCounts>,
+    /// DeepSeek's name for the prompt tokens that were read from the cache.
+    pub(super) prompt_cache_hit_tokens: Count,
+}
+
+/// JSON object in `prompt_tokens_details` or `completion_tokens_details`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct TokenCounts {
+    /// Prompt tokens that were read from the prompt cache.
+    pub(super) cached_tokens: Count,
+    /// Prompt tokens that were written to the prompt cache.
+    pub(super) cache_write_tokens: Count,
+    /// Tokens of the reply that are thinking.
+    pub(super) reasoning_tokens: Count,
 }
 
 /// JSON object in the `x_groq` field, in which Groq sends usage and errors.

@@ -4,7 +4,7 @@ use crate::Protocol;
 use crate::decode::{DecodedReply, ReplyStream, decode_document};
 use crate::provider::RawReply;
 use agent_core::model::Delta;
-use agent_core::model::{StopReason, Usage};
+use agent_core::model::{StopReason, TokenDetails, Usage};
 use serde_json::{Value, json};
 
 /// Decodes a stream of these chunks. Returns the reply and a string that joins all deltas, in which thinking is
@@ -70,6 +70,16 @@ fn m1_usage_is_found_in_all_fields() {
         assert_eq!(decoded.reply.usage, Usage::new(7, 3), "{chunk}");
         assert_eq!(decoded.raw["usage"], raw, "{chunk}");
     }
+    let usage = json!({
+        "prompt_tokens": 10, "prompt_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 1},
+        "completion_tokens": 5, "completion_tokens_details": {"reasoning_tokens": 2},
+    });
+    let details = TokenDetails { uncached_prompt: 5, cache_read: 4, cache_write: 1, completion: 5, thinking: 2 };
+    let (decoded, _) = streamed(&[json!({"choices": [], "usage": usage}), end("stop")]);
+    assert_eq!(decoded.reply.usage, Usage { details: Some(details), ..Usage::new(10, 5) });
+    let usage = json!({"prompt_tokens": 10, "prompt_cache_hit_tokens": 400, "completion_tokens": 5});
+    let (decoded, _) = streamed(&[json!({"choices": [], "usage": usage}), end("stop")]);
+    assert_eq!(decoded.reply.usage.details().cache_read, 10, "no more tokens are cached than the prompt has");
     let (decoded, _) = streamed(&[end("stop"), json!({"usage": {"total_tokens": "many"}})]);
     assert_eq!((decoded.reply.usage, decoded.raw.get("usage")), (Usage::default(), None));
 }
