@@ -1,8 +1,8 @@
 //! Creates a model from its configured name (M2).
 
+use crate::cassette::ReplayedModel;
 use crate::configuration::{KNOWN_PROVIDERS, ProviderConfig, known_provider};
 use crate::error::ModelError;
-use crate::cassette::ReplayedModel;
 use crate::http::{Connection, Embedder, HttpModel};
 use crate::offline::OfflineRouter;
 use crate::provider::Provider;
@@ -13,12 +13,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// Names of models that need no configuration, each with a short description for error messages.
-pub const BUILT_IN_MODELS: &[(&str, &str)] =
-    &[
-        ("offline", "built in; a router, not a language model"),
-        ("scripted:FILE", "a file of replies"),
-        ("replay:FILE", "a recorded conversation"),
-    ];
+pub const BUILT_IN_MODELS: &[(&str, &str)] = &[
+    ("offline", "built in; a router, not a language model"),
+    ("scripted:FILE", "a file of replies"),
+    ("replay:FILE", "a recorded conversation"),
+];
 
 /// Creates a model that needs no configured provider: `offline` or `scripted:FILE`.
 ///

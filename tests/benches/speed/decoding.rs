@@ -76,8 +76,8 @@ const WIRES: [Wire; 4] = [
     },
 ];
 
-/// Measures how fast replies are decoded. Some replies consist of small chunks, as providers stream them, and others of
-/// large events in two sizes.
+/// Measures how fast replies are decoded. Some replies consist of small chunks, as providers stream them, and some
+/// replies consist of large events in two sizes.
 pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     let title = format!("stream decoding: bytes to deltas, reads of {} KiB, {ROUNDS} samples", BYTES_PER_READ / 1024);
     table.title(title);
@@ -92,7 +92,7 @@ pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
         }
     }
     for wire in &WIRES {
-        let large = "word ".repeat(LARGE / 5);
+        let large = "word ".repeat(LARGE_EVENT_BYTES / 5);
         let in_events =
             |events: usize| wire.stream(std::iter::repeat_n((wire.text)(&large.repeat(8 / events)), events));
         let smaller_events = decode(wire.protocol, &in_events(8), SMALL_READ)?;
@@ -142,7 +142,11 @@ fn compare_framing(table: &mut Table) -> wasmtime::Result<()> {
 
 impl Wire {
     fn stream(&self, events: impl Iterator<Item = String>) -> Vec<u8> {
-        std::iter::once(self.begin.to_owned()).chain(events).chain([self.end.to_owned()]).collect::<String>().into_bytes()
+        std::iter::once(self.begin.to_owned())
+            .chain(events)
+            .chain([self.end.to_owned()])
+            .collect::<String>()
+            .into_bytes()
     }
 }
 

@@ -58,7 +58,8 @@ async fn list(options: AgentOptions, wanted: Option<String>, terminal: &Terminal
         Some(wanted) => provider.name == *wanted,
         None => provider.key.is_some() || agent_models::known_provider(&provider.name).is_none_or(is_local),
     };
-    let asked: Vec<String> = configured.iter().filter(|provider| is_asked(provider)).map(|it| it.name.clone()).collect();
+    let asked: Vec<String> =
+        configured.iter().filter(|provider| is_asked(provider)).map(|it| it.name.clone()).collect();
     let providers = Providers::new(configured);
     let mut found = 0;
     for provider in &asked {
@@ -237,7 +238,8 @@ mod tests {
     use agent_core::model::{Reply, RequestedCall, StopReason, Usage};
 
     fn reply(text: &str, arguments: Option<&str>) -> RawReply {
-        let call = |arguments: &str| RequestedCall { provider_id: None, name: TOOL.into(), arguments: arguments.into() };
+        let call =
+            |arguments: &str| RequestedCall { provider_id: None, name: TOOL.into(), arguments: arguments.into() };
         let reply = Reply {
             text: text.into(),
             calls: arguments.map(call).into_iter().collect(),

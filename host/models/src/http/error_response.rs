@@ -52,8 +52,11 @@ pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelEr
         ProviderError::new(exchange.endpoint.clone(), ErrorOrigin::Status(status.as_u16()), code, message);
     let request_id =
         REQUEST_ID_HEADERS.iter().find_map(|name| headers.get(*name)).map(|id| exchange.excerpt(id.as_bytes()));
-    let provider_error =
-        ProviderError { request_id, retry_after: retry_after(&headers, SystemTime::now()).or(delay_in_body), ..provider_error };
+    let provider_error = ProviderError {
+        request_id,
+        retry_after: retry_after(&headers, SystemTime::now()).or(delay_in_body),
+        ..provider_error
+    };
     let mut provider_error = with_advice(exchange.connection, provider_error);
     if provider_error.cause == Cause::Request && names_thinking_setting(&provider_error.message) {
         let table = format!("[providers.{}.models.\"{}\"]", exchange.connection.provider(), exchange.model);

@@ -112,16 +112,16 @@ impl Exchange<'_> {
         let mut decoded = Vec::new();
         let mut redacted = RedactedDeltas::new(&self.connection.redaction);
         let stream_error = |error| self.stream_error(error);
-        let mut copy = |bytes: &[u8]| match &mut tape {
-            Some(tape) if tape.len() + bytes.len() > MAX_TAPE_BYTES => {
-                Err(self.invalid(format!("the response has more than {MAX_TAPE_BYTES} bytes, so it cannot be recorded")))
-            }
-            Some(tape) => {
-                tape.extend_from_slice(bytes);
-                Ok(())
-            }
-            None => Ok(()),
-        };
+        let mut copy =
+            |bytes: &[u8]| match &mut tape {
+                Some(tape) if tape.len() + bytes.len() > MAX_TAPE_BYTES => Err(self
+                    .invalid(format!("the response has more than {MAX_TAPE_BYTES} bytes, so it cannot be recorded"))),
+                Some(tape) => {
+                    tape.extend_from_slice(bytes);
+                    Ok(())
+                }
+                None => Ok(()),
+            };
         copy(&first)?;
         decoder.push(&first, &mut decoded).map_err(stream_error)?;
         loop {

@@ -232,8 +232,7 @@ impl ReplyAssembler {
             thinking: thinking.min(completion_tokens),
         };
         let has_details = cache_read > 0 || cache_write > 0 || details.thinking > 0;
-        self.usage =
-            Usage { details: has_details.then_some(details), ..Usage::new(prompt_tokens, completion_tokens) };
+        self.usage = Usage { details: has_details.then_some(details), ..Usage::new(prompt_tokens, completion_tokens) };
         self.raw_usage.clear();
         if raw.get().len() <= MAX_RECORDED_USAGE {
             self.raw_usage.push_str(raw.get());

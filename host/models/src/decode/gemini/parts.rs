@@ -44,7 +44,7 @@ impl Parts {
         let continues = call.remove("willContinue").is_some_and(|value| value == true);
         let pieces = call.remove("partialArgs");
         let has_name = call.get("name").and_then(Value::as_str).is_some_and(|name| !name.is_empty());
-        if !(self.has_open_call && !has_name) {
+        if !self.has_open_call || has_name {
             self.push(Value::Object(part))?;
         }
         self.has_open_call = continues;

@@ -36,7 +36,7 @@ pub(super) enum CallRow {
     },
     Finished {
         id: CallId,
-        result: CallResult,
+        result: Box<CallResult>,
         json: String,
     },
 }
@@ -78,7 +78,7 @@ pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
         }
         CallChange::Finished { id, result } => {
             let json = to_json(&format!("the result of call `{id}`"), &result)?;
-            Ok(CallRow::Finished { id, result, json })
+            Ok(CallRow::Finished { id, result: Box::new(result), json })
         }
     }
 }
