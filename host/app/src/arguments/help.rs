@@ -79,7 +79,7 @@ Grants:
     read = [\".\"]
 
 Models:
-  --model PROVIDER/MODEL selects the model. openai, groq, deepseek, mistral and openrouter
+  --model PROVIDER/MODEL selects the model. openai, anthropic, gemini, groq, deepseek, mistral and openrouter
   read their keys from OPENAI_API_KEY, GROQ_API_KEY, ...; ollama, lmstudio, llama-cpp and
   vllm are servers on this machine and need no key. OPENAI_BASE_URL changes the URL of
   openai. Configure other providers, timeouts, prices and fallbacks in agent.toml. Without a

@@ -50,7 +50,7 @@ fn l5_execution_unit_weights_must_be_finite_and_not_negative() {
 fn rejects_unknown_providers_and_reserved_names() {
     let message = parse("media_policies = { opnai = \"mask-openai\" }\n").expect_err("refused");
     for part in
-        ["agents/agent.toml:1:20", "no provider `opnai`", "did you mean `openai`?", "known providers: openai, groq"]
+        ["agents/agent.toml:1:20", "no provider `opnai`", "did you mean `openai`?", "known providers: openai, anthropic"]
     {
         assert!(message.contains(part), "{part}: {message}");
     }
@@ -364,7 +364,7 @@ windows = 3
     agents/agent.toml:4:12: `providers.grok` has no `base_url`, and `grok` is not a known provider
       4 | [providers.grok]
         |            ^^^^
-        = did you mean `groq`? add `base_url = "https://…"`; known providers: openai, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm
+        = did you mean `groq`? add `base_url = "https://…"`; known providers: openai, anthropic, gemini, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm
 
     agents/agent.toml:5:11: `providers.grok.key_env` is not a valid variable name
       5 | key_env = "GROQ KEY"
@@ -419,7 +419,7 @@ windows = 3
     agents/agent.toml:19:1: unknown key `providers.office.models."a/b".windows`
       19 | windows = 3
          | ^^^^^^^
-         = did you mean `window`? allowed here: window, prompt_price, completion_price
+         = did you mean `window`? allowed here: window, prompt_price, completion_price, cache_read_price, cache_write_price, effort
     "#);
 }
 

@@ -293,8 +293,8 @@ mod tests {
         for name in ["offline", "offline/router", "scripted:x", "openai/a", "office/b/c", "ollama/qwen3:8b"] {
             assert_eq!(problem(name, &file), None, "{name}");
         }
-        insta::assert_snapshot!(problem("ofice/b", &file).expect("unknown"), @"`ofice` in `ofice/b` is not a known provider. Did you mean `office/b`? A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm; configured: office. Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]");
-        insta::assert_snapshot!(problem("gpt-9", &AgentFile::default()).expect("unknown"), @"`gpt-9` does not name a provider. A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm. Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]");
+        insta::assert_snapshot!(problem("ofice/b", &file).expect("unknown"), @"`ofice` in `ofice/b` is not a known provider. Did you mean `office/b`? A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, anthropic, gemini, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm; configured: office. Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]");
+        insta::assert_snapshot!(problem("gpt-9", &AgentFile::default()).expect("unknown"), @"`gpt-9` does not name a provider. A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, anthropic, gemini, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm. Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]");
         insta::assert_snapshot!(problem("openai/", &file).expect("no model"), @"`openai/` names a provider but no model: write `openai/MODEL`");
         assert!(problem("ofline", &file).expect("unknown").contains("Did you mean `offline`?"));
         assert!(problem("", &file).is_some());

@@ -125,7 +125,7 @@ fn reports_all_problems_with_models_at_once() {
     insta::assert_snapshot!(message.replace(&folder.path().display().to_string(), "/base"), @r"
     /base/agent.toml:1: model: `openai/a` needs a key, and the environment variable `OPENAI_API_KEY` is not set (the default for `openai`; `key_env` in [providers.openai] names another variable). Set it, for example with `export OPENAI_API_KEY=YOUR_KEY`
     /base/agent.toml:2: fallback_models[0]: `groq/b` needs a key, and the environment variable `GROQ_API_KEY` is not set (the default for `groq`; `key_env` in [providers.groq] names another variable). Set it, for example with `export GROQ_API_KEY=YOUR_KEY`
-    /base/agent.toml:2: fallback_models[1]: `opnai` in `opnai/c` is not a known provider. Did you mean `openai/c`? A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm. Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]
+    /base/agent.toml:2: fallback_models[1]: `opnai` in `opnai/c` is not a known provider. Did you mean `openai/c`? A model is `PROVIDER/MODEL`, `offline` or `scripted:FILE`. Known providers: openai, anthropic, gemini, groq, deepseek, mistral, openrouter, ollama, lmstudio, llama-cpp, vllm. Other providers need an address: set --base-url URL, or `base_url` in a table [providers.NAME]
     ");
     let (chain, providers) = settings_with("model = \"ollama/d\"\n").models().expect("no key is needed");
     assert_eq!(chain[0].name, "ollama/d");

@@ -111,9 +111,9 @@ pub(super) const MODELS: Section = Section {
             name: "offered_tools",
             value: Value::Number(1, 1024),
             default: Default::Is("15"),
-            meaning: "Maximum number of tools that are offered to the model. If the agent has more tools, the tools \
-                      that best match the input are offered. The built-in `read_result` and `memory_search` and the \
-                      tools that end a turn are always offered in addition.",
+            meaning: "Maximum number of tools that are offered to the model. If the agent has more tools, the host offers \
+                      the tools that were used before in the session, and the tools that best match the input and the \
+                      last messages. Tools that end a turn are always offered in addition.",
             example: "8",
         },
         Key {
