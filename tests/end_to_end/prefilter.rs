@@ -1,5 +1,5 @@
-//! If an agent has many tools, the host offers the model only the tools that are nearest to the input. The host selects
-//! these tools by words, or by meaning if there is an embedding model (L25).
+//! If an agent has many tools, the host offers the model only the tools that are nearest to the input. If there
+//! is an embedding model, the host compares the meaning of tools and input; otherwise, it compares their words (L25).
 
 use crate::chat_server::local_provider;
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
@@ -122,7 +122,7 @@ async fn l25_selects_tools_by_words_once_per_turn() {
         _ => None,
     });
     assert_eq!(offered.collect::<Vec<_>>(), [Some(4); 3]);
-    // L26: The context budget counts the tokens of the offered tools and of no other tools.
+    // L26: The tools that are not offered do not count towards the context budget.
     let budget = session.state().turn.as_ref().unwrap().budget.tools;
     let all_tools = session.agent().registry().tokens();
     assert!(budget > 0 && budget < all_tools / 2, "{budget} of {all_tools}");
@@ -158,7 +158,7 @@ async fn l25_selects_tools_by_meaning() {
     let tools = session.agent().registry().offered().len();
     assert_eq!(server.requests(), [tools, 1, 1]);
     session.close().await.unwrap();
-    // A new agent, as in a new process, finds the vectors in the store and does not embed the tools a second time.
+    // A new agent, which stands for a new process, finds the vectors in the store and does not embed the tools again.
     let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
     run_to_answer(&mut session, "repeat after me").await;
     assert_eq!(server.requests(), [tools, 1, 1, 1]);

@@ -35,8 +35,8 @@ pub use embeddings::Embedder;
 pub(crate) use connection::{Connection, build_client, join_path};
 pub(crate) use model_list::fetch as fetch_model_list;
 
-/// A model of one provider, to which requests are sent over the Chat Completions API. If the provider reports no token
-/// usage, the decoded reply contains the host's estimate of the usage, and the raw data of the reply contains no usage.
+/// A model of one provider, to which requests are sent over the Chat Completions API. If the provider does not report
+/// the token usage, the decoded reply contains the host's estimate of it, and the raw data contains no usage.
 pub struct ChatModel {
     info: ModelInfo,
     connection: Arc<Connection>,

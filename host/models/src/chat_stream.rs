@@ -26,7 +26,7 @@ use serde_json::Value;
 /// a reply that is a single JSON document, this is the size of the document.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Maximum number of characters that an error quotes from a reply.
+/// Maximum number of characters of a reply that are quoted in an error.
 const MAX_EXCERPT_CHARACTERS: usize = 200;
 
 /// Decodes one streamed reply.
@@ -54,7 +54,7 @@ pub struct ChatStream {
     body: Body,
     decoder: Decoder,
     assembler: ReplyAssembler,
-    /// First bytes of the body after leading white space, which error messages quote.
+    /// First bytes of the body after the leading white space. Error messages quote these bytes.
     first_bytes: Vec<u8>,
 }
 
@@ -95,13 +95,13 @@ pub enum StreamError {
         /// Error message of the provider.
         message: String,
     },
-    /// The stream ended without an end marker, which is a `finish_reason`, or `[DONE]` after some content.
+    /// The stream ended without an end marker. End markers are a `finish_reason`, and a `[DONE]` that follows content.
     #[error("the stream ended before the model had finished")]
     Truncated,
     /// The reply or one of its parts is too large.
     #[error("{what} has more than {limit} bytes")]
     TooLarge {
-        /// Name of the part that is too large, which the message contains.
+        /// Name of the part that is too large. The error message contains this name.
         what: &'static str,
         /// Maximum size in bytes.
         limit: usize,
@@ -109,7 +109,7 @@ pub enum StreamError {
     /// The reply has too many items of one kind.
     #[error("the reply has more than {limit} {what}")]
     TooMany {
-        /// Plural name of the items, which the message contains.
+        /// Name of the items in the plural, as a part of the error message.
         what: &'static str,
         /// Maximum number of items of this kind.
         limit: usize,
@@ -206,8 +206,8 @@ impl ChatStream {
     }
 }
 
-/// Decodes a reply that is one JSON document, which servers that do not stream send. The document may begin with
-/// white space.
+/// Decodes a reply that is one JSON document. Servers that do not support streaming send such replies. The document may
+/// begin with white space.
 ///
 /// # Errors
 ///
@@ -220,7 +220,7 @@ pub fn decode_document(provider: &str, model: &str, body: &[u8]) -> Result<Decod
 
 impl From<DecodedReply> for RawReply {
     /// Uses the refusal as the text of the reply if the reply has no other text. The stop reason does not change. If
-    /// the agent requires output in a certain form, validators therefore report that this output is missing.
+    /// the agent requires output in a certain form, validators will report that the refusal does not have this form.
     fn from(decoded: DecodedReply) -> Self {
         let DecodedReply { mut reply, refusal, raw } = decoded;
         if reply.text.is_empty() {

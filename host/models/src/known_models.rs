@@ -48,8 +48,8 @@ const KNOWN: &[KnownModel] = &[
 /// model, such as a date or `-latest`.
 ///
 /// OpenRouter's model names begin with the owner of the model, such as `openai/gpt-4o`. OpenRouter sets its own prices,
-/// so no price is known for its models. No model on a local server is known, because its window depends on how the
-/// server was started.
+/// so no price is known for its models. Models on local servers are not known, because the context window of such a
+/// model depends on how the server was started.
 pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
     if provider == "openrouter" {
         let (owner, model) = model.split_once('/')?;
@@ -64,7 +64,8 @@ pub fn find(provider: &str, model: &str) -> Option<ModelConfig> {
     Some(ModelConfig { window: Some(*window), price })
 }
 
-/// Returns whether `suffix` marks a version of a model: `-latest`, or a date such as `-2024-08-06`, `-2411` or `-0613`.
+/// Returns whether `suffix` marks a version of a model. Such a suffix is `-latest`, or a date such as `-2024-08-06`,
+/// `-2411` or `-0613`.
 fn is_version(suffix: &str) -> bool {
     suffix == "-latest"
         || suffix.strip_prefix('-').is_some_and(|date| {

@@ -67,7 +67,7 @@ fn stream(chunks: impl Iterator<Item = String>) -> Vec<u8> {
     chunks.chain([end.to_owned()]).collect::<String>().into_bytes()
 }
 
-/// Measures the time to decode the whole body as one reply, in reads of `read` bytes.
+/// Measures the time to decode the whole body as one reply, by reading `read` bytes at a time.
 fn decode(body: &[u8], read: usize) -> wasmtime::Result<Samples> {
     let mut samples = Samples::default();
     let mut deltas: Vec<Delta> = Vec::new();

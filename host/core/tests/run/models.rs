@@ -85,7 +85,7 @@ fn m3_a_smaller_window_leads_to_a_last_call_or_an_error() {
 }
 
 #[test]
-fn m3_without_a_fallback_text_the_turn_ends_with_the_reason() {
+fn m3_without_a_fallback_text_the_turn_ends_with_the_models_error() {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.must(failed(AfterFailure::GiveUp));
     assert_eq!(
@@ -163,7 +163,7 @@ fn l4_the_fallback_text_at_the_limit_is_marked() {
 /// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and the number of these calls
 /// is stored.
 #[test]
-fn l5_model_use_of_plugins_counts_in_the_turn() {
+fn l5_model_calls_of_plugins_add_to_the_cost_of_the_turn() {
     let usage = Usage { prompt_tokens: 30, completion_tokens: 12 };
     let model_use = || Input::PluginUsedModel { plugin: "sum".into(), used: ModelUse { asks: 1, usage } };
     let mut session = Session::new();

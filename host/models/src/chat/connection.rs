@@ -12,7 +12,7 @@ use reqwest::{Client, redirect};
 use std::time::Duration;
 use url::Url;
 
-/// Headers that the HTTP client sets itself. The configuration must not set them.
+/// Headers that the HTTP client sets itself. The configuration must not set any of these headers.
 const RESERVED_HEADERS: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
 
 /// The HTTP client and the data that are needed to send a request to any model of a given provider.
@@ -79,7 +79,8 @@ impl Connection {
 /// Returns the URL in the form that messages show, without credentials, query and fragment.
 pub(super) fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // Setting the user name or password fails only if the URL has no host, and then it contains neither.
+    // These two calls fail only if the URL has no host, and a URL without a host contains neither a user name nor
+    // a password.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);

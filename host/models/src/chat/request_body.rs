@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Maximum size of a request body in bytes.
 pub(super) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum number of large parts of a body that an error names.
+/// Maximum number of large parts of a body that are listed in an error.
 const MAX_NAMED_PARTS: usize = 3;
 
 /// A request body that is being written.
@@ -61,7 +61,7 @@ impl Body {
     }
 
     /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers call this method
-    /// before they read a media item, so that no item is read in vain.
+    /// before they read a media item, so that no item is read and then not sent.
     pub(super) fn check_remaining(&mut self, length: usize, name: impl FnOnce() -> String) -> Result<(), BodyTooLarge> {
         if length <= self.remaining() {
             return Ok(());
@@ -84,8 +84,8 @@ impl Body {
         self.bytes
     }
 
-    /// Returns the number of bytes that can still be used for messages. The comma before a message and the end of the
-    /// object are already subtracted.
+    /// Returns the number of bytes that can still be used for messages. The bytes for the comma before the next message
+    /// and for the end of the object are already subtracted.
     fn remaining(&self) -> usize {
         let used = self.bytes.len().saturating_add(self.reserved).saturating_add(if self.is_first { 2 } else { 3 });
         self.limit.saturating_sub(used)

@@ -42,7 +42,7 @@ pub(super) struct ReplyAssembler {
     /// JSON text of the usage that the provider sent.
     raw_usage: String,
     id: String,
-    /// Name of the model that the provider sent in the reply.
+    /// Name of the model, as the provider sent it in the reply.
     model: String,
     finish_reason: String,
     stop: Option<StopReason>,
@@ -98,7 +98,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Adds the content of a reply that is one JSON document. Such a reply is complete without an end marker.
+    /// Adds the content of a reply that is one JSON document. A JSON document does not need an end marker.
     pub(super) fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         self.is_document = true;
         with_chunk(text, |chunk| {
@@ -300,7 +300,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Adds the text and the thinking that the deltas contain to the reply.
+    /// Adds the text and the thinking in the deltas to the reply.
     fn record(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             match delta {

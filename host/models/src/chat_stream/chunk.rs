@@ -154,8 +154,8 @@ fn repair(json: &str) -> Result<String, StreamError> {
     }
 }
 
-/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce such escapes if they split text between the
-/// two halves of a surrogate pair (RFC 8259, section 8.2). Returns `None` if the JSON contains no unpaired
+/// Replaces each unpaired surrogate escape by U+FFFD. Servers produce unpaired surrogate escapes if they split text
+/// between the two halves of a surrogate pair (RFC 8259, section 8.2). Returns `None` if the JSON contains no unpaired
 /// surrogate escapes.
 fn replace_lone_surrogates(json: &str) -> Option<String> {
     let mut repaired = String::with_capacity(json.len());

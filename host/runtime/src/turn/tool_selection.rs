@@ -12,10 +12,10 @@ use agent_core::tool::ToolSource;
 use agent_core::{prompt, tokens};
 use agent_models::Embedder;
 
-/// Those built-in tools that are selected like the tools of plugins. The other built-in tools belong to the loop and
+/// The built-in tools that are selected like the tools of plugins. The other built-in tools belong to the loop and
 /// are always offered.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
-/// Those built-in tools of the loop that a step of a plan may use.
+/// The built-in tools of the loop that a step of a plan may use.
 const PLANNABLE_BUILTINS: [&str; 2] = [builtins::name::READ_RESULT, builtins::name::MEMORY_SEARCH];
 
 /// Returns the names of the tools that the open turn offers, as their authors spelled them and in the order of the
@@ -34,8 +34,8 @@ pub(super) async fn select_tools(services: &SessionServices, query: &str) -> Opt
     Some(names_at(services, nearest.chain(always).collect()))
 }
 
-/// Adds to each step of the plan the tools that the executor is offered in this step: the tool that the planner named,
-/// and the tools that best match the task of the step.
+/// Selects the tools that the executor is offered in each step of the plan: the tool that the planner chose for the
+/// step, and the tools that best match the task of the step.
 pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;
