@@ -1,5 +1,5 @@
 //! Bindings generated from the WIT contract. Each plugin kind has a separate world, so that a component exports only
-//! the kinds whose macros it uses. The imported functions need no separate worlds, because the linker removes imports
+//! the kinds whose macros it uses. Imported functions do not need separate worlds, because the linker removes imports
 //! that are never called. The test `tests/bindings.rs` generates the files in advance, because the generator takes
 //! longer to compile than all other dependencies of a plugin.
 
@@ -21,7 +21,8 @@ pub mod tool {
 }
 
 /// Bindings that export the interfaces `context-builder` and `step-context`. The types in this module are the public
-/// types of the SDK. The SDK converts between these types and the types of [`context_builder`].
+/// types of the SDK. The SDK converts values between the types of this module and the types of
+/// the module [`context_builder`].
 pub mod step_context {
     include!("generated/step_context.rs");
 }

@@ -61,8 +61,8 @@ impl<P: ContextBuilder> generated::Guest for crate::Exported<P> {
     }
 }
 
-// A context builder without `step-context` is exported through a separate world. The types of that world and the public
-// types of the SDK have the same fields, but are different Rust types.
+// A context builder without `step-context` is exported through a separate world. The types of the separate world and
+// the public types of the SDK have the same fields, but are different Rust types.
 impl<P: ContextBuilder> without_step::Guest for crate::Exported<P> {
     fn init(request: without_step::Request) -> Result<without_step::Prompt, Failure> {
         P::init(request.into()).map(Into::into)

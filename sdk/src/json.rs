@@ -1,5 +1,5 @@
-//! Converts positions in JSON texts to JSON pointers (RFC 6901). Errors that are sent to models name an invalid value
-//! by its JSON pointer.
+//! Converts positions in JSON texts to JSON pointers (RFC 6901). An error that is sent to a model contains the JSON
+//! pointer to the invalid value.
 
 /// Returns the JSON pointer to the value or key that a parser has reached after the first `consumed` bytes of `text`.
 /// The pointer to the top-level value is empty. The text need not be valid JSON.

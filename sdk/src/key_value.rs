@@ -1,4 +1,4 @@
-//! Stores values under keys, through `wasi:keyvalue`. The values remain stored between calls. Plugins do not share
+//! Stores values under keys, through `wasi:keyvalue`. Stored values are kept between calls. Plugins do not share
 //! values, and a plugin has separate values for each agent that uses it. A plugin that uses this module needs the grant
 //! `key_value_mib`. A plugin that does not use this module does not import `wasi:keyvalue`.
 

@@ -16,8 +16,8 @@ use crate::tool::ToolError;
 use crate::types::Role;
 use serde_json::Value;
 
-/// A question to the model. The model gets only this question. The model gets no tools, and no media or messages of
-/// the conversation.
+/// A question to the model. The model gets only this question. The model gets neither tools nor the media or
+/// messages of the conversation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Question {
     system: Option<String>,

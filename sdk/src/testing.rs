@@ -31,7 +31,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Creates a test host that has no media and grants the plugin nothing.
+    /// Creates a test host that has no media and does not grant anything to the plugin.
     pub fn new() -> Self {
         Self::default()
     }

@@ -71,7 +71,7 @@ pub fn no_text(path: &str, offset: u64) -> ToolError {
 }
 
 /// Converts an error of `std::fs` for `path` to a tool error: *not found*, *denied* or *failed*. The message of
-/// *denied* names the granted trees.
+/// a *denied* error lists the granted trees.
 pub fn error(path: &str, error: &io::Error) -> ToolError {
     match error.kind() {
         ErrorKind::NotFound => ToolError::not_found(format!("there is no `{path}`")),
@@ -137,7 +137,7 @@ mod tests {
     use crate::tool::ToolError;
     use std::io::{Error, ErrorKind};
 
-    // P6: the error *denied* names the granted trees.
+    // P6: the error *denied* contains the names of the granted trees.
     #[test]
     fn p6_locates_paths_only_in_granted_trees() {
         let locate_in = |trees: &[&str], path: &str| {

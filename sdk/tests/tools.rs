@@ -182,7 +182,7 @@ fn service_request_contains_type_data_domain_and_time_limit() {
 }
 
 #[test]
-fn s7_test_host_has_media_configuration_and_log() {
+fn s7_test_host_has_media_a_configuration_and_a_log() {
     let call = || Plugin::tools().call("shop.host", json!({}));
     assert_eq!(call(), Err(ToolError::denied("config key `greeting`")));
     let mut host = Host::new().config("greeting", "hello");

@@ -15,7 +15,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A timeout that only a hanging host exceeds, even on a busy machine.
+/// A timeout that a host exceeds only if it hangs. Even on a busy machine, a working host needs less time.
 const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 fn run(folder: &TempDir, arguments: &[&str]) -> Output {
@@ -58,8 +58,8 @@ fn sandbox(folder: &Path, compiler: CompilerCommand, limits: HostLimits) -> Sand
     Sandbox::new(options).expect("the sandbox starts")
 }
 
-/// Row 36: A component whose start function never ends uses up its time limit once. The component is then in quarantine
-/// and is not started a second time.
+/// Row 36: If the start function of a component never ends, the host stops it at the time limit. The component is then
+/// in quarantine and is not started a second time.
 #[test]
 fn row_36_does_not_retry_an_instantiation_that_never_ends() {
     let folder = plugin_folder();
@@ -86,7 +86,7 @@ fn row_36_refuses_each_attack_with_its_reason() {
             std::fs::write(folder.path().join(&file), bytes).expect("the file can be written");
             let output = run(&folder, &["plugin", "inspect", &file]);
             let text = all_output(&output);
-            // A process that a signal kills has no exit code.
+            // A process that is killed by a signal has no exit code.
             assert_eq!(output.status.code(), Some(2), "{name}: {text}");
             assert!(text.contains(&file) && text.len() < 4_000, "{name}: {text}");
             assert!(!text.contains("panicked"), "{name}: {text}");
@@ -130,7 +130,7 @@ fn row_36_the_watcher_survives_an_attack() {
             if let DirectoryScan::Settled(seen) = directory.scan().await.expect("the folder can be scanned") {
                 assert_eq!(seen.plugins.len(), 1, "the harmless plugin is in use");
                 let problem = seen.problems.first().map(|(_, problem)| problem.to_string()).unwrap_or_default();
-                assert!(problem.contains("nested more than 100 deep"), "{problem}");
+                assert!(problem.contains("nested more than 100 levels deep"), "{problem}");
                 return;
             }
         }
@@ -241,14 +241,14 @@ fn p15_checks_the_lock_file_before_starting_a_child() {
     });
 }
 
-/// Row 37: A sparse memory image does not become large code. Code that is too large is refused before it is written, so
-/// the cache stays small.
+/// Row 37: A component with a sparse memory image is compiled to little code. Code that is too large is
+/// refused before it is written, so the cache stays small.
 #[test]
 fn row_37_limits_compiled_code() {
     run_exclusively(async {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        // Each sparse image alone would be small enough to be accepted. The total size of the images is too large for
+        // The host would accept each of these sparse images alone. The total size of the images is too large for
         // such a small component.
         let many_images = attacks::sparse_images(60, (1 << 20) - 65_536);
         let refused = sandbox.load_bytes("many", many_images).await.expect_err("the code is too large");
@@ -316,7 +316,7 @@ fn row_37_the_cache_evicts_least_recently_used_code() {
     });
 }
 
-/// P15: To load a plugin whose code is in the cache, the host starts no child process.
+/// P15: The host loads a plugin whose code is in the cache without starting a child process.
 #[test]
 fn p15_a_start_with_cached_plugins_starts_no_child() {
     run_exclusively(async {

@@ -1,5 +1,5 @@
-//! Row 41: A server that received a secret later returns it at other paths, in parts, or in other encodings. The host
-//! masks the secret for every plugin.
+//! Row 41: A server first receives a secret, and then returns the secret at other paths, in parts, or in other
+//! encodings. The host masks the secret for every plugin.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::server::{Server, head};
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 
 const TOKEN: &str = "tk-canary+5d1c/77e0a4f94b6e";
 
-/// The encodings in which the server repeats the token. The guest must not be able to read any of these texts.
+/// Returns the encodings in which the server repeats the token. The guest must not be able to read any of these texts.
 fn encodings() -> Vec<(&'static str, String)> {
     let each = |form: &dyn Fn(u8) -> String| TOKEN.bytes().map(form).collect::<String>();
     let in_lines = |text: &str, columns: usize| {
@@ -40,8 +40,8 @@ fn encodings() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A server that stores the token sent to `/v1/`. At all other paths, the server's responses contain the stored token
-/// in the encoding that the path names.
+/// A server that stores the token sent to `/v1/`. At most other paths, the server's response contains the stored token.
+/// The path determines the encoding of the token and its place in the response.
 fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let recorder = heads.clone();
@@ -110,8 +110,8 @@ async fn call_results(scene: &Scene, config: AgentConfig, arguments: Value) -> V
         .collect()
 }
 
-/// Row 41: A secret was sent to one path, and the server returns it at other paths in every common encoding. The guest
-/// always reads stars instead of the secret.
+/// Row 41: A secret was sent to one path, and the server returns it at other paths in every common encoding. In all
+/// answers that the guest reads, asterisks replace the secret.
 #[test]
 fn row_41_masks_a_secret_in_every_encoding() {
     run_exclusively(async {
@@ -167,8 +167,8 @@ fn row_41_masks_a_secret_in_parts() {
     });
 }
 
-/// Row 41: A server that received a secret cannot be asked for byte ranges, with which it could return the secret in
-/// pieces.
+/// Row 41: A plugin cannot request byte ranges from a server that received a secret, because the server could return
+/// the secret in pieces.
 #[test]
 fn row_41_refuses_ranges_where_a_secret_is_known() {
     run_exclusively(async {

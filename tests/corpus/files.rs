@@ -109,7 +109,7 @@ impl EscapeTrees {
     }
 }
 
-/// All files below a folder, with their types, link targets and contents.
+/// Returns all files below a folder, with their types, link targets and contents.
 fn snapshot(folder: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut open = vec![folder.to_owned()];
@@ -158,8 +158,8 @@ fn row_12_no_operation_leaves_the_granted_trees() {
     });
 }
 
-/// Row 12, P6: In a tree that is granted for reading, no operation changes anything, even through an open handle. A
-/// granted tree gives no access to another granted tree.
+/// Row 12, P6: In a tree that is granted for reading, operations cannot change anything, even through an open handle.
+/// A handle of one granted tree does not give access to another granted tree.
 #[test]
 fn row_12_a_read_only_tree_is_not_changed() {
     run_exclusively(async {
@@ -271,7 +271,7 @@ fn row_33_refuses_special_files() {
     });
 }
 
-/// Row 33: In a writable tree, no operation on a pipe or socket waits for another process that opens its other end.
+/// Row 33: In a writable tree, operations on a pipe or socket never wait until another process opens the other end.
 #[test]
 fn row_33_refuses_writable_pipes_and_sockets() {
     run_exclusively(async {

@@ -52,8 +52,8 @@ impl GrantedFolder {
 }
 
 /// Row 39: A guest renames a folder in a granted tree, and the folder is replaced by a link that leads out of the tree.
-/// Neither the guest's next call nor the host's own tools follow the link. The test checks the turn of the renaming,
-/// the next turn, and a turn of another agent that has a grant for the folder.
+/// Neither the guest's next call nor the host's own tools follow the link. The test checks the turn in which the
+/// folder is renamed, the next turn, and a turn of another agent that has a grant for the folder.
 #[test]
 fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
     run_exclusively(async {
@@ -152,8 +152,8 @@ const ATTACKS: [&str; 24] = [
     "append tree/code-twin x; write tree/./sub/../agent.toml x",
 ];
 
-/// Row 40, P13: No grant permits an operation that creates or changes a file that the host reads for its decisions, or
-/// that changes the path to such a file. A guest can write the other files of the same folder.
+/// Row 40, P13: even with grants, a guest cannot create or change a file that the host reads for its decisions, and
+/// cannot change the path to such a file. A guest can write the other files of the same folder.
 #[test]
 fn row_40_no_grant_lets_a_plugin_change_decision_files() {
     run_exclusively(async {
@@ -412,9 +412,9 @@ fn row_39_random_operations_change_nothing_outside_the_trees() {
     });
 }
 
-/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other.
-/// Renaming the file in this way does not move it, because the two paths name the same file. The file's bytes still
-/// count towards the quota.
+/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other. This
+/// rename does not move the file, because both paths name the same file. The bytes of the file still count towards
+/// the quota.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {
     run_exclusively(async {

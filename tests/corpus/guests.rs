@@ -77,7 +77,7 @@ pub(crate) fn endless() -> Vec<u8> {
     component(&text.concat())
 }
 
-/// Creates a component with an endless loop at instantiation.
+/// Creates a component that runs an endless loop when it is instantiated.
 pub(crate) fn endless_start() -> Vec<u8> {
     let code = format!("{MEMORY_AND_ALLOCATOR} (func $start (loop $for_ever (br $for_ever))) (start $start) {ONE}");
     guest(&code, &[("one", "(result u32)")])

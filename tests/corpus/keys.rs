@@ -26,9 +26,9 @@ type Report = CallReport<Result<ToolOutcome, ToolError>>;
 /// The name of a plugin, the name of one of its tools, and the arguments of the call.
 type Tool = (&'static str, &'static str, Value);
 
-/// A call that reaches a limit. `expected` contains two values of the limit, each with a text that the report of the
-/// call contains if the limit has this value. If the limit has its default value, the report contains neither of the
-/// two texts.
+/// A call that reaches a limit. `expected` contains two pairs of a value and a text: if the limit has the value, the
+/// report of the call contains the text. If the limit has its default value, the report contains neither of the two
+/// texts.
 struct Case {
     key: &'static str,
     tool: Tool,
@@ -174,7 +174,7 @@ fn report_text(report: &Report) -> String {
 
 /// P8: Each limit of a plugin in the table of limits takes effect on the plugin for which it is set.
 #[test]
-fn limits_each_key_of_a_call_has_its_effect() {
+fn each_limit_of_a_call_takes_effect() {
     run_exclusively(async {
         let scene = Scene::with_components(&["intruder", "web"], &guests()).await;
         let servers = [Server::ok(), Server::silent(), Server::endless(), Server::reading_only()];
@@ -277,9 +277,9 @@ async fn call_concurrently(sandbox: &Sandbox, limits: CallLimits, names: &[&str]
     calls.join_all().await
 }
 
-/// P8: Each limit of the whole host in the table of limits takes effect.
+/// P8: Each limit in the table of limits for the whole host takes effect.
 #[test]
-fn limits_each_key_of_the_host_has_its_effect() {
+fn each_limit_of_the_host_takes_effect() {
     run_exclusively(async {
         let mut tried = BTreeSet::new();
         let mut with = |keys: &[(&'static str, u64)]| {
@@ -294,8 +294,8 @@ fn limits_each_key_of_the_host_has_its_effect() {
             (vec![("concurrent_calls", 1), ("queue", 1)], short, 1),
             (vec![("concurrent_calls", 2), ("queue", 1)], short, 0),
             (vec![("concurrent_calls", 1), ("queue", 2)], short, 0),
-            // Tools may use three quarters of the guest memory. If the guest memory has 512 MiB, this share is enough
-            // for one call with 256 MiB.
+            // Tools may use three quarters of the guest memory. Three quarters of 512 MiB are enough for one call with
+            // 256 MiB, but not for two.
             (vec![("guest_memory_mib", 512), ("queue", 1)], large, 1),
             (vec![("guest_memory_mib", 1_024), ("queue", 1)], large, 0),
         ] {
@@ -338,11 +338,11 @@ fn limits_each_key_of_the_host_has_its_effect() {
 /// A closure that creates a sandbox. The closure's argument lists the limits to set, each with its key and its value.
 type SandboxFactory<'k> = dyn FnMut(&[(&'static str, u64)]) -> Result<Sandbox, String> + 'k;
 
-/// Tests two values of each limit that applies to components. With the first value, a component must be refused with an
-/// error that names the key. With the second value, the component must not be refused with an error that names the key.
+/// Tests two values of each limit that applies to components. With the lower value, a component must be refused with an
+/// error that names the key. With the higher value, no error may name the key.
 async fn check_component_limits(with: &mut SandboxFactory<'_>) {
     let component = numbers("(func (export \"one\") (result i32) (i32.const 1))", &["one"]);
-    let image = attacks::with_image(&component, 20 << 20, b'x');
+    let image = attacks::with_memory_image(&component, 20 << 20, b'x');
     let cases = [
         ("component_nesting", [10, 50], attacks::nested_types(20, 0x41)),
         ("component_types", [1_000, 10_000], attacks::list_chain(2_000)),
@@ -380,7 +380,7 @@ async fn check_cache_limit(with: &mut SandboxFactory<'_>) {
         set_limit(&HOST_LIMITS, &mut limits, ("cache_mib", cache_mib));
         let cached = sandbox_in(Some(folder.path().to_owned()), limits).expect("the value is allowed");
         for filled_with in *b"abc" {
-            let bytes = attacks::with_image(&component, 24 << 20, filled_with);
+            let bytes = attacks::with_memory_image(&component, 24 << 20, filled_with);
             drop(cached.load_bytes("cached", bytes).await.expect("the component is valid"));
         }
         let stored_mib = bytes_below(folder.path()) >> 20;

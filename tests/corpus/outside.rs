@@ -150,8 +150,8 @@ fn row_14_denies_sockets_and_unknown_imports() {
     });
 }
 
-/// Resolves the host names of this test. Most names always resolve to the same addresses. The name `turning.example`
-/// alternates between a public address and a loopback address.
+/// Resolves the host names of this test. Each name always resolves to the same addresses, with one exception:
+/// the name `turning.example` alternates between a public address and a loopback address.
 #[derive(Debug)]
 struct FixedNames {
     lookups: AtomicUsize,
@@ -279,7 +279,7 @@ fn fetch(authorities: &Path, url: &str) -> Output {
 }
 
 /// P6: Over TLS, a server's certificate must be signed by a trusted authority and contain the server's name or address.
-/// `SSL_CERT_FILE` adds an authority.
+/// The variable `SSL_CERT_FILE` adds a trusted authority.
 #[test]
 fn p6_verifies_tls_certificates() {
     run_exclusively(async {

@@ -201,7 +201,7 @@ fn raw_routing(peer: &Peer, path: &str) -> String {
 /// Row 43: With a grant for `/pub/`, the host sends only paths that all four servers consider to be below `/pub/`. Some
 /// of the refused paths are outside `/pub/` for at least one server.
 #[test]
-fn row_43_servers_find_allowed_paths_below_pub() {
+fn row_43_every_server_considers_sent_paths_to_be_below_pub() {
     run_exclusively(async {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let installed = [nginx(folder.path()), lighttpd(folder.path()), express(folder.path()), aiohttp(folder.path())];

@@ -96,8 +96,8 @@ fn row_43_refuses_ambiguous_paths() {
     });
 }
 
-/// Row 43: A grant for GET covers no other method. A header of a request cannot specify another path, host, client
-/// address or connection option.
+/// Row 43: A grant for GET does not allow any other method. A header of a request cannot specify another path, host,
+/// client address or connection option.
 #[test]
 fn row_43_refuses_ambiguous_requests() {
     run_exclusively(async {

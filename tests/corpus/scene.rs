@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often each attack is repeated in a normal run of the tests.
+/// The number of times that each attack is repeated in a normal run of the tests.
 const REPEATS: usize = 3;
-/// How often each attack is repeated if the environment variable [`EVERY_REPEAT_VARIABLE`] is set. The table of threats
-/// requires this number of repeats.
+/// The number of times that each attack is repeated if the environment variable [`EVERY_REPEAT_VARIABLE`] is set. The
+/// table of threats requires this number of repeats.
 const ALL_REPEATS: usize = 100;
 const EVERY_REPEAT_VARIABLE: &str = "AGENT_HOST_EVERY_REPEAT";
 /// The number of repeats before the resources are measured. After these repeats, all one-time allocations exist.
@@ -28,8 +28,8 @@ const WITNESS_TURNS: usize = 200;
 pub(crate) const SHORT_TIME_LIMIT: Duration = Duration::from_millis(300);
 
 /// Runs the test of a row in a separate process, because the resources of the whole process are counted. Other
-/// tests of the corpus run at the same time in other processes. Each process runs this test binary with only the
-/// one test selected.
+/// tests of the corpus run at the same time in other processes. Each process runs this test binary, but only
+/// the selected test.
 pub(crate) fn run_exclusively(test: impl Future<Output = ()>) {
     let thread = std::thread::current();
     match thread.name() {
@@ -74,7 +74,7 @@ pub(crate) fn repeats() -> usize {
     if std::env::var_os(EVERY_REPEAT_VARIABLE).is_some() { ALL_REPEATS } else { REPEATS }
 }
 
-/// A test host whose plugins are loaded, together with the witness.
+/// A test host whose plugins are loaded, and the witness, which is the agent that must not be disturbed by attacks.
 pub(crate) struct Scene {
     pub(crate) test_host: TestHost,
     pub(crate) generation: Generation,
@@ -164,7 +164,7 @@ impl Scene {
         self.repeat_times(row, repeats(), attack).await;
     }
 
-    /// Repeats an attack this many times.
+    /// Repeats an attack `repeats` times.
     #[allow(clippy::print_stderr, reason = "developers read the measurements")]
     pub(crate) async fn repeat_times(&self, row: &str, repeats: usize, attack: impl AsyncFn(usize)) {
         for repeat in 0..WARM_UP {

@@ -7,8 +7,8 @@ use agent_runtime::AgentConfig;
 use serde_json::json;
 use std::fmt::Write;
 
-/// Row 3: The host stops repeated copies and fills of many megabytes, and deep recursion through direct calls and
-/// through a function table.
+/// Row 3: The host stops a guest that repeatedly copies or fills many megabytes, and a guest that recurses deeply
+/// through direct calls or through a function table.
 #[test]
 fn row_3_stops_giant_copies_and_deep_recursion() {
     let code = r#"
@@ -200,8 +200,8 @@ fn row_4_refuses_components_that_declare_too_large_sizes() {
         ))
     };
     let tables = (0..65).map(|_| "(table 1 funcref)").collect::<String>();
-    // A size that no configuration can allow is refused when the component is loaded. A size that another configuration
-    // could allow is refused when the component is called.
+    // If no configuration can allow a size, the host refuses the component when it is loaded. If another configuration
+    // could allow the size, the host refuses the component when it is called.
     let bombs = [
         ("a large memory", module("(memory 4097)"), "memory"),
         ("a huge memory", module("(memory 65536)"), "memory"),

@@ -1,4 +1,4 @@
-//! Rows 13, 17, 19 and 20: Approvals, permanent grants and delegation under attack.
+//! Rows 13, 17, 19 and 20: Attacks on approvals, permanent grants and delegation.
 
 use crate::scene::{Scene, run_exclusively, with_grants};
 use crate::support::{call_reply, components, results, run_turn, script, text_reply};

@@ -11,14 +11,14 @@ use tokio::runtime::Handle;
 /// after this time are a leak.
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum number of handles of the store's own files. The store has one writing connection and four reading
-/// connections, each of which is opened when it is first needed and has three open files. While a connection is being
-/// opened, it may have more than three open files.
+/// connections, each of which is opened when it is first needed and has three open files. A connection may
+/// have more than three open files while the store opens the connection.
 const STORE_HANDLES: usize = 20;
 /// The maximum growth of this process's memory that does not count as a leak, in KiB. The allocator does not return
 /// free memory immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. If an
 /// attack is repeated 100 times, this maximum is half a MiB for each repeat. A run with all repeats needs
 /// `MALLOC_ARENA_MAX=1`. Without this variable, each thread has its own arena, and large schemas fragment the arenas by
-/// more than this limit.
+/// more than [`MEMORY_KIB`].
 const MEMORY_KIB: u64 = 48 * 1024;
 
 /// The resources in use at one moment.

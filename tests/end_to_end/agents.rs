@@ -151,7 +151,7 @@ async fn l9_l16_a_sequential_tool_runs_alone() {
 
 /// L16: If a child fails, the call gets a typed error result and the parent continues.
 #[tokio::test(flavor = "multi_thread")]
-async fn l16_a_child_that_fails_is_an_error_result() {
+async fn l16_a_child_failure_causes_an_error_result() {
     let test_host = TestHost::new(&["probe"]).await;
     let broken = [json!({"error": {"status": 400, "message": "no such thing"}})];
     let broken = agent(&test_host, AgentConfig::new("broken"), &broken, &[]).await;
@@ -479,8 +479,8 @@ async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     }
 }
 
-/// P8, row 13: While a call waits for another guest, it occupies no execution slot. One slot is enough for agents that
-/// delegate to agents and call plugins.
+/// P8, row 13: While a call waits for another guest, the call does not occupy an execution slot. One slot is enough for
+/// agents that delegate to agents and call plugins.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_one_execution_slot_is_enough_for_delegating_agents() {
     let mut test_host = TestHost::new(&["probe"]).await;

@@ -294,8 +294,8 @@ async fn row_19_asks_again_for_a_changed_plugin() {
     assert_ne!(item.digest.as_ref(), Some(&grants[0].grant.digest));
 }
 
-/// Row 19, P10: A turn that waits for an approval continues with the component that the approval request named, even if
-/// the file in the plugin directory has changed since the request.
+/// Row 19, P10: A turn that waits for an approval continues with the component whose digest is in the approval request,
+/// even if the file in the plugin directory has changed since the request.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_19_runs_the_plugin_that_the_approval_named() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -313,7 +313,7 @@ async fn row_19_runs_the_plugin_that_the_approval_named() {
     assert_eq!(ledger(&test_host), ["Ann 1"]);
 }
 
-/// L17: The approval rules at the time when a call starts apply to the call, even if the call was approved under
+/// L17: When a call starts, the current approval rules apply to the call, even if the call was approved under
 /// other rules.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_a_stricter_policy_stops_an_allowed_call() {
@@ -365,8 +365,8 @@ async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// Row 20: An approval is accepted once. A second approval of the same call is refused, and so is an approval of
-/// another session's call.
+/// Row 20: The host accepts only one approval of each call. A second approval of the same call and an
+/// approval of another session's call are refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_an_approval_cannot_be_replayed() {
     let test_host = TestHost::new(&["payer"]).await;

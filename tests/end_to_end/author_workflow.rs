@@ -1,5 +1,5 @@
-//! The steps of a new plugin author, read from the README of a new project: from `plugin new` to a turn of another user
-//! with another data folder (S1, S2, S4, S5, P11).
+//! Runs the commands in the README of a new plugin project, from `plugin new` to a turn in which another user, who has
+//! a different data folder, uses the plugin (S1, S2, S4, S5, P11).
 
 use crate::documentation_page::{Block, TypedCommand, blocks};
 use crate::plugin_authoring::peer;
@@ -11,7 +11,7 @@ use crate::test_registry::TestRegistry;
 use std::path::PathBuf;
 
 /// A change that the plugin's author makes to a file: the path of a file, a text in the file, and the text that
-/// replaces it. The change makes the plugin's count one too high.
+/// replaces it. After the change, the count that the plugin returns is too high by one.
 type TextChange = (&'static str, &'static str, &'static str);
 
 /// Replaces a text in a file of the project.
@@ -98,16 +98,16 @@ fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, regi
 /// Follows all steps of the README with a third-party toolchain and a third-party registry.
 fn follow_steps_in(language: &'static str, change: TextChange) {
     let (Some((variables, _)), Some(registry)) = (peer(language), DebianRegistry::start()) else { return };
-    // The test uses the toolchain from the folder into which the README's commands install the toolchain.
+    // The README's commands install the toolchain into a folder, and the test uses the toolchain in this folder.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     follow_all_steps(language, &variables, change, &registry.host);
 }
 
-/// S1: The steps of a plugin author work for a plugin in Rust. The test uses the crates that other tests have compiled
-/// for the SDK.
+/// S1: All steps that a plugin's author performs succeed for a plugin in Rust. The test uses the crates that other
+/// tests have compiled for the SDK.
 #[test]
-fn s1_the_steps_of_an_author_work_in_rust() {
+fn s1_all_author_steps_succeed_in_rust() {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("new-projects/target");
     let variables = [("CARGO_TARGET_DIR", target), ("CARGO", cargo())];
     let change = ("src/lib.rs", "filter(|other| *other == word).count()", "filter(|other| *other == word).count() + 1");
@@ -115,16 +115,16 @@ fn s1_the_steps_of_an_author_work_in_rust() {
 }
 
 #[test]
-fn s1_the_steps_of_an_author_work_in_python() {
+fn s1_all_author_steps_succeed_in_python() {
     follow_steps_in("python", ("logic.py", "count(word.lower())", "count(word.lower()) + 1"));
 }
 
 #[test]
-fn s1_the_steps_of_an_author_work_in_javascript() {
+fn s1_all_author_steps_succeed_in_javascript() {
     follow_steps_in("js", ("app.js", "word.toLowerCase()).length", "word.toLowerCase()).length + 1"));
 }
 
 #[test]
-fn s1_the_steps_of_an_author_work_in_c() {
+fn s1_all_author_steps_succeed_in_c() {
     follow_steps_in("c", ("app.c", "count(text, word));", "count(text, word) + 1);"));
 }

@@ -59,7 +59,7 @@ fn stdout_and_stderr(output: &Output) -> (String, String) {
     (String::from_utf8(output.stdout.clone()).unwrap(), String::from_utf8(output.stderr.clone()).unwrap())
 }
 
-/// I1, M4, D1: The README's first command prints the correct figures of a real file, and the turn is in the database.
+/// I1, M4, D1: The README's first command prints correct numbers for a real file, and the turn is in the database.
 #[tokio::test(flavor = "multi_thread")]
 async fn i1_the_first_command_of_the_readme_works() {
     let command = blocks(&readme(), "sh").remove(0);
@@ -87,9 +87,10 @@ async fn i1_the_first_command_of_the_readme_works() {
     }
 }
 
-/// The README's first command names no binary, so the workspace must have only one binary that `cargo run` can select.
+/// The README's first command does not name a binary, so the workspace must have only one binary that `cargo run` can
+/// select by default.
 #[test]
-fn cargo_run_of_the_readme_selects_the_host() {
+fn the_cargo_run_command_in_the_readme_selects_the_host() {
     let mut cargo = Command::new(cargo());
     let output = cargo.current_dir(repository()).args(["metadata", "--no-deps", "--locked", "--format-version", "1"]);
     let metadata: Value = serde_json::from_slice(&output.output().unwrap().stdout).unwrap();
@@ -119,10 +120,10 @@ fn working_directory(plugins: &[&str]) -> TempDir {
     directory
 }
 
-/// P6: The agent.toml of the guide and the command line can give the same grants. The message about a denial shows how
+/// P6: The agent.toml in the guide can give the same grants as the command line. The message about a denial shows how
 /// to give the missing grant in `agent.toml` and on the command line.
 #[test]
-fn p6_the_command_line_and_the_file_grant_the_same() {
+fn p6_the_command_line_and_the_agent_file_can_give_the_same_grants() {
     let user = CliUser::new();
     let working_directory = working_directory(&["files", "text", "project-context"]);
     let prompt = "text.count_file {\"path\": \"note.txt\"}";

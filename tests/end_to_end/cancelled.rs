@@ -79,7 +79,7 @@ async fn run(session: &mut Session, cancel: &CancellationToken) -> TurnResult {
     }
 }
 
-/// Checks that every call has one result and one position in the history, and that the turn has ended once.
+/// Checks that every call has exactly one result and one position in the history, and that the turn has ended once.
 async fn check_calls_and_end(test_host: &TestHost, session: &Session, context: &str) {
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
     let messages =

@@ -1,5 +1,5 @@
-//! A Chat Completions server on loopback. The server returns scripted answers, including faulty answers, and checks
-//! every request.
+//! A Chat Completions server on the loopback interface. The server returns scripted answers, including faulty answers,
+//! and checks every request.
 
 use agent_models::{ProviderConfig, Providers};
 use serde_json::{Value, json};
@@ -89,9 +89,9 @@ impl ChatServer {
         state.requests.clone()
     }
 
-    /// Returns the bodies of all requests so far, even if the server found problems in them. Tests in which several
-    /// models share the server use this function, because the server would report that a request of one model does not
-    /// continue the previous request of another model.
+    /// Returns the bodies of all requests so far, even if the server found problems in them. This function is for tests
+    /// in which several models share the server. In such tests, the server finds problems, because a request of one
+    /// model does not continue the previous request of another model.
     pub(crate) fn bodies(&self) -> Vec<Value> {
         self.state.lock().expect("no panic").requests.clone()
     }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-/// Runs a turn that suspends for the approval of a payment, and exports its session. Returns the document and the
+/// Runs a turn that waits for the approval of a payment, and exports the turn's session. Returns the document and the
 /// session's subject. The function also creates a folder `out`, which no plugin may use.
 fn waiting_document(cli: &TestCli) -> (Value, String) {
     let (code, _, stderr) = cli.run(&[&AGENT[..], &["Pay."]].concat());
@@ -122,8 +122,8 @@ fn row_38_an_imported_document_adds_no_approvals() {
 }
 
 /// Row 38: If the document claims that a call was delegated to another agent or a service, the call waits for the
-/// user's decision. No session of another agent starts, and an answer to the call is accepted only if the configuration
-/// contains a contract for the answer.
+/// user's decision. The host does not start a session of another agent, and it accepts an answer to the call only if
+/// the configuration contains a contract for the answer.
 #[test]
 fn row_38_an_imported_document_delegates_nothing() {
     let cli = TestCli::new("", &[payments_reply(&[("Ann", 1)]), text_reply("Done.")]);

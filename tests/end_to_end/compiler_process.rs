@@ -1,5 +1,5 @@
-//! Compiling in a child process (P9; row 11). The limits of memory and time apply only to the child, the child ends
-//! when its caller ends, and incomplete output is never loaded.
+//! Compiling in a child process (P9; row 11). The limits of memory and time apply only to the child process. The child
+//! process ends when its caller ends, and its output is never loaded if it is incomplete.
 
 use crate::support::{TestHost, components};
 use agent_plugins::{CodeSource, CompilerCommand, HostLimits, LoadError, LoadEvent, Sandbox, SandboxOptions};
@@ -86,7 +86,7 @@ async fn row_11_stops_a_compile_bomb_with_its_process() {
     panic!("a compiler process is still running");
 }
 
-/// Row 11: A compiler that uses too much memory is stopped, and the error says that the compiler was stopped.
+/// Row 11: If a compiler process uses too much memory, the process is stopped, and the error reports this.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_limits_the_memory_of_a_compiler() {

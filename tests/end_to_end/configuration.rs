@@ -1,5 +1,5 @@
-//! Agent files and the models of an agent with the real binary. The tests write, edit, check and run `agent.toml` (I2,
-//! M2).
+//! Tests of agent files and of the models of an agent, with the real binary. The tests write, edit, check and run
+//! `agent.toml` (I2, M2).
 
 mod checking;
 
@@ -241,7 +241,7 @@ fn i1_reports_mistyped_commands() {
 }
 
 /// P6, I2: A denial is reported once by the host and once in the result of the call. If a command-line option names a
-/// tool that does not exist, the host reports the wrong name.
+/// tool that does not exist, the host reports this and suggests a similar name.
 #[test]
 fn p6_reports_each_denial_once() {
     let folder = WorkingFolder::new(&[]);

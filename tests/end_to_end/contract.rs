@@ -122,8 +122,8 @@ async fn p4_masks_a_media_item_after_it_was_seen() {
     assert_eq!(media(&visible_messages(&test_host, &session).await).len(), 2, "the stored history keeps the originals");
 }
 
-/// L12, row 22: A validator that fails ends the turn with a typed error that names the validator. If a validator fails,
-/// its failure never counts as acceptance.
+/// L12, row 22: If a validator fails, the turn ends with a typed error that contains the validator's name. A failure
+/// never counts as acceptance.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_a_failing_validator_ends_the_turn() {
     let test_host = TestHost::new(&["bad-validator"]).await;

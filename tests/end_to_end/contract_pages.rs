@@ -1,6 +1,6 @@
-//! Checks `host/docs/spec.md` and `host/docs/threats.md` against the tests: every contract line that a test names is on
-//! a page, and every test that a page names exists. Run with `UPDATE_CONTRACT_PAGES=1` to write the lists of tests
-//! again.
+//! Checks `host/docs/spec.md` and `host/docs/threats.md` against the tests: every contract line that is proved by a
+//! test is on a page, and every test that is listed on a page exists. Run with `UPDATE_CONTRACT_PAGES=1` to write the
+//! lists of tests again.
 
 use crate::support::repository;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,12 +21,12 @@ struct Test {
     file: String,
     name: String,
     proves: BTreeSet<String>,
-    /// The contract lines that the `//!` comment of the test's file names.
+    /// The contract lines that are mentioned in the `//!` comment at the top of the test's file.
     topics: BTreeSet<String>,
 }
 
 #[test]
-fn every_contract_line_that_a_test_names_is_on_a_page() {
+fn every_contract_line_in_a_comment_or_test_name_is_on_a_page() {
     let defined = defined_lines();
     assert_eq!(defined.iter().filter(|line| line.starts_with("row ")).count(), 56);
     let mut unknown = Vec::new();
@@ -40,7 +40,7 @@ fn every_contract_line_that_a_test_names_is_on_a_page() {
 }
 
 #[test]
-fn every_test_that_a_page_names_exists() {
+fn every_test_that_is_named_on_a_page_exists() {
     let sources = sources();
     let tests: Vec<Test> = sources.iter().flat_map(|(file, text)| tests_in(file, text)).collect();
     if std::env::var_os("UPDATE_CONTRACT_PAGES").is_some() {
@@ -80,7 +80,7 @@ fn ranges_and_names_of_contract_lines_are_parsed() {
     assert_eq!(named("P256, a row of 3, rows"), [""; 0]);
 }
 
-/// The contract lines that the pages define: `L1` … and `row 1` ….
+/// Returns the names of the contract lines that the pages define, for example `L1` and `row 1`.
 fn defined_lines() -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     for page in PAGES {
@@ -116,8 +116,8 @@ fn listed_tests(page: &str) -> Vec<(String, String)> {
 fn write_lists(path: &Path, tests: &[Test]) {
     let (mut page, mut current) = (String::new(), None);
     for line in read(path).lines().filter(|line| !line.starts_with(TESTS_PREFIX)) {
-        // The list is the last item of a contract line, so it is written before the next line of the page that is not
-        // part of the contract line.
+        // The list of tests is the last item of a contract line, so the list is written as soon as the contract line
+        // has ended.
         if !line.starts_with("  ") {
             page += &current.take().map_or_else(String::new, |line: String| list_of(&line, tests));
         }
@@ -130,7 +130,7 @@ fn write_lists(path: &Path, tests: &[Test]) {
 }
 
 /// Returns the list of the tests that prove a contract line. Tests that have the contract line in their name come
-/// before other tests. Further sort criteria are the number of contract lines that a test proves (fewer lines first)
+/// before other tests. The other sort criteria are the number of contract lines that a test proves (fewer lines first)
 /// and the kind of test (end-to-end tests first).
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
@@ -177,7 +177,7 @@ fn tests_in(file: &str, text: &str) -> Vec<Test> {
     tests
 }
 
-/// The contract lines in the name of a function. For example, `l16_row_13_…` names `L16` and `row 13`.
+/// Returns the contract lines in the name of a function. For example, `l16_row_13_…` contains `L16` and `row 13`.
 fn lines_in_name(name: &str) -> BTreeSet<String> {
     let is_line = |word: &&str| spec_line(&word.to_uppercase()).is_some();
     let lines = name.split('_').take_while(is_line).map(str::to_uppercase).collect::<Vec<_>>().join(" ");

@@ -1,6 +1,6 @@
 //! Kills the process with `kill -9` at every named point around commits and effects, and at random moments. After the
-//! session continues, all acknowledged data is stored, every call has exactly one result, and no call that must not be
-//! repeated ran twice (D3, row 27).
+//! session continues, all acknowledged data is stored, every call has exactly one result, and the calls that must not
+//! be repeated have run only once (D3, row 27).
 
 use crate::support::components;
 use agent_core::change::CallState;

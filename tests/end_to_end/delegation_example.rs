@@ -118,8 +118,8 @@ fn l16_the_example_runs_unchanged() {
     assert_eq!(events.last().unwrap()["type"], "result");
 }
 
-/// D3, L16: If the process is killed at any point, the parent's call continues with the child session that it already
-/// has and creates no second one, and every effect happens once.
+/// D3, L16: If the process is killed at any point, the parent's call continues with its existing child session and
+/// does not create a second child session, and every effect happens once.
 #[test]
 fn l16_d3_a_call_has_one_child_after_a_kill_at_any_point() {
     let folder = lead_and_worker("probe.idempotent");
@@ -159,10 +159,10 @@ fn l16_d3_a_call_has_one_child_after_a_kill_at_any_point() {
     }
 }
 
-/// D3, L16: If a child has a call with an unknown outcome, its parent waits and names that call. After the user has
+/// D3, L16: If a child has a call with an unknown outcome, its parent waits and shows that call. After the user has
 /// decided, continuing the parent also continues the child.
 #[test]
-fn l16_d3_a_parent_names_the_undecided_call_of_its_child() {
+fn l16_d3_the_parents_output_shows_the_undecided_call_of_its_child() {
     let folder = lead_and_worker("probe.count");
     folder.clear();
     assert!(was_killed(&folder.run(&["--agent", "lead.toml", "Go."], Some("after-call:probe.count"))));
@@ -221,7 +221,7 @@ fn l16_d5_does_not_delete_a_session_that_a_parent_waits_for() {
         );
     }
     assert_eq!(subjects().len(), 2);
-    // A command that names both the parent session and the child session deletes both sessions.
+    // If a command contains the ids of both the parent session and the child session, it deletes both sessions.
     let deleted = folder.run(&["session", "delete", "--yes", &worker, &lead], None);
     assert!(deleted.status.success(), "{}", stderr(&deleted));
     let (first, second) = (stderr(&deleted).find(&lead).unwrap(), stderr(&deleted).find(&worker).unwrap());

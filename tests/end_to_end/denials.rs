@@ -14,8 +14,8 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 /// Runs a session whose model makes this call, and checks that its events and the audit log contain the same denials.
-/// Returns for each denial the denied resource, true if the denial belongs to a call, and true if the denial does not
-/// suggest a grant.
+/// For each denial, returns three values: the denied resource, whether the denial belongs to a call, and whether the
+/// denial suggests no grant.
 async fn denials_of(test_host: &TestHost, config: AgentConfig, call: (&str, Value)) -> Vec<(String, bool, bool)> {
     let mut session = test_host.session(config, script(&[call_reply(&[call]), text_reply("Done.")])).await;
     run_turn(&mut session, "Go.").await;
@@ -71,8 +71,8 @@ async fn o3_reports_denied_files_and_variables_however_the_call_ends() {
     assert_eq!(variable, [denial_of_call("the environment variable PROBE")]);
 }
 
-/// O3: A cancelled call returns no result. Denials that occurred before the cancellation are still reported as denials
-/// of the call.
+/// O3: A cancelled call does not return a result. Denials that occurred before the cancellation are still reported as
+/// denials of the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn o3_reports_the_denials_of_a_cancelled_call() {
     use agent_plugins::{Access, Grants, TreeGrant};
@@ -108,10 +108,10 @@ async fn o3_reports_the_denials_of_a_cancelled_call() {
     );
 }
 
-/// P6: Access to a path that leads out of a granted tree is denied, and so is writing to a tree that is granted only
-/// for reading.
+/// P6: The host denies access to a path that leads out of a granted tree, and also denies writing to a tree that is
+/// granted only for reading.
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_a_refused_file_is_a_denial() {
+async fn p6_a_refused_file_access_is_a_denial() {
     use agent_plugins::{Access, Grants, TreeGrant};
     let test_host = TestHost::new(&["probe"]).await;
     let mut config = AgentConfig::new("test");
@@ -163,8 +163,8 @@ async fn s7_invalid_file_names_do_not_hide_other_files() {
     }
 }
 
-/// P6: All operations that would change a read-only tree are denied, not only writing, whichever kind of handle
-/// they use.
+/// P6: Every operation that would change a read-only tree is denied, not only a write, and with every kind of
+/// file handle.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_refused_change_is_a_denial() {
     use agent_plugins::{Access, Grants, TreeGrant};
@@ -204,7 +204,7 @@ async fn p6_a_refused_change_is_a_denial() {
 /// P6, L17: If the model calls a tool that the configuration forbids or does not offer, the call is reported as
 /// a denial.
 #[tokio::test(flavor = "multi_thread")]
-async fn p6_withheld_and_forbidden_tools_are_denials() {
+async fn p6_calls_to_withheld_and_forbidden_tools_are_reported_as_denials() {
     let test_host = TestHost::new(&["probe"]).await;
     let denials = denials_of(&test_host, AgentConfig::new("test"), ("read_file", json!({"path": "a"}))).await;
     assert_eq!(denials, [denial_of_call("`read_file`")]);

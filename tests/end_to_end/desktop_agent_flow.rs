@@ -20,7 +20,7 @@ use std::sync::Arc;
 use tokio::sync::broadcast::Receiver;
 
 /// The number of characters of the longest text in a screenshot. The model receives only a part of the longest text.
-const LONG_TEXT: usize = 11_537;
+const LONG_TEXT_CHARACTERS: usize = 11_537;
 
 fn expect_finished(result: TurnResult) -> Output {
     match result {
@@ -40,15 +40,15 @@ fn new_name(number: usize) -> String {
 fn text_in_screenshot(number: usize) -> String {
     let text = format!("Meeting Notes {number} of the eleventh of February");
     match number {
-        2 => format!("{text} {}", "x".repeat(LONG_TEXT - text.len() - 1)),
+        2 => format!("{text} {}", "x".repeat(LONG_TEXT_CHARACTERS - text.len() - 1)),
         // The texts are so long that all of them together do not fit into the context window.
         4 | 5 => format!("{text} {}", "words of a page ".repeat(340)),
         _ => text,
     }
 }
 
-/// A folder with seven screenshots. In place of image data, the file of a screenshot contains the text that can be read
-/// in it.
+/// Creates a folder with seven screenshots. In place of image data, the file of a screenshot contains the text that can
+/// be read in it.
 fn desktop(test_host: &TestHost) -> PathBuf {
     let desktop = test_host.tree().join("Desktop");
     std::fs::create_dir(&desktop).unwrap();
@@ -104,7 +104,7 @@ fn model_replies() -> Vec<Value> {
     replies.push(expecting(ocr_call(1), json!({"last_contains": screenshot(7)})));
     replies.push(expecting(rename_call(1), json!({"last_contains": text_in_screenshot(1)})));
     replies.push(ocr_call(2));
-    let cut = format!("[cut: the first 6000 of {LONG_TEXT} characters");
+    let cut = format!("[cut: the first 6000 of {LONG_TEXT_CHARACTERS} characters");
     replies.push(expecting(rename_call(2), json!({"last_contains": cut})));
     replies.extend([ocr_call(3), rename_call(3), ocr_call(4)]);
     replies.push(text_reply("I've renamed 3 files. There are 4 remaining..."));
@@ -135,13 +135,13 @@ fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
 
 /// The types of the events at the start of each step.
 const STEP_EVENTS: [&str; 3] = ["loop_iteration", "context_budget", "context_built"];
-/// The types of the events that follow in a step in which the model calls a tool.
+/// The types of the later events of a step in which the model calls a tool.
 const CALL_EVENTS: [&str; 3] = ["stream_complete", "tool_call", "tool_result"];
-/// The types of the events that follow in a step in which the model sends a text that is not an answer.
+/// The types of the later events of a step in which the model sends a text that is not an answer.
 const NUDGED_TEXT_EVENTS: [&str; 4] = ["stream_token", "stream_complete", "stream_clear", "nudge"];
-/// The types of the events that follow in a step in which the model sends an empty reply.
+/// The types of the later events of a step in which the model sends an empty reply.
 const EMPTY_REPLY_EVENTS: [&str; 2] = ["stream_complete", "nudge"];
-/// The types of the events that follow in a step in which the model sends the answer.
+/// The types of the later events of a step in which the model sends the answer.
 const ANSWER_EVENTS: [&str; 4] = ["stream_token", "context_budget", "stream_complete", "loop_end"];
 
 fn expected_events(steps: &[&[&'static str]]) -> Vec<&'static str> {
@@ -236,7 +236,8 @@ async fn check_budget(test_host: &TestHost, session: &Session) {
     assert!(remaining.iter().all(|tokens| *tokens >= 1_500), "{remaining:?}");
 }
 
-/// L27: Only complete pairs of calls and results were evicted, but never the input. All messages are still stored.
+/// L27: Checks that only complete pairs of calls and results were evicted, that the input was not evicted, and that all
+/// messages are still stored.
 async fn check_eviction(test_host: &TestHost, session: &Session) {
     let evicted = session.state().summary.as_ref().expect("the window is too small for the whole turn");
     assert!(evicted.files.contains(&screenshot(1)) && evicted.files.contains(&new_name(1)), "{:?}", evicted.files);
@@ -248,8 +249,9 @@ async fn check_eviction(test_host: &TestHost, session: &Session) {
     assert_eq!(stored.len(), 1 + 30 + 2 + 3 + 1);
 }
 
-/// L25, L24, L26: In the planning phase, embeddings narrow 67 tools to the nearest 15, over real `/v1/chat/completions`
-/// streams. The planner and the synthesis are offered no tools, and the executor is offered the 15 tools.
+/// L25, L24, L26: In the planning phase, the host uses embeddings to select the 15 of 67 tools that are nearest to the
+/// input. The model answers over real `/v1/chat/completions` streams. The planner and the synthesis are offered no
+/// tools, and the executor is offered the 15 tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_narrows_67_tools_to_the_nearest_15() {
     const TOOLS: usize = 67;

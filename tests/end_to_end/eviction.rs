@@ -166,7 +166,7 @@ async fn l27_another_model_may_summarise() {
     expect_finished(run_turn(&mut session, &long_text("otter")).await);
 }
 
-/// L29: A turn that is cancelled while a summary is written loses no message, and the next turn evicts messages.
+/// L29: If a turn is cancelled while a summary is written, all messages are kept, and the next turn evicts messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_a_turn_can_be_cancelled_while_a_summary_is_written() {
     let test_host = TestHost::new(&[]).await;
@@ -278,7 +278,7 @@ fn l27_the_long_conversation_example_runs_unchanged() {
 }
 
 /// Row 27: If the process is killed before or after the summary is written or committed, the session continues, evicts
-/// messages once, and loses no message.
+/// messages once, and does not lose a message.
 #[test]
 fn l27_a_turn_killed_while_summarising_is_continued() {
     // The sixth model call writes the summary.

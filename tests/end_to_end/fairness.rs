@@ -108,7 +108,7 @@ async fn row_35_endless_loops_do_not_starve_other_agents() {
 }
 
 /// P8: One agent has 24 guests that compute, or that alternately sleep and compute. Another agent has one guest that
-/// computes. All guests have the same limit of processor time. The single guest reaches its limit first.
+/// computes. All guests have the same limit of processor time. The guest of the other agent reaches its limit first.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_many_guests_get_only_the_share_of_their_agent() {
     const CPU_LIMIT: Duration = Duration::from_millis(300);

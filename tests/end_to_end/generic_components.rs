@@ -1,5 +1,5 @@
-//! Any component can be a plugin (P3). The tests use a Rust component that is not written for this host and has a
-//! function for each WIT type, and a command-line program, unchanged from the compiler's output.
+//! Any component can be a plugin (P3). The tests use two components as the compiler wrote them: a Rust component that
+//! is not written for this host and has a function for each WIT type, and a command-line program.
 
 use crate::support::{TestHost, call_reply, cargo, components, repository, results, run_turn, script, text_reply};
 use agent_plugins::Grants;
@@ -139,7 +139,7 @@ async fn p3_results_resources_and_world_functions_are_supported() {
     assert_eq!(skipped.len(), 2, "{skipped:?}");
 }
 
-/// P3: The component's section `package-docs` contains the descriptions of functions that the model reads.
+/// P3: The model receives the descriptions of the functions from the component's section `package-docs`.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_tool_descriptions_come_from_the_component() {
     let test_host = TestHost::new(&[]).await;
@@ -240,7 +240,7 @@ async fn p3_a_command_line_program_is_one_tool() {
     for (((_, arguments), (is_error, text)), (fails, words)) in calls.iter().zip(&outcomes_without).zip(expected) {
         assert!(*is_error == fails && words.iter().all(|words| text.contains(words)), "{arguments}: {text}");
     }
-    // Without a manifest, the grants of the agent alone apply (decision 0003).
+    // If a component has no manifest, only the agent's grants apply (decision 0003).
     let mut granted = AgentConfig::new("granted");
     let tree =
         agent_plugins::TreeGrant { host: test_host.tree(), guest: ".".to_owned(), access: agent_plugins::Access::Read };

@@ -123,7 +123,7 @@ async fn m3_retries_a_question_and_reports_its_failure_to_the_call() {
 }
 
 /// P8, L29: The time for which a call waits for the model counts towards the call's wall time. If the call is stopped,
-/// the host also stops the call's question to the model. The tokens of the question are still counted.
+/// the host also stops the call's question to the model. The host still counts the tokens of a stopped question.
 #[tokio::test(flavor = "multi_thread")]
 async fn p8_a_question_ends_with_its_call() {
     let test_host = TestHost::new(&["summarize"]).await;

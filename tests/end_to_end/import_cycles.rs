@@ -21,7 +21,7 @@ fn modules_of_a_crate_import_each_other_in_one_direction() {
         if sources.is_dir() {
             let name = sources.parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
             let files = source_files(&sources);
-            cycles.extend(cycle(&imports(&sources, &files, &[])).map(|cycle| format!("host/{name}: {cycle}")));
+            cycles.extend(find_cycle(&imports(&sources, &files, &[])).map(|cycle| format!("host/{name}: {cycle}")));
             for folder in CHECKED_FOLDERS.iter().filter_map(|path| path.strip_prefix(&format!("{name}/"))) {
                 let inside: Vec<String> = folder.split('/').map(str::to_owned).collect();
                 let is_inside = |module: &Vec<String>| module.len() > inside.len() && module.starts_with(&inside);
@@ -30,7 +30,7 @@ fn modules_of_a_crate_import_each_other_in_one_direction() {
                     "host/{name}/src/{folder} has no modules: correct CHECKED_FOLDERS"
                 );
                 let imports = imports(&sources, &files, &inside);
-                cycles.extend(cycle(&imports).map(|cycle| format!("host/{name}/src/{folder}: {cycle}")));
+                cycles.extend(find_cycle(&imports).map(|cycle| format!("host/{name}/src/{folder}: {cycle}")));
             }
         }
     }
@@ -53,7 +53,7 @@ fn a_cycle_is_found_in_use_trees_paths_and_macros() {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let imports = imports(folder.path(), &source_files(folder.path()), &[]);
-        assert_eq!(cycle(&imports).is_some(), is_cycle, "{text}: {imports:?}");
+        assert_eq!(find_cycle(&imports).is_some(), is_cycle, "{text}: {imports:?}");
     }
 }
 
@@ -85,7 +85,7 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
 }
 
 /// Describes the modules that import each other. Returns `None` if no modules import each other.
-fn cycle(imports: &Imports) -> Option<String> {
+fn find_cycle(imports: &Imports) -> Option<String> {
     let mut remaining: BTreeSet<&String> = imports.keys().collect();
     // A module that imports no remaining module, or that no remaining module imports, is not part of a cycle.
     loop {
@@ -231,6 +231,6 @@ impl<'ast> Visit<'ast> for Paths {
     }
 
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
-        // `pub(in crate::…)` and `pub(super)` import nothing.
+        // The path in `pub(in crate::…)` or `pub(super)` is not an import.
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of `wasi:keyvalue`, which needs a grant and uses the store (P5, P8), of the validator `grounded`, and of
-//! special files in a granted tree (row 33).
+//! Tests of three subjects: `wasi:keyvalue`, which needs a grant and uses the store (P5, P8); the validator `grounded`;
+//! and special files in a granted tree (row 33).
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_plugins::Grants;
@@ -59,8 +59,8 @@ async fn p5_concurrent_increments_are_atomic() {
     assert_eq!(numbers, (1..=16).collect::<Vec<_>>());
 }
 
-/// L12: If a reply contains a quote that is in no tool result, the model must correct the reply. If the quote is from a
-/// tool result, the reply ends the turn.
+/// L12: If a reply contains a quote that does not appear in any tool result, the model must correct the reply. If the
+/// quote is from a tool result, the reply ends the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_quotes_must_be_in_a_tool_result() {
     let test_host = TestHost::new(&["files", "grounded"]).await;

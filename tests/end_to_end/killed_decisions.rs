@@ -76,8 +76,8 @@ impl TestCli {
         SqliteStore::open(self.path("data/agent-host.db"), Options::default()).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// Returns the session and its first call without a result. Returns an empty text in place of a session or call
-    /// that does not exist.
+    /// Returns the id of the session and the id of its first call without a result. Each id that does not exist is
+    /// returned as an empty text.
     fn session(&self) -> (String, String) {
         if !self.path("data/agent-host.db").exists() {
             return Default::default();

@@ -21,7 +21,7 @@ fn every_repeat() -> bool {
     std::env::var_os("AGENT_HOST_EVERY_REPEAT").is_some()
 }
 
-/// The memory limit of a command that runs no plugin, in MiB. The limit is set with `ulimit -d`, which counts all
+/// The memory limit in MiB of a command that does not run plugins. The limit is set with `ulimit -d`, which counts all
 /// writable memory.
 const MEMORY: u32 = 120;
 /// The memory limit of a command that runs plugins, in MiB.
@@ -55,7 +55,7 @@ fn sample_session() -> (TempDir, Value) {
     (folder, document)
 }
 
-/// Returns a copy of an item of the document for a later turn.
+/// Returns a copy of an item of the document. In the copy, the numbers and ids are those of a later turn.
 fn copy_for_turn(item: &Value, turn: u64, events: u64, call: &str) -> Value {
     let text = item.to_string().replace(call, &format!("call_{turn}_1_1"));
     let mut item: Value = serde_json::from_str(&text).unwrap();

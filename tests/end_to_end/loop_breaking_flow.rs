@@ -1,6 +1,6 @@
 //! The agent loop with loop-breaking tools, which are the tools that end a turn (L18, L19, L28): tool calls,
-//! `task_completion`, questions and reminders. The tests also cover persistence of effort (L23) with its nudges. The
-//! tests use the real runtime and the real binary.
+//! `task_completion`, questions and reminders. The tests also cover the nudges that make a model continue its work
+//! (L23). The tests use the real runtime and the real binary.
 
 mod drawn;
 
@@ -186,9 +186,9 @@ async fn l19_five_replies_without_a_tool_call_are_a_typed_error() {
     assert_eq!(error, TurnError::NoToolCall { replies: 5 });
 }
 
-/// L18, L19, L20: The loop works in the XML text dialect like with native tool calls. A tool is found by its name and
-/// the name of its server, invalid JSON is an error and counts as a reply without a tool call, an unknown tool is
-/// reported, and the loop-breaking tool ends the loop.
+/// L18, L19, L20: The loop treats calls in the XML text dialect like native tool calls. The loop finds
+/// a tool by its name and the name of its server. Invalid JSON is an error and counts as a reply without a tool call.
+/// An unknown tool is reported. The loop-breaking tool ends the loop.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_the_tool_flow_in_the_text_dialect() {
     let tagged = |server: &str, tool: &str, arguments: Value| {

@@ -1,4 +1,4 @@
-//! Turns of a session and of the binary with an MCP server that is a real child process (I5).
+//! Tests turns that use an MCP server in a real child process, in a session and in the binary (I5).
 
 use crate::fixture::{ServerLog, mcp_server, until};
 use crate::support::{TestHost, call_reply, event_types, results, run_turn, script, text_reply};
@@ -407,7 +407,7 @@ async fn l29_a_signal_ends_the_host_and_the_servers() {
         let replies = [call_reply(&[("desk.hang", json!({}))]), text_reply("unused")];
         let log = agent_file(&test_host, "stubborn", "keep = \"always\"", &replies);
         let data = test_host.directory.path().join("data");
-        // If the test runner ignores SIGHUP, the host would inherit this setting, so `env` resets it.
+        // The test runner may ignore SIGHUP, and the host would inherit this setting, so `env` resets it.
         let mut command = Command::new("env");
         command
             .args(["--default-signal=HUP", env!("CARGO_BIN_EXE_agent-host")])
@@ -428,7 +428,7 @@ async fn l29_a_signal_ends_the_host_and_the_servers() {
     }
 }
 
-/// I5: Ctrl-\ exits immediately and leaves no server process behind, even if the server ignores requests to stop or
+/// I5: Ctrl-\ exits immediately and also ends the server processes, even if a server ignores requests to stop or
 /// belongs to a child agent.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_ctrl_backslash_kills_the_servers() {

@@ -286,7 +286,7 @@ async fn p4_the_policy_gets_descriptions_and_no_bytes() {
     assert_eq!(turns.1[0], expected);
 }
 
-/// Row 22: A policy that traps, hangs, fails or returns an invalid decision ends the turn with an error that names the
+/// Row 22: If a policy traps, hangs, fails or returns an invalid decision, the turn ends with an error that names the
 /// policy, and no request is sent. The session can continue after this error.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_22_sends_nothing_when_a_policy_fails() {
@@ -309,8 +309,8 @@ async fn row_22_sends_nothing_when_a_policy_fails() {
     }
 }
 
-/// P4, M3: Each provider has its own policy. The fallback provider receives a copy that is masked according to its own
-/// policy, and mask decisions that were made for a failed request are discarded.
+/// P4, M3: Each provider has its own media policy. The fallback provider receives a copy that is masked according to
+/// its own policy, and mask decisions that were made for a failed request are discarded.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_media_separately_for_a_fallback() {
     let test_host = TestHost::new(&["image", "mask-openai", "masker"]).await;

@@ -78,7 +78,7 @@ async fn d4_stores_tool_interactions_once() {
 /// D4: Whenever a turn ends at the interaction limit, its last interaction and a memory of kind `Limit` are stored. A
 /// rejected output is not stored as an answer.
 #[tokio::test(flavor = "multi_thread")]
-async fn d4_stores_endings_at_the_interaction_limit() {
+async fn d4_stores_a_memory_at_the_interaction_limit() {
     let schema = json!({"type": "object"});
     for (at_limit, schema, expected) in [
         (AtLimit::Finish, None, "Asked: Loop.\nAnswered: So far."),
@@ -248,8 +248,8 @@ async fn d6_a_memory_that_could_not_be_written_waits_in_the_outbox() {
     }
 }
 
-/// D4: A turn works for the user of its request. If the request has no user, the turn works for the user of the agent.
-/// The turn keeps its user across a restart.
+/// D4: A turn stores memories for the user whom the turn's request names. If the request names no user, the turn stores
+/// memories for the agent's user. The turn keeps its user across a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_memories_for_the_user_of_the_request() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -138,10 +138,10 @@ fn tools() -> Value {
     ]})
 }
 
-/// M1, L14, L21: In each wire format, a turn runs parallel calls, streams an answer with thinking, and reports the token
-/// usage that the server counted.
+/// M1, L14, L21: In each wire format, a turn runs parallel calls, streams an answer with thinking, and reports the
+/// token usage that the server counted.
 #[tokio::test(flavor = "multi_thread")]
-async fn m1_runs_parallel_calls_and_an_answer_of_aimock() {
+async fn m1_a_turn_with_aimock_runs_parallel_calls_and_gets_an_answer() {
     let test_host = TestHost::new(&["probe"]).await;
     let Some(server) = Server::aimock(&test_host, &tools(), &["--chunk-size", "5"]) else { return };
     for protocol in Protocol::ALL {

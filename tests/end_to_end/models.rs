@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
-/// Creates a model with this name that returns these replies, as a script.
+/// Creates a scripted model that has this name and returns these replies.
 fn scripted(test_host: &TestHost, name: &str, replies: &[Value]) -> Arc<dyn Provider> {
     let file = test_host.directory.path().join(format!("{name}.json"));
     std::fs::write(&file, script(replies).to_string()).unwrap();
@@ -41,8 +41,8 @@ fn finished_output(result: TurnResult) -> agent_core::run::Output {
     }
 }
 
-/// M3, L3, L30: The host reports a failed model call and repeats it. Although the messages were sent twice, they count
-/// as seen once.
+/// M3, L3, L30: The host reports a failed model call and repeats it. The messages are sent twice, but their seen count
+/// is 1.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_retries_a_busy_model() {
     let test_host = TestHost::new(&[]).await;
@@ -71,8 +71,8 @@ async fn m3_the_next_model_continues_the_turn() {
     let test_host = TestHost::new(&["probe"]).await;
     let first =
         scripted(&test_host, "one", &[call_reply(&[("probe.echo", json!({"text": "kept"}))]), failing(503, None)]);
-    // For the model call number N of the session, a model uses reply number N of its script. Because the first model
-    // makes the first call, the first reply of the second model's script is never used.
+    // For model call N of the session, a model uses reply N of its script. Because the first model answers the first
+    // call, the first reply of the second model's script is never used.
     let answer = json!({"text": "From the second.", "expect": {"roles": ["user", "assistant", "tool"], "last_contains": "kept"}});
     let second = scripted(&test_host, "two", &[text_reply("unused"), answer]);
     let mut session = open(&test_host, chain(vec![first, second])).await;
@@ -161,7 +161,7 @@ async fn m5_without_a_fallback_the_providers_error_ends_the_turn() {
     assert!(!event_types(&test_host, &session).await.contains(&"retry".to_owned()), "a wrong key is not retried");
 }
 
-/// L29: Cancelling a turn that waits before it repeats a model call ends the turn immediately.
+/// L29: If a turn waits before a retry of a model call, a cancellation ends the turn immediately.
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_wait_before_a_retry() {
     let test_host = TestHost::new(&[]).await;

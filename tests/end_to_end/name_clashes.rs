@@ -23,8 +23,9 @@ fn run_with_merged_output(folder: &Path, arguments: &[&str]) -> (bool, String) {
     (output.status.success(), text)
 }
 
-/// Row 55: If two plugins offer the same tool, the plugin that the agent's file names keeps its tools. If the file
-/// names neither plugin, the plugin whose name is first in alphabetical order keeps its tools.
+/// Row 55: If two plugins offer the same tool, and one of the plugins is named in the agent's file, this plugin
+/// keeps its tools. If neither plugin is named in the file, the plugin whose name is first in alphabetical order keeps
+/// its tools.
 #[test]
 fn row_55_leaves_out_a_plugin_with_an_existing_tool_name() {
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +67,7 @@ pub(crate) const SERVER: &str = r#"while IFS= read -r line; do
 done"#;
 
 /// Row 55: If an MCP server and a plugin offer the same tool name, the host leaves out the server with all its tools.
-/// The plugin keeps its tools, and so does a server without such a name.
+/// The plugin and a server without a conflicting tool name keep their tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_55_leaves_out_a_server_with_an_existing_tool_name() {
     let test_host = TestHost::new(&["text"]).await;

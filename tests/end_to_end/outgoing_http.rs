@@ -131,7 +131,7 @@ async fn p6_a_request_needs_a_grant() {
 }
 
 /// Row 15: A name that resolves to an internal address is refused before the host connects, even if its other addresses
-/// are public. If a grant allows internal addresses, the host connects to such a name.
+/// are public. If a grant allows internal addresses, the host connects to the name.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_15_refuses_names_that_resolve_to_internal_addresses() {
     let server = Server::new(|_| page("", "inside"));
@@ -296,7 +296,7 @@ impl KeepAliveServer {
 /// P8: A connection is reused for the next request if the same plugin makes it for the same agent. A connection is not
 /// reused for another agent or after the grant was revoked.
 #[tokio::test(flavor = "multi_thread")]
-async fn p8_reuses_connections_for_one_agents_plugin_only() {
+async fn p8_another_agent_does_not_reuse_a_connection() {
     let test_host = TestHost::new(&["web"]).await;
     let server = KeepAliveServer::new();
     let plugin = test_host.generation().await.plugin("web").expect("loaded").clone();

@@ -268,10 +268,10 @@ async fn l4_the_interaction_limit_applies_to_plans() {
 }
 
 /// L10, L24: A step that calls a service suspends the turn in the middle of the plan. Another process accepts the
-/// service's answer with the stored state alone, and continues the plan with its next step. The planner makes no second
-/// plan, and no call runs twice.
+/// service's answer with the stored state alone, and continues the plan with its next step. The planner does not make
+/// a second plan, and no call runs twice.
 #[tokio::test(flavor = "multi_thread")]
-async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
+async fn l10_l24_a_step_waits_for_a_service_across_a_restart() {
     let test_host = TestHost::new(&["probe"]).await;
     let mut config = AgentConfig::new("test");
     let described = ServiceConfig {
@@ -320,7 +320,7 @@ async fn l10_l24_a_step_waits_for_a_service_over_a_restart() {
 /// L17, L24: If the tool call of a step needs an approval, the plan waits. If the call is allowed, the plan continues.
 /// If the call is denied, the single model continues the turn with the results of the calls that have run.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_l24_a_step_waits_for_an_approval_over_a_restart() {
+async fn l17_l24_a_step_that_waits_for_an_approval_survives_a_restart() {
     for allowed in [true, false] {
         let test_host = TestHost::new(&["probe"]).await;
         let mut config = AgentConfig::new("test");

@@ -63,8 +63,8 @@ fn s1_a_new_project_prints_the_next_steps() {
     assert!(code == Some(2) && stderr.contains("words && npm install\n"), "{stderr}");
 }
 
-/// S3: `plugin check` accepts a plugin without problems. The check fails for a plugin that cannot be loaded, or that
-/// imports functions that a plugin can never use. With `--json`, the command reports the same findings.
+/// S3: `plugin check` accepts a plugin that has no problems. The check fails for a plugin that cannot be loaded, or
+/// that imports functions that a plugin can never use. The findings are the same with and without `--json`.
 #[test]
 fn s3_check_reports_the_problems_of_plugins() {
     let cli = TestCli::new();

@@ -56,8 +56,8 @@ const GRANTS: &str = "plugin_directory = \"plugins\"\n\n[plugins.wants.grants]\n
                       [plugins.wants.secrets.TOKEN]\nenv = \"A_TOKEN\"\nhosts = [\"api.example.com\"]\n";
 
 /// P6, P7: For each permission that the plugin requests, `plugin explain` shows one line that says whether the
-/// permission is granted or denied. Below a permission that is not fully granted, it shows the configuration line that
-/// would grant it. Configured values are not shown.
+/// permission is granted or denied. Below this line, it also shows the line to add to the
+/// configuration if the permission is not fully granted. Configured values are not shown.
 #[test]
 fn p6_explain_shows_every_kind_of_request() {
     let folder = plugin_folder(GRANTS);

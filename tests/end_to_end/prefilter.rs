@@ -1,5 +1,5 @@
-//! If an agent has many tools, the host offers the model only the tools that are nearest to the input. The host selects
-//! these tools by words, or by meaning if there is an embedding model (L25).
+//! If an agent has many tools, the host offers the model only the tools that are nearest to the input. If there
+//! is an embedding model, the host compares the meaning of tools and input; otherwise, it compares their words (L25).
 
 use crate::chat_server::local_provider;
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
@@ -176,7 +176,7 @@ async fn l25_selects_tools_by_meaning() {
     let tools = session.agent().registry().offered().len();
     assert_eq!(server.requests(), [tools, 1, 1]);
     session.close().await.unwrap();
-    // A new agent, as in a new process, finds the vectors in the store and does not embed the tools a second time.
+    // A new agent, which stands for a new process, finds the vectors in the store and does not embed the tools again.
     let mut session = open(&test_host, Some(server.embedder()), &[reply]).await;
     run_to_answer(&mut session, "repeat after me").await;
     assert_eq!(server.requests(), [tools, 1, 1, 1]);

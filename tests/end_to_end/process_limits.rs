@@ -58,7 +58,7 @@ fn names_a_limit_that_is_too_low() {
 /// may execute.
 #[test]
 #[cfg(target_os = "linux")]
-fn names_a_limit_of_threads_that_is_too_low() {
+fn reports_a_thread_limit_that_is_too_low() {
     use std::os::unix::fs::PermissionsExt;
     let folder = plugin_folder();
     let program = folder.path().join("agent-host");

@@ -61,7 +61,7 @@ async fn l2_a_builder_receives_its_documented_input() {
 /// L2, L16: In addition to its usual input, the context builder of a child agent receives the session that delegated to
 /// the child agent.
 #[tokio::test(flavor = "multi_thread")]
-async fn l2_a_builder_receives_the_delegating_agent() {
+async fn l2_a_builder_receives_the_id_of_the_delegating_session() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
     let reader = test_host.agent(config_with_builder("reader"), script(&[text_reply("Read.")])).await;
     let mut lead = AgentConfig::new("lead");

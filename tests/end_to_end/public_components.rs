@@ -26,8 +26,8 @@ async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, S
     results.into_iter().map(|(_, is_error, text)| (is_error, text)).collect()
 }
 
-/// P3: Two components from crates.io run without changes: a guard and an implementation of `wasi:random`. Their
-/// functions are tools.
+/// P3: Two components from crates.io run without changes: a guard and an implementation of `wasi:random`. The
+/// model can call the components' functions as tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_runs_components_from_crates_io() {
     let Some(test_host) = test_host_with(&["redact-foo-guard", "wasi-random"]).await else { return };
@@ -76,7 +76,7 @@ async fn p3_runs_components_from_pypi() {
 /// P3, P5: If a component imports functions that only another host provides, the host refuses to load the component,
 /// and the error names these functions.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_refuses_components_of_other_hosts_with_their_imports() {
+async fn p5_refuses_components_of_other_hosts_and_names_their_imports() {
     for (component, import) in
         [("redact", "`arcjet:redact/custom-redact`"), ("egress-guard", "`cerberust:guard/egress@0.1.0`")]
     {

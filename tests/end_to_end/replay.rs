@@ -230,7 +230,7 @@ fn denies_and_reports_an_unrecorded_effect() {
 }
 
 /// S6: The replay gives a plugin the recorded answers of the host: pages of servers that no longer exist, key-value
-/// data at the time of the call, time and random numbers. The replay repeats no effect.
+/// data at the time of the call, time and random numbers. The replay does not repeat any effect.
 #[test]
 fn replays_recorded_host_answers() {
     let cli = TestCli::with(&["web", "notes", "probe", "intruder"]);
@@ -266,7 +266,7 @@ fn replays_recorded_host_answers() {
         assert!(code == Some(0) && output_text.contains("6 calls of its plugins"), "{output_text}");
         assert!(cli.run(&["session", "delete", forked, "--yes"]).status.success());
     }
-    // The replays have stored no note, so the third note gets number 3.
+    // The replays did not store notes, so the third note gets number 3.
     assert_eq!(cli.replay(&[]).0, Some(0));
     assert_eq!(cli.turn(&[note("three"), text_reply("Kept.")], &grants), Some(0));
     let output_text = String::from_utf8(cli.run(&["session", "show", &cli.session()]).stdout).unwrap();
@@ -337,7 +337,7 @@ fn denies_effects_without_a_record() {
     let probe = format!("probe={}", cli.path("plugins/probe.wasm").display());
     let (code, output_text) = cli.replay(&["--with", &probe]);
     assert!(code == Some(1) && output_text.contains("denied the configuration value \"probe\""), "{output_text}");
-    // A replay sends no requests, so it needs no secrets.
+    // A replay does not send requests, so it does not need secrets.
     let secret = "[plugins.web.secrets.token]\nenv = \"NOT_HERE_9\"\nhosts = [\"https://a.example\"]\n";
     let file = std::fs::read_to_string(cli.path("agent.toml")).unwrap() + secret;
     std::fs::write(cli.path("agent.toml"), file).unwrap();
@@ -385,7 +385,7 @@ fn serve_once(text: &'static str) -> (String, JoinHandle<()>) {
 }
 
 /// S6: The replay accepts turns that still wait, undone turns and forked turns. If a session contains no calls of the
-/// plugin that `--with` names, the replay fails with an error that says so.
+/// plugin in the option `--with`, the replay fails with an error that says so.
 #[test]
 fn replays_open_undone_and_forked_turns() {
     let cli = TestCli::with(&["text", "files"]);

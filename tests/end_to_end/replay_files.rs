@@ -59,8 +59,8 @@ fn all_files(folder: &Path) -> BTreeMap<String, String> {
 }
 
 /// S6: All operations on files return the recorded results: reading, metadata, listing in directory order, missing
-/// files, links, and paths that leave the tree. The recorded results are also returned after the tree is deleted, and
-/// for an exported document on another machine. The replay leaves no files behind.
+/// files, links, and paths that leave the tree. The replay returns the recorded results even if the tree was
+/// deleted, or if an exported document is replayed on another machine. The replay does not leave files behind.
 #[test]
 fn replays_files_as_they_were() {
     let cli = cli();
@@ -202,7 +202,7 @@ fn compares_changes_without_applying_them() {
 }
 
 /// S6: A file that exceeds the recording limit is not recorded. If a call reads such a file in the replay, the replay
-/// denies and reports it. Smaller files are recorded.
+/// denies the read access and reports it. Files within the limit are recorded.
 #[test]
 fn does_not_record_files_over_the_limit() {
     let cli = cli();

@@ -1,5 +1,5 @@
-//! Plugins that misbehave. The host stops each such plugin at a limit that the error names, and no other agent or call
-//! is affected.
+//! Plugins that misbehave. The host stops each misbehaving plugin at a limit and reports the limit in the error. No
+//! other agent or call is affected.
 
 use crate::support::{TestHost, call_reply, results, run_turn, script, text_reply, with_tree_grant};
 use agent_runtime::{AgentConfig, TurnResult};
@@ -50,12 +50,12 @@ async fn rows_1_and_2_stop_calls_at_their_deadline() {
         call(&test_host, config_with_half_a_second(&test_host), "probe.sleep", json!({"ms": 3_600_000})).await;
     assert!(is_error && text.contains("wall time of 500ms"), "{text}");
     // This time limit is generous, because the test does not measure speed: the limit is exceeded only if the host does
-    // not stop the sleep of an hour.
+    // not stop a sleep of one hour.
     assert!(started.elapsed() < Duration::from_secs(60));
 }
 
-/// Rows 3, 4 and 6: A call that exceeds the limit on its stack, its memory or the size of its result fails, and the
-/// error names the limit and the plugin.
+/// Rows 3, 4 and 6: If a call exceeds the limit on its stack, its memory or the size of its result, the call fails, and
+/// the error names the limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_3_4_and_6_limit_stack_memory_and_results() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -109,8 +109,8 @@ async fn row_9_a_trap_leaves_no_state_behind() {
     }
 }
 
-/// Row 11: The host refuses files that are not components with an error that contains the reason, and loads the other
-/// files in the folder.
+/// Row 11: If a file is not a component, the host refuses the file with an error that contains the reason, and loads
+/// the other files in the folder.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_11_refuses_files_that_are_not_components() {
     let test_host = TestHost::new(&["calc"]).await;
@@ -150,8 +150,8 @@ async fn row_12_no_path_leaves_the_granted_tree() {
             let (_, text) = call(&test_host, with_tree_grant(&test_host, "files"), name, arguments).await;
             assert!(!text.contains("sings") && !text.contains("root:"), "{name} {path}: {text}");
         }
-        // A guest may move a link within its tree, but it may not move the file outside of the tree to which the
-        // link points.
+        // A guest may move a link within its tree. If the link points to a file outside of the tree, the guest may
+        // not move that file.
         let stolen = test_host.tree().join("stolen");
         assert!(!stolen.symlink_metadata().is_ok_and(|about| about.is_file()), "{path} was moved into the tree");
         if stolen.is_symlink() {
@@ -181,8 +181,8 @@ const ROW_10_CALLS: u64 = 10_000;
 /// The number of calls that run at the same time in the test of row 10.
 const CONCURRENT_CALLS: u64 = 16;
 
-/// Row 10: 10,000 calls that are cancelled at any moment leave no resources in use, and the next calls find all
-/// slots free.
+/// Row 10: after 10,000 calls were cancelled at different moments, the resources of these calls are free, and the next
+/// calls find all slots free.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_10_cancelled_calls_leave_nothing_behind() {
     let test_host = TestHost::new(&["probe"]).await;

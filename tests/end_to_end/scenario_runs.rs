@@ -221,7 +221,7 @@ fn compares_and_writes_golden_transcripts() {
 /// S4, M3: A scenario can script faults of the model: an overloaded model, an interrupted reply, and a slow reply. A
 /// model call without a scripted reply fails the scenario.
 #[test]
-fn scripts_model_faults() {
+fn scenarios_can_script_model_faults() {
     let busy = "golden = true\n[[turns]]\nsay = \"Hi.\"\nreplies = [\n\
         { text = \"It was bro\", error = { message = \"cut\", times = 1 } },\n]\nends = \"error\"\n[[turns]]\nsay = \"Hi.\"\n\
         replies = [{ text = \"It is here.\", error = { status = 503, message = \"busy\", times = 2 } }]\noutput = \"It is here.\"\n";
@@ -241,11 +241,11 @@ fn scripts_model_faults() {
     assert!(printed.contains("the scenario to finish in 200 ms"), "{printed}");
     let (code, printed) = folder.code_and_output(&[".", "more"]);
     assert_eq!(code, Some(1));
-    assert!(printed.contains("the turn sends more requests to the model than it has replies (1)"), "{printed}");
+    assert!(printed.contains("the turn sends more model requests than the turn has scripted replies (1)"), "{printed}");
 }
 
 /// S4, P5: A scenario can send images together with the user's text. A file that is not an image is refused, and the
-/// error names its location in the scenario.
+/// error contains the location in the scenario.
 #[test]
 fn sends_images_with_the_input() {
     let template = repository().join("host/devkit/templates/manifest/media-policy-scenario.toml");
@@ -276,7 +276,7 @@ fn sends_images_with_the_input() {
 }
 
 /// S4, P6: The HTTP requests of plugins get the answers in the scenario file. A request that the file does not contain
-/// is denied and reported. The report also lists each request of the file that no plugin sent.
+/// is denied and reported. The report also lists each request that is in the file but was not sent by any plugin.
 #[test]
 fn answers_recorded_requests_and_denies_others() {
     let scenario = plugins_line("web")
@@ -297,9 +297,9 @@ fn answers_recorded_requests_and_denies_others() {
     assert!(!printed.contains("calls["), "the expectations of the calls are met: {printed}");
 }
 
-/// L10, L16–L18: A scenario can run complete agents with approvals, questions, services and child agents.
+/// L10, L16–L18: A scenario can run whole agents with approvals, questions, services and child agents.
 #[test]
-fn runs_complete_agents() {
+fn scenarios_run_whole_agents() {
     let agents = repository().join("tests/agents");
     let agents = agents.display();
     let careful = plugins_line("files")

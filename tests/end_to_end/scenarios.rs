@@ -1,4 +1,4 @@
-//! A scripted model drives the agent loop. The tests check the messages, their seen counts and the events.
+//! Tests in which a scripted model drives the agent loop. They check the messages, their seen counts and the events.
 
 use crate::support::{
     TestHost, base_call_id, call_reply, event_types, events, records, results, run_turn, script,
@@ -19,8 +19,8 @@ fn expect_finished(result: TurnResult) -> agent_core::run::Output {
     }
 }
 
-/// L3, L9, L13, L30: Two calls of one reply run in parallel. Their results are in the order in which the model made
-/// the calls.
+/// L3, L9, L13, L30: Two calls of one reply run in parallel. The results of the calls are in the order in which
+/// the model made the calls.
 #[tokio::test(flavor = "multi_thread")]
 async fn l9_runs_two_calls_in_parallel() {
     let test_host = TestHost::new(&["probe"]).await;

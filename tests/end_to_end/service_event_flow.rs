@@ -107,7 +107,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
 }
 
 /// L17, L10, L11: The host stores the answer to an approval request immediately. As long as the answer of a service is
-/// missing, the turn does not continue. A later call that the approval covers needs no new approval.
+/// missing, the turn does not continue. A later call that is covered by the approval is not asked about again.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_an_approval_is_stored_before_the_turn_continues() {
     let test_host = TestHost::new(&["payer"]).await;

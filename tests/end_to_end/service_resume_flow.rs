@@ -21,7 +21,7 @@ fn response(call: &str, data: Value) -> CloudEvent {
     CloudEvent::parse(event.to_string().as_bytes()).expect("an event")
 }
 
-/// L1, L2, L3, L5, L10: A turn that waits for services and is resumed passes all of its steps, one after another.
+/// L1, L2, L3, L5, L10: A turn that waits for services and is resumed goes through all of its steps in order.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_response_resumes_a_turn_step_by_step() {
     let test_host = TestHost::new(&["stateful-builder"]).await;
@@ -43,9 +43,10 @@ async fn l10_a_response_resumes_a_turn_step_by_step() {
     let agent = test_host.agent(config, script(&[calls, text_reply("Sunny.")])).await;
     let mut session = Session::open(&test_host.host(), agent.clone(), OpenSession::New).await.unwrap();
 
-    // The turn starts with the context builder's `init` and its input message. After the first model call, every sent
-    // message has been seen once. The call of an unknown tool and the call that violates its schema get error results
-    // immediately. The local tool runs, the service requests are queued, and the turn is suspended.
+    // The turn starts with the context builder's `init` call and with the turn's input message. After the first model
+    // call, every sent message has been seen once. The call of an unknown tool, and the call whose arguments violate
+    // the tool's schema, get error results immediately. The local tool runs, the service requests are queued, and the
+    // turn is suspended.
     let TurnResult::Suspended(suspension) = run_turn(&mut session, "Plan my day.").await else { panic!() };
     let waits: Vec<_> = suspension.waits.iter().map(|wait| (base_call_id(&wait.call.0), wait.name.clone())).collect();
     assert_eq!(

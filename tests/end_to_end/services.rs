@@ -267,7 +267,7 @@ async fn l8_invalid_arguments_are_never_sent() {
 /// L10: After its deadline, a call gets the result `unavailable`. An answer that arrives after the deadline is refused
 /// as late.
 #[tokio::test(flavor = "multi_thread")]
-async fn l10_a_call_expires_after_its_deadline_also_after_a_restart() {
+async fn l10_a_call_expires_after_its_deadline_even_after_a_restart() {
     let test_host = TestHost::new(&[]).await;
     let mut config = config(&test_host);
     config.services.get_mut("payments").unwrap().answer_within = Some(Duration::from_millis(1));

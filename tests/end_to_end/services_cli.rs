@@ -1,4 +1,4 @@
-//! Services with the real binary: agent.toml, the outbox folder, and `session respond`. In some tests, several
+//! Tests of services with the real binary: agent.toml, the outbox folder, and `session respond`. In some tests, several
 //! processes run `session respond` at the same time, or the test kills the command at several points (L10, I6, D2, D3;
 //! rows 27, 29 and 32).
 
@@ -275,7 +275,7 @@ fn d3_a_request_and_its_answer_survive_a_kill() {
         ];
         for event in &events {
             let respond = ["session", "respond", &session, "--event", event];
-            // A sender that does not know whether its answer arrived sends the same answer again.
+            // If a sender does not know whether its answer has arrived, it sends the same answer again.
             if kill(&respond).is_none() {
                 assert!(point.contains("respond"), "{point}");
             }
@@ -387,7 +387,7 @@ fn l10_stores_an_answer_even_if_the_agent_is_broken() {
 /// P10: If the plugins of the turn no longer exist, the turn ends when an answer arrives, and the command reports
 /// the error.
 #[test]
-fn p10_an_answer_to_a_turn_without_plugins_reports_its_end() {
+fn p10_an_answer_ends_a_turn_whose_plugins_no_longer_exist() {
     let folder = ServiceFolder::with_a_plugin();
     let session = folder.suspended_session();
     for name in ["data/plugins", "data/cache"] {

@@ -80,8 +80,8 @@ fn d5_refuses_imported_names_with_special_characters() {
     assert_eq!(listed.lines().count(), 2);
 }
 
-/// L17: If a user decides about a call with commands and not at the terminal, the commands show every argument of the
-/// call, even arguments that follow a very long argument.
+/// L17: If a user approves or denies a call with commands instead of in an interactive session, the commands show every
+/// argument of the call, even arguments that follow a very long argument.
 #[test]
 fn l17_shows_every_argument_of_a_call() {
     let padded = json!({"path": format!("note{}", " ".repeat(500)), "text": "rm -rf", "amount": 1_000_000});
@@ -156,7 +156,7 @@ fn l18_reports_an_expired_question() {
 /// D5, L18: A turn whose question has been answered is listed as ready, not as interrupted. One line of the listing
 /// names the command that continues the turn.
 #[test]
-fn d5_an_answered_turn_is_ready() {
+fn d5_a_turn_whose_question_is_answered_is_listed_as_ready() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
     let done = call_reply(&[("task_completion", json!({"result": "Done."}))]);
     let cli = TestCli::new("finish = \"tool\"\n", &[ask, done]);
@@ -186,7 +186,7 @@ fn d5_an_answered_turn_is_ready() {
 /// D5: If `session undo` is refused because a turn is open, the message names one command that ends the turn and one
 /// that continues the turn. The test runs both commands.
 #[test]
-fn d5_a_refused_undo_names_working_commands() {
+fn d5_a_refused_undo_lists_working_commands() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
     let done = || call_reply(&[("task_completion", json!({"result": "Done."}))]);
     for command in ["resume", "cancel"] {
@@ -304,7 +304,7 @@ fn d4_does_not_remember_replies_of_the_offline_router() {
 
 /// L18: An expired question does not count as an answer: nothing is printed on stdout, and the exit code is 1.
 #[test]
-fn l18_an_expired_question_is_not_an_answer() {
+fn l18_an_expired_question_does_not_count_as_an_answer() {
     let ask = call_reply(&[("ask_question", json!({"question": "Which one?"}))]);
     let cli = TestCli::new("finish = \"tool\"\nanswer_within_ms = 2500\n", &[ask]);
     let (code, ..) = cli.run(&[&AGENT[..], &["Do it."]].concat());

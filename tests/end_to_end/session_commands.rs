@@ -177,7 +177,7 @@ fn d5_stops_reading_input_that_is_not_a_document() {
             use std::io::Write;
             let mut pipe = std::fs::File::options().write(true).open(pipe).unwrap();
             let piece = endless.repeat((1 << 16) / endless.len());
-            // The writer offers far more than a pipe can buffer, and far less than the maximum size of a document.
+            // The writer can send far more bytes than a pipe can buffer, but far fewer than a document may have.
             let pieces = std::iter::repeat_n(&piece, 1 << 10);
             pieces.take_while(|piece| pipe.write_all(piece).is_ok()).count()
         });

@@ -79,8 +79,8 @@ fn without_times(document: &[u8], subject: &str, to: &str) -> Value {
 
 /// Opens a closed session with the same agent, and runs a turn in it.
 async fn continue_session(test_host: &TestHost, subject: &str, reply: Value) -> Session {
-    // The session has already used four replies of its script, so the new script starts with four replies that are
-    // not used.
+    // The session has already used four replies of its script, so the provider skips the first four replies of the
+    // new script.
     let replies = [vec![text_reply("Spent."); 4], vec![reply]].concat();
     let agent = test_host.agent(with_tree_grant(test_host, "probe"), script(&replies)).await;
     let open_session = OpenSession::Existing(subject.to_owned());
@@ -231,7 +231,7 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
         assert!(error.contains(expected), "{error:?} does not contain {expected:?}");
         assert_eq!(other.store.sessions(SessionFilter::default(), 9).await.unwrap(), [], "{expected}");
     }
-    // If the process of an import dies, the data that it leaves behind does not block a new import.
+    // If a process dies during an import, the data that the process leaves behind does not block a new import.
     let meta = SessionMeta { agent: "test".to_owned(), ..SessionMeta::default() };
     for died_after in 0..2 {
         let partial = other.store.open(&subject, OpenMode::CreateNew, meta.clone()).await.unwrap();
@@ -300,13 +300,13 @@ async fn d5_a_fork_continues_and_the_original_is_unchanged() {
 }
 
 /// D5, L9: A fork never separates a call from its result. If a session cannot be forked after the given message, the
-/// error names the nearest messages after which it can be forked.
+/// error contains the numbers of the nearest messages after which the session can be forked.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_a_refused_fork_names_the_nearest_positions() {
     let test_host = TestHost::new(&["probe"]).await;
     let session = sample_session(&test_host).await;
-    // The session is open, so the test forks it with `Session::fork`. A fork through the store is refused while the
-    // session is open.
+    // The session is open, so the test forks it with `Session::fork`. `transfer::fork`, which works on the store alone,
+    // refuses to fork an open session.
     let forked = session.fork(ForkAt::Message(1)).await.unwrap();
     assert_eq!((forked.at, forked.messages), (1, 1));
     let hidden = session.fork(ForkAt::Message(6)).await.unwrap_err().to_string();

@@ -34,7 +34,7 @@ impl TestCli {
         Self::with_registry(&TestRegistry::start())
     }
 
-    /// Creates the folder of a further user, who uses the registry of an existing user.
+    /// Creates the folder of another user, who uses the same registry as an existing user.
     fn with_registry(registry: &TestRegistry) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("plugins")).unwrap();
@@ -113,8 +113,8 @@ fn in_plugins<'a>(arguments: &[&'a str]) -> Vec<&'a str> {
     [arguments, &PLUGINS].concat()
 }
 
-/// P11: One user pushes a plugin and another user adds it. The two users have the same bytes, and the lock file of the
-/// second user contains the plugin. At the end of the test, the second user removes the plugin.
+/// P11: One user pushes a plugin and another user adds it. Both users then have files with equal bytes, and the lock
+/// file of the second user contains the plugin. At the end of the test, the second user removes the plugin.
 #[test]
 fn p11_one_user_pushes_a_plugin_and_another_adds_it() {
     let (author, user) = {
@@ -162,8 +162,8 @@ fn row_23_refuses_a_changed_file_at_load() {
     cli.fails(2, &["plugin", "list", "plugins"], &output_text);
     cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
     cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not in"]);
-    // The changed file is also refused if it has another file name. A file that the lock file names is refused if it
-    // contains another plugin.
+    // The changed file is also refused if it has another file name. A file is also refused if it contains another
+    // plugin than its entry in the lock file.
     std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
     std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
@@ -183,7 +183,7 @@ fn row_23_refuses_a_changed_file_at_load() {
 }
 
 /// P11: A second user who has only the lock file of the first user gets the same plugin bytes, even if the tag
-/// refers to another version by then. If the plugin store contains the component, the user gets these bytes even
+/// refers to another version by then. If the plugin store contains the component, the user gets the plugin even
 /// without a network.
 #[test]
 fn p11_the_lock_file_restores_the_same_bytes() {
@@ -214,8 +214,8 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
-/// P11: The update of a plugin reports the changes of the newer version. With `--check`, the command changes no files.
-/// If a tag was moved back to an older version, the update installs that version only with `--allow-downgrade`.
+/// P11: The update of a plugin reports the changes of the newer version. With `--check`, the command does not change
+/// files. If a tag was moved back to an older version, the update installs that version only with `--allow-downgrade`.
 #[test]
 fn p11_reports_the_changes_of_an_update() {
     let cli = TestCli::new();
@@ -247,7 +247,7 @@ fn p11_reports_the_changes_of_an_update() {
     cli.succeed(&in_plugins(&["plugin", "update", "--allow-downgrade"]));
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), old);
 
-    // Here, the tag refers to another plugin than before.
+    // Push a different plugin, so that the tag no longer refers to the installed plugin.
     let bytes = component("moon", "9.0.0", Asks::default());
     std::fs::write(cli.path("pushed.wasm"), bytes).unwrap();
     cli.succeed(&["plugin", "push", &cli.reference("team/tides:latest"), "pushed.wasm"]);
@@ -311,7 +311,7 @@ fn row_18_another_plugin_does_not_inherit_the_grants_of_a_name() {
 }
 
 /// P11, row 16: The host gets the credentials for a registry from the helper program that the Docker configuration
-/// names, and prints them nowhere.
+/// names, and does not print the credentials.
 #[cfg(unix)]
 #[test]
 fn p11_uses_docker_credential_helpers() {
@@ -331,7 +331,7 @@ fn p11_uses_docker_credential_helpers() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     };
     write(&cli.path("docker/config.json"), r#"{"auths": {}, "credsStore": "desk"}"#);
-    cli.fails(1, &add, &["`docker-credential-desk`, which the Docker configuration names, failed"]);
+    cli.fails(1, &add, &["`docker-credential-desk` from the Docker configuration failed"]);
     write(&helper, "#!/bin/sh\necho credentials not found in native keychain\nexit 1\n");
     cli.fails(1, &add, &["there are no credentials for"]);
     let answer = r#"{"ServerURL": "x", "Username": "ann", "Secret": "top secret"}"#;

@@ -1,5 +1,5 @@
-//! `store check` and `store rebuild` with the real binary. The commands compare the tables for searching and listing
-//! with the log, and rebuild these tables from the log (D6; limit 28).
+//! Tests of `store check` and `store rebuild`, with the real binary. The commands compare the tables for searching and
+//! listing with the log, and rebuild these tables from the log (D6; limit 28).
 
 use crate::approvals::command_line::TestCli;
 use crate::support::text_reply;
@@ -56,9 +56,9 @@ fn d6_reports_and_repairs_damage() {
     let (code, printed, stderr) = cli.run(&["store", "check"]);
     assert_eq!(code, Some(1), "{printed}");
     for line in [
-        "✗ the search index of messages: of 4 messages, 1 differ",
+        "✗ the search index of messages: 4 messages, 1 of them different",
         "message 1 of session clerk/",
-        "✗ the search index of memories: of 2 memories, 2 differ",
+        "✗ the search index of memories: 2 memories, 2 of them different",
         "memory clerk/",
         "stored running, 9 turns, 2 messages",
         "but the log has idle, 1 turns, 2 messages",

@@ -20,8 +20,8 @@ pub(crate) fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("host/app is two levels deep")
 }
 
-/// The environment variable with which a test process passes the folder of the built components to the test processes
-/// that it starts.
+/// Environment variable with the folder of the built components. A test process sets this variable for the test
+/// processes that it starts.
 pub(crate) const BUILT_COMPONENTS: &str = "AGENT_HOST_BUILT_COMPONENTS";
 
 /// Returns the folder that contains all plugins and fixtures as `NAME.wasm`. The first call builds all of these
@@ -71,8 +71,8 @@ pub(crate) fn scratch() -> PathBuf {
 }
 
 /// Compiled code that tests share. A new data folder receives the code that earlier tests compiled. When this value is
-/// dropped, code that was added to the data folder is shared with later tests. The files are hard links, because a data
-/// folder must not contain symbolic links.
+/// dropped, compiled code that was added to the data folder is shared with later tests. The files are hard links,
+/// because a data folder must not contain symbolic links.
 pub(crate) struct SharedCompiledCode {
     cache: PathBuf,
 }
@@ -95,8 +95,8 @@ impl SharedCompiledCode {
 impl Drop for SharedCompiledCode {
     fn drop(&mut self) {
         let key = |folder: &Path| std::fs::read(folder.join("key")).ok();
-        // The key is shared together with the compiled code, because the host accepts compiled code only with the key
-        // with which it was written.
+        // The key is shared together with the compiled code, because the host accepts compiled code only if it was
+        // written with the host's current key.
         if key(&Self::shared()).is_none_or(|shared| Some(shared) == key(&self.cache)) {
             link_files(&self.cache, &Self::shared());
         }
@@ -111,7 +111,7 @@ fn make_private(folder: &Path) {
     builder.create(folder).expect("a folder");
 }
 
-/// Links the files of a folder and its subfolders. Existing files are not replaced.
+/// Creates hard links to the files of a folder and its subfolders. Existing files are not replaced.
 fn link_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).into_iter().flatten().flatten() {
         let (from, to) = (entry.path(), to.join(entry.file_name()));

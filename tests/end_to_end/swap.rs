@@ -93,7 +93,7 @@ impl WatchedAgent {
     }
 
     /// Waits until the agent has no plugin.
-    async fn wait_for_no_plugin(&mut self) {
+    async fn wait_until_no_plugin_is_left(&mut self) {
         let live = self.live.clone();
         wait_until(&move || live.current().generation().plugins().len() == 0).await;
     }
@@ -221,7 +221,8 @@ async fn row_30_loads_only_complete_and_valid_files() {
     assert!(subject.ends_with("probe.wasm") && reason.contains("damaged"), "{subject}: {reason}");
     watched_agent.wait_for_version(&probe_version(1)).await;
 
-    // The file is written in three pieces with idle pauses. The incomplete file is not reported as damaged.
+    // The test writes the file in three steps, and waits after each step. The incomplete file is not reported
+    // as damaged.
     let component = probe_version(2);
     for end in [component.len() / 3, component.len() / 2, component.len()] {
         std::fs::write(&file, &component[..end]).unwrap();
@@ -440,8 +441,8 @@ async fn l17_applies_the_stricter_of_pinned_and_current_rules() {
     }
 }
 
-/// P10: The plugin version that a waiting turn uses is available after a restart and after pruning. Pruning deletes
-/// only versions that no turn needs.
+/// P10: While a turn waits, its plugin version remains available, even after a restart and after pruning. Pruning
+/// deletes only versions that are not needed by any turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_never_prunes_a_version_that_an_open_turn_needs() {
     let test_host = TestHost::new(&[]).await;

@@ -290,7 +290,7 @@ fn without_colours_the_output_has_no_styles() {
     assert_eq!(screen.styled_cells(), 0, "{}", screen.text());
 }
 
-/// If a terminal supports no escape codes, the host prints plain text only.
+/// If a terminal does not support escape codes, the host prints only plain text.
 #[test]
 fn a_dumb_terminal_gets_plain_lines() {
     let cli = TestCli::new(&[json!({"text": "**Hello**", "expect": {"last_contains": "one\ntwo"}})]);
@@ -384,8 +384,8 @@ fn only_the_owner_can_search_the_input_history() {
     screen.wait_for("(search: emb) Remember this.");
 }
 
-/// M3, L30: A reply whose stream was interrupted stays on the screen. A note after it says that the reply is void, and
-/// for which reason.
+/// M3, L30: A reply whose stream was interrupted stays on the screen. A note below the reply states that the
+/// reply is void, and gives the reason.
 #[test]
 fn m3_marks_an_interrupted_reply_as_void() {
     let broken =

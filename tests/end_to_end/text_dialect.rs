@@ -1,5 +1,5 @@
 //! Models without native tool calls: the host and the model exchange tools, calls and results as text with tags. The
-//! user never sees these tags (L20, L22).
+//! user never sees the tags of tools, calls and results (L20, L22).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::support::{
@@ -41,7 +41,7 @@ fn streamed_text(events: &[Event]) -> String {
 }
 
 /// L20, L22: The tool schemas are sent before the input. A call runs even if its text arrives character by character.
-/// The host sends the call's result to the model as a message, and streams no tag to watchers.
+/// The host sends the call's result to the model as a message, and does not stream the tags to watchers.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_runs_a_call_written_as_text() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -100,7 +100,7 @@ async fn l20_reports_a_call_in_a_code_fence() {
     );
 }
 
-/// L20: The host reports calls that cannot be parsed and calls to unknown tools to the user and to the model.
+/// L20: The user and the model receive a report about each call that cannot be parsed and each call to an unknown tool.
 #[tokio::test(flavor = "multi_thread")]
 async fn l20_reports_errors_to_the_model() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -83,7 +83,7 @@ fn only_app_reads_the_environment_prints_or_exits() {
 }
 
 #[test]
-fn only_files_that_open_a_store_name_its_type() {
+fn the_store_type_occurs_only_in_files_that_open_a_store() {
     let mut found = Vec::new();
     for name in host_crates().keys().filter(|name| *name != "store") {
         for file in sources(&repository().join("host").join(name).join("src")) {

@@ -1,6 +1,6 @@
 //! Turns that block until they are cancelled: one turn for each kind of operation for which a turn can wait. The code
-//! in this file measures how long the cancellation of these turns takes (L29). The test programs that need this file
-//! include it.
+//! in this file measures how long the cancellation of these turns takes (L29). This file is included by the test
+//! programs that need it.
 
 use agent_core::message::TurnInput;
 use agent_mcp::{ChildCommand, KeepConnected, ServerConfig, Transport};
@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The time after its start at which an operation is certainly blocked.
+/// The time that a test waits after the start of an operation, so that the operation is certainly blocked.
 const SETTLED: Duration = Duration::from_millis(60);
 /// A delay in milliseconds that is longer than any test.
 const FOREVER: u64 = 60_000;
@@ -175,7 +175,7 @@ impl BlockedTurns<'_> {
         config
     }
 
-    /// Returns a turn that blocks while its context builder asks the agent's model.
+    /// Returns a turn whose context builder sends a request to the agent's model and blocks until the model replies.
     fn builder(&self) -> BlockedTurn {
         let limits = CallLimits { builder_time: Duration::from_secs(60), ..CallLimits::default() };
         let grants = Grants { model_tokens: Some(100_000), ..Grants::default() };
@@ -269,7 +269,7 @@ pub(crate) async fn stop_servers(turns: &[BlockedTurn]) {
     }
 }
 
-/// Returns the last event of a session as JSON, with which tests check that the turn was cancelled.
+/// Returns the last event of a session as JSON, so that tests can check that the turn was cancelled.
 pub(crate) async fn last_event(store: &dyn Store, session: &str) -> Option<String> {
     let events = store.events(session, 0, 10_000).await.expect("the events can be read");
     events.last().and_then(|event| serde_json::to_string(&event.event.kind).ok())

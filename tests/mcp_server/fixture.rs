@@ -51,7 +51,7 @@ impl ServerLog {
         entries.iter().filter_map(|entry| entry.strip_prefix("started ")?.parse().ok()).collect()
     }
 
-    /// Returns the ids of the processes in the log that still run.
+    /// Returns the ids of those processes in the log that are still running.
     pub(crate) fn alive(&self) -> Vec<u32> {
         self.started().into_iter().filter(|id| is_alive(*id)).collect()
     }

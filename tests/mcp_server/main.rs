@@ -122,13 +122,13 @@ fn answer_tool_list(mode: &str, page: usize, message: &Message) {
             message.answer(&format!(r#"{{"tools":[{lying_tool}]}}"#));
         }
         // The modes `ocr` and `filesystem` are the two servers of the desktop tests: `ocr` reads the text of images,
-        // and `filesystem` renames files. The two servers use the folder that the third argument names.
+        // and `filesystem` renames files. The third argument is the folder that the two servers use.
         "ocr" => message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("extract_text_from_image", &["path"]))),
         "filesystem" => {
             message.answer(&format!(r#"{{"tools":[{}]}}"#, desktop_tool("move_file", &["source", "destination"])));
         }
-        // The mode `fewer` is another release of the server. This release has one new tool and lacks most of the tools
-        // of the mode `good`.
+        // In the mode `fewer`, the server behaves like another release of itself: it has one new tool and lacks most of
+        // the tools of the mode `good`.
         "fewer" => {
             let look = tool("look", r#"{"readOnlyHint":true,"openWorldHint":false}"#);
             message.answer(&format!(r#"{{"tools":[{look},{}]}}"#, tool("late", "{}")));
@@ -136,7 +136,7 @@ fn answer_tool_list(mode: &str, page: usize, message: &Message) {
         "nonsense-list" => message.answer(r#"{"tools":"many"}"#),
         "hang-list" => {}
         _ => {
-            // The mode `renewed` is the next release of the server. Its tools have other hints than the tools of the
+            // In the mode `renewed`, the server behaves like its next release: its tools have other hints than in the
             // mode `good`.
             let hints = if mode == "renewed" { r#"{"readOnlyHint":true}"# } else { "{}" };
             let mut tools: Vec<String> = names.iter().map(|name| tool(name, hints)).collect();
@@ -158,7 +158,7 @@ fn desktop_tool(name: &str, arguments: &[&str]) -> String {
     )
 }
 
-/// Returns the path of the desktop file that an argument of the call names.
+/// Returns the path of a desktop file. The file's name is the value of the given argument of the call.
 fn desktop_path(message: &Message, argument: &str) -> std::path::PathBuf {
     let folder = std::env::args().nth(3).expect("the third argument is the desktop folder");
     std::path::Path::new(&folder).join(message.text_of(argument).unwrap_or_default())
@@ -189,7 +189,7 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
             Err(error) => message.refuse(-32602, &error.to_string()),
         },
         "hang" => waiting.extend(message.id.clone()),
-        // The call `stall` never ends, and the server reads no further message.
+        // The call `stall` never ends, and the server does not read further messages.
         "stall" => sleep_for_ever(),
         "die" => std::process::exit(1),
         "garbage" => {
@@ -224,7 +224,7 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
             let (open, close) = ("[".repeat(126), "]".repeat(126));
             message.answer(&format!(r#"{{"content":[],"structuredContent":{open}{close}}}"#));
         }
-        // The server sends ten million requests, and reads no message in the meantime.
+        // The server sends ten million requests without reading any message.
         "flood" => {
             for number in 0..10_000_000 {
                 write_line(&format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#));

@@ -24,7 +24,7 @@ pub(crate) fn observer() -> Option<CheckpointObserver> {
     }))
 }
 
-/// Splits `NAME[:N]`. Names can contain colons, so N is a number after the last colon. The default of N is 1.
+/// Splits `NAME[:N]`. Names can contain colons, so only a number after the last colon is N. The default of N is 1.
 fn parse(text: &str) -> (String, u64) {
     match text.rsplit_once(':').map(|(name, nth)| (name, nth.parse())) {
         Some((name, Ok(nth))) => (name.to_owned(), nth),

@@ -54,8 +54,8 @@ pub(crate) fn user() -> Option<String> {
     ["USER", "LOGNAME", "USERNAME"].into_iter().find_map(named).or_else(user_of_process)
 }
 
-/// Name of the user that the process runs as. This function is needed in environments that set none of `USER`,
-/// `LOGNAME` and `USERNAME`, such as containers.
+/// Returns the name of the user who runs this process. This function is needed in environments without the
+/// variables `USER`, `LOGNAME` and `USERNAME`, such as containers.
 #[cfg(unix)]
 fn user_of_process() -> Option<String> {
     let user_id = rustix::process::getuid().as_raw().to_string();
@@ -85,7 +85,7 @@ pub(crate) fn docker_configuration() -> Option<PathBuf> {
     Some(folder.join("config.json"))
 }
 
-/// Path of the executable to start this program again as a child process. On Linux, the path works even if the
+/// Path of the executable that starts this program again as a child process. On Linux, the path works even if the
 /// program's file has been replaced.
 pub(crate) fn this_program() -> Option<PathBuf> {
     let running = Path::new("/proc/self/exe");

@@ -48,7 +48,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Creates a failure that occurred before any work was started.
+    /// Creates a failure that occurred before the command started its work.
     pub(crate) fn refused(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Refused, message: message.to_string() }
     }
@@ -62,7 +62,7 @@ impl Failure {
         Self::failed(format!("the output cannot be written: {error}"))
     }
 
-    /// Creates a failure that occurred after work was started.
+    /// Creates a failure that occurred after the command had started its work.
     pub(crate) fn failed(message: impl fmt::Display) -> Self {
         Self { exit: Exit::Failed, message: message.to_string() }
     }

@@ -27,13 +27,13 @@ const HOST_TARGETS: [&str; 10] = [
 ];
 
 /// Starts logging. The wasm engine and its compiler log only warnings, because only developers of the engine need more
-/// messages. Logs of the MCP library are off, because they contain complete server messages. The host itself reports
-/// the important events of MCP servers.
+/// messages. The MCP library logs nothing, because its log lines would contain complete server messages. The host
+/// itself reports the important events of MCP servers.
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
-    // Logs of the engine's HTTP library are off, because a plugin could cause any number of log messages. The plugin
-    // gets the same information in the error that its request returns.
+    // The engine's HTTP library logs nothing, because a plugin could cause any number of its log messages. The error
+    // that the plugin's request returns contains the information of the log messages.
     let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()

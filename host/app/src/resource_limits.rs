@@ -47,7 +47,7 @@ pub(crate) fn on_large_stack(program: fn() -> ExitCode) -> ExitCode {
     explain_thread_panics();
     let thread = std::thread::Builder::new().name("main".to_owned()).stack_size(STACK_BYTES).spawn(program);
     match thread {
-        // The panic hook has already printed the panic.
+        // The panic hook has already printed the message of a panic.
         Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
         Err(error) => {
             let failure = explain(Failure::refused(format!("a thread cannot be started: {error}")));

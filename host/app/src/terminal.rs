@@ -99,7 +99,7 @@ impl Terminal {
     pub(crate) fn new() -> Self {
         let is_dumb = crate::environment::is_terminal_dumb();
         if is_dumb {
-            // Without this setting, `anstream` would still write colours if the variable `CI` is set.
+            // Otherwise, `anstream` would write colours even to a dumb terminal if the variable `CI` is set.
             anstream::ColorChoice::Never.write_global();
         }
         let interactive = io::stderr().is_terminal() && !is_dumb;
@@ -159,8 +159,8 @@ impl Terminal {
         keyboard::columns().unwrap_or(DEFAULT_WIDTH)
     }
 
-    /// Turns off the echo until the returned guard is dropped. Text that is typed in the meantime is kept for the next
-    /// prompt. Ctrl-C and Ctrl-Z still work.
+    /// Turns off the echo until the returned guard is dropped. Text that is typed while the echo is off is kept for
+    /// the next prompt. Ctrl-C and Ctrl-Z still work.
     pub(crate) fn echo_off_guard(&self) -> EchoOffGuard {
         EchoOffGuard::new(&self.keyboard)
     }

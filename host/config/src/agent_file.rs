@@ -107,13 +107,13 @@ pub struct AgentFile {
     pub minimum_remaining: Option<u32>,
     /// Percentage of the history budget above which messages are evicted from the prompt.
     pub evict_at: Option<u32>,
-    /// Percentage of the history budget down to which messages are evicted.
+    /// Percentage of the history budget to which an eviction reduces the history.
     pub evict_to: Option<u32>,
     /// How messages that were evicted from the prompt are summarised.
     pub summary: Option<SummaryWriter>,
     /// Name of the model that summarises messages that were evicted from the prompt.
     pub summary_model: Option<Located>,
-    /// Which memories are recalled from earlier sessions and kept for later sessions.
+    /// Which memories the agent recalls from earlier sessions, and which memories it keeps for later sessions.
     pub memory: Option<MemoryUse>,
     /// Kind of model reply that ends a turn.
     pub finish: Option<Finish>,

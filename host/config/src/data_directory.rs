@@ -20,14 +20,14 @@ pub struct DataDirectory {
 
 impl DataDirectory {
     /// Opens the requested data folder. If no data folder is requested, opens the default data folder of the
-    /// environment. Missing folders are created so that only their owner can access them. Fails if other users can
+    /// environment. Missing folders are created with access for their owner only. Fails if other users can
     /// access the folder or if it contains symbolic links.
     pub fn open(requested: Option<&Path>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
         let root = match requested {
             Some(path) => path.to_owned(),
             None => environment.data_directory.clone().ok_or_else(|| {
                 ConfigError::DataDirectory(
-                    "there is no home folder to store data in; name a data folder with --data DIR".to_owned(),
+                    "there is no home folder to store data in; choose a data folder with --data DIR".to_owned(),
                 )
             })?,
         };
@@ -62,8 +62,8 @@ impl DataDirectory {
         self.user.clone().or_else(|| self.logged_in.clone())
     }
 
-    /// Restricts a filter to the sessions of the user whose sessions are used in this folder. Sessions without a known
-    /// user belong to the user who is logged in.
+    /// Restricts a filter to the sessions of this data folder's user. Sessions without a known user belong to the user
+    /// who is logged in.
     pub fn sessions_of_user(&self, filter: SessionFilter) -> SessionFilter {
         let is_owner = self.user.is_none() || self.user == self.logged_in;
         let unowned = if is_owner { Unowned::Shown } else { Unowned::Hidden };

@@ -26,7 +26,7 @@ pub struct HostEnvironment {
     pub compiler: Option<CompilerCommand>,
     /// File in which `docker login` stores credentials. No grant for a plugin covers the file.
     pub docker_configuration: Option<PathBuf>,
-    /// Default data folder, which is used if the caller names no data folder.
+    /// Default data folder, which is used if the caller does not choose another folder.
     pub data_directory: Option<PathBuf>,
 }
 

@@ -37,9 +37,9 @@ pub enum ConfigError {
     #[error(transparent)]
     PluginVersions(Box<BeginError>),
     /// An agent that the agent delegates to cannot be used.
-    #[error("{location}: the agent that this key names cannot be used:\n{source}")]
+    #[error("{location}: this key names an agent that cannot be used:\n{source}")]
     Delegate {
-        /// File, line and key that name the delegate.
+        /// File, line and key of the configuration entry for the delegate.
         location: String,
         /// The error in the delegate's configuration.
         source: Box<ConfigError>,
@@ -47,7 +47,7 @@ pub enum ConfigError {
     /// The caller of this crate could not start the build of the plugin projects.
     #[error("{0}")]
     BuildRefused(String),
-    /// The build of the plugin projects, which the caller of this crate started, failed.
+    /// The caller of this crate started a build of the plugin projects, and the build failed.
     #[error("{0}")]
     BuildFailed(String),
 }
@@ -59,7 +59,7 @@ impl ConfigError {
     }
 
     /// Returns the innermost error. The innermost error of a [`ConfigError::Delegate`] is the error in the delegate's
-    /// file that caused the failure. For any other error, returns the error itself.
+    /// file that caused the failure. Any other error is itself the innermost error.
     pub fn root(&self) -> &Self {
         match self {
             Self::Delegate { source, .. } => source.root(),

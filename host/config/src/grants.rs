@@ -18,7 +18,8 @@ pub struct Grant {
     /// The value of the grant, with a syntax that depends on the kind: for example, a folder, the name of a variable,
     /// or `KEY=VALUE`.
     pub value: String,
-    /// Base of a relative folder in `value`. If the base is empty, relative folders are relative to the current folder.
+    /// Folder to which a relative path in `value` is joined. If it is empty, such a path is relative to the
+    /// current folder.
     pub base: PathBuf,
     /// Location of the grant, such as `agent.toml:3: plugins.files.grants.read[0]` or `--grant files:read=.`, for
     /// messages.
@@ -163,7 +164,7 @@ fn grants_beyond_requests(asks: &Asks, grants: &Grants) -> Vec<String> {
     let trees = match asks.files {
         Some(Access::ReadWrite) => None,
         Some(Access::Read) if writes => {
-            Some("asks only for reading files in its manifest, so a grant for writing allows only reading".to_owned())
+            Some("has a manifest that asks only for reading files, so a grant to write allows only reading".to_owned())
         }
         Some(Access::Read) => None,
         None => (!grants.trees.is_empty()).then(|| no_effect("files".to_owned())),
@@ -382,7 +383,7 @@ mod tests {
             media: true,
             ..Asks::default()
         };
-        let partial_effect = "asks only for reading files in its manifest, so a grant for writing allows only reading";
+        let partial_effect = "has a manifest that asks only for reading files, so a grant to write allows only reading";
         assert_eq!(grants_beyond_requests(&asks, &grants), [partial_effect], "writing includes reading");
         let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
         let partial_effect =

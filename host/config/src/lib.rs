@@ -8,7 +8,8 @@
 //! 3. [`DataDirectory::open`], [`assembly::open_store`] and [`assembly::open_sandbox`]: open the data folder, the
 //!    database and the sandbox, which all agents of the host share.
 //! 4. [`assembly::Assembler::assemble`]: loads the plugins, and builds the agent and the agents that it delegates to.
-//! 5. [`AgentWatch`]: applies changes to the plugin directories and the agents' files while the agents run.
+//! 5. [`AgentWatch`]: watches the plugin directories and the agents' files, and applies changes in them to the running
+//!    agents.
 //!
 //! This crate does not print, exit, ask the user or read the environment. This crate sends progress and warnings to a
 //! [`Reporter`], and questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`]. The caller implements these

@@ -44,7 +44,7 @@ pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
     let named = file
         .named_files
         .iter()
-        .map(|named| protected_path(named.clone(), "a file that the agent's configuration names", ProtectedKind::File));
+        .map(|named| protected_path(named.clone(), "a file that is named in the agent's configuration", ProtectedKind::File));
     let scripts = settings.models.all_named().into_iter().filter_map(|model| {
         let (what, file) = match model.name.split_once(':')? {
             ("scripted", file) => ("the scripted model's replies", file),
@@ -170,7 +170,7 @@ pub fn exposed_servers(settings: &Settings) -> Vec<String> {
 }
 
 /// Returns a warning for each folder that one plugin may read and that is inside a folder that another plugin may
-/// write. In this case, one plugin controls the files that the other plugin reads.
+/// write, because the plugin that writes would control the files that the other plugin reads.
 pub fn overlapping_trees(trees: &[(String, TreeGrant)]) -> Vec<String> {
     let mut warnings = Vec::new();
     for (writer, outer) in trees.iter().filter(|(_, tree)| tree.access == Access::ReadWrite) {
@@ -199,7 +199,8 @@ mod tests {
         Settings::read(&options, &environment).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// P13: a grant for the agent's whole folder does not cover the files and folders that the configuration names.
+    /// P13: a grant for the agent's whole folder does not cover the files and folders whose paths are in
+    /// the configuration.
     #[test]
     fn p13_grants_do_not_cover_files_that_the_configuration_names() {
         let directory = tempfile::tempdir().expect("a temporary folder");

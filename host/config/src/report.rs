@@ -1,4 +1,5 @@
-//! Reports to the caller while agents are built: warnings, progress, and values that must stay secret.
+//! The trait through which this crate informs its caller while it builds agents: about warnings, about progress, and
+//! about values that must stay secret.
 
 use crate::text::one_line;
 use agent_core::message::Digest;
@@ -36,11 +37,11 @@ impl Reporter for Silent {
 /// contain text from plugins and servers.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Warning {
-    /// Neither the options nor the file names a model, so the built-in `offline` model is used although another model
+    /// No model is set in the options or in the file, so the built-in `offline` model is used although another model
     /// is available.
     #[error(
-        "no model is named, so the built-in `offline`, which is not a language model, answers; {key_variable} is set, so you \
-         can use --model {model}"
+        "no model is named, so the answers come from the built-in `offline`, which is not a language model; \
+         {key_variable} is set, so you can use --model {model}"
     )]
     UnnamedModel {
         /// Environment variable that contains the key of the model's provider.
@@ -48,9 +49,9 @@ pub enum Warning {
         /// Name of the available model, as `PROVIDER/MODEL`.
         model: String,
     },
-    /// The file of a delegate names no model.
+    /// The configuration file of a delegate does not set a model.
     #[error(
-        "`{}` sets no `model`, so the built-in `offline`, which is not a language model, answers for this agent",
+        "`{}` sets no `model`, so this agent's answers come from the built-in `offline`, which is not a language model",
         path.display()
     )]
     DelegateWithoutModel {
@@ -93,7 +94,7 @@ pub enum Warning {
     PluginLeftOut {
         /// Name of the plugin that is not used.
         plugin: String,
-        /// Names the tool, and the source of the other tool that has the same name.
+        /// Description with the name of the tool and the source of the other tool that has this name.
         reason: String,
     },
     /// A plugin version cannot be used, and the previous version stays in use.
@@ -152,8 +153,8 @@ pub enum Warning {
     /// Files in the plugin directory cannot be loaded, and the host continues without them.
     #[error("{problems}")]
     UnusablePlugins {
-        /// Each line of the text describes one file and its problem. After these lines, the text explains how to fix
-        /// the problems.
+        /// Text with one line for each file, which describes the problem of the file. The end of the text explains how
+        /// to fix the problems.
         problems: String,
     },
 }

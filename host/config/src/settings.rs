@@ -1,4 +1,4 @@
-//! Reads the validated settings of an agent from `agent.toml` and the options of the caller.
+//! Reads the settings of an agent from `agent.toml` and from the caller's options, and validates the settings.
 
 pub mod agent_lookup;
 mod mcp;
@@ -59,13 +59,13 @@ pub struct Settings {
     pub user: Option<String>,
     /// Determines how an approval rule that contains the exact name of a tool is bound to this tool.
     pub rule_binding: RuleBinding,
-    /// The models that the options or the file name for the agent.
+    /// The agent's models, as set by the options or by the agent's file.
     pub models: WantedModels,
     /// Path of the plugin directory. None if no plugin directory is set.
     pub plugins: Option<PathBuf>,
     /// Folder with the plugin projects that `agent-host dev` builds.
     pub sources: Option<PathBuf>,
-    /// The contents of the agent's `agent.toml`. Empty if the agent has no file.
+    /// The contents of the agent's `agent.toml`. If the agent has no file, no key is set.
     pub file: AgentFile,
     /// All grants, from the file and from the options.
     pub grants: ResolvedGrants,
@@ -115,7 +115,7 @@ impl Settings {
         if self.file.folder.as_os_str().is_empty() { Path::new(".") } else { &self.file.folder }
     }
 
-    /// Reads the settings like [`Settings::read`], but returns the problems together with the settings. Parts of the
+    /// Reads the settings as [`Settings::read`] does, but returns the problems together with the settings. Parts of the
     /// configuration that have problems are left out of the settings. Fails only if the file cannot be read at all.
     pub fn examine(options: &AgentOptions, environment: &HostEnvironment) -> Result<(Self, Problems), ConfigError> {
         let path = options.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
@@ -129,7 +129,7 @@ impl Settings {
         Self::of_file((path, file), options, environment)
     }
 
-    /// Returns settings like [`Settings::examine`], from a file that has already been read.
+    /// Does the same as [`Settings::examine`], but for a file that has already been read.
     pub fn of_file(
         (path, mut file): (Option<PathBuf>, AgentFile),
         options: &AgentOptions,
@@ -215,7 +215,7 @@ impl Settings {
     }
 }
 
-/// Returns the name of the agent. If the file sets no name, the name contains digits that identify the folder, because
+/// Returns the name of the agent. If the file sets no name, digits in the name identify the agent's folder, because
 /// agents with the same name share sessions, approvals and memory.
 fn agent_name(path: Option<&Path>, file: &AgentFile) -> std::io::Result<String> {
     if let Some(name) = &file.name {

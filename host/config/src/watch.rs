@@ -43,8 +43,8 @@ pub struct AgentWatch {
 }
 
 impl AgentWatch {
-    /// Starts to watch the plugin directories and the files of all agents. A directory that several agents use is
-    /// watched once.
+    /// Starts to watch the plugin directories and the files of all agents. If several agents use the same directory,
+    /// the directory is watched only once.
     pub fn begin(host: &Host, agents: &[AssembledAgent]) -> Self {
         let (sender, notices) = channel(CHANNEL_CAPACITY);
         let stop = CancellationToken::new();
@@ -69,7 +69,7 @@ impl AgentWatch {
     }
 
     /// Starts to watch only the agents' files, for a host that runs a single turn. Grants that are removed from the
-    /// files are revoked immediately. Other changes have no effect, because the host runs no further turn.
+    /// files are revoked immediately. Other changes have no effect, because the host does not run another turn.
     pub fn revocations(host: &Host, agents: &[AssembledAgent]) -> Self {
         let stop = CancellationToken::new();
         let files = watch_files(host, agents, &stop);

@@ -34,12 +34,12 @@ pub struct LastingGrant {
     pub tool: String,
     /// Digest of the plugin's component, or of the tool's definition if the tool does not come from a plugin.
     pub digest: Digest,
-    /// Digest of the arguments' canonical JSON. None: the grant covers any arguments.
+    /// Digest of the arguments' canonical JSON. `None` means that the grant covers any arguments.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<Digest>,
     /// Digests of the agent's configuration and of the tool's executor at the time when the user approved the call.
-    /// None: the grant comes from an older version of the host, which did not record these digests. Such a grant is
-    /// not valid.
+    /// `None` means that the grant comes from an older version of the host, which did not record the digests. A grant
+    /// without digests is not valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<ApprovalScope>,
 }
@@ -52,8 +52,8 @@ impl LastingGrant {
     }
 }
 
-/// Digests of the agent's configuration and the tool's executor. An approval is valid only while these digests stay the
-/// same (row 52).
+/// Digests of the agent's configuration and the tool's executor. An approval is valid only while all digests in its
+/// scope stay the same (row 52).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ApprovalScope {
     /// One digest of three values: the agent's configuration file, the user and the executor of the tool. The executor
@@ -81,7 +81,7 @@ pub enum GrantScope {
 /// remembered. The host, not the user, fills in the grant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScopedGrant {
-    /// How long the grant is remembered.
+    /// The time for which the grant is remembered.
     pub scope: GrantScope,
     /// The grant, which names the agent, the tool, the digest and the arguments for which it is valid.
     pub grant: LastingGrant,
@@ -131,7 +131,7 @@ pub enum ApprovalVerdict {
     /// The call runs.
     Granted {
         /// Arguments that replace the model's arguments. These arguments are already checked against the tool's schema.
-        /// None: the call runs with the model's arguments.
+        /// `None` means that the call runs with the model's arguments.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         edited: Option<Value>,
         /// The grant that results from the answer. The call runs only if the tool still has the identity that the
@@ -140,7 +140,7 @@ pub enum ApprovalVerdict {
     },
     /// The call does not run, and the model gets an error result.
     Denied {
-        /// The user's reason, which is sent to the model. None: the user gave no reason.
+        /// The user's reason, which is sent to the model. `None` means that the user gave no reason.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
@@ -152,9 +152,9 @@ pub enum ApprovalVerdict {
 pub enum ApprovalOutcome {
     /// The call runs. Each later call needs its own approval.
     Once,
-    /// The call runs, and so do later calls that the grant covers in this session.
+    /// The call runs, and later calls in this session that the grant covers also run.
     Session,
-    /// The call runs, and so do later calls that the grant covers, until a user revokes the grant.
+    /// The call runs, and later calls that the grant covers also run, until a user revokes the grant.
     Always,
     /// The call does not run.
     Denied,

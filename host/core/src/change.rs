@@ -61,7 +61,7 @@ pub enum OutboxEffect {
     Allow(LastingGrant),
     /// Store this memory for its user (D4).
     Remember {
-        /// Id of the memory, unique over all sessions.
+        /// Id of the memory. The id is unique across all sessions.
         id: String,
         /// The memory to store. The host has not set the memory's time yet. The store sets the time of the memory to
         /// the time at which the outbox item was stored.
@@ -135,7 +135,7 @@ impl HideReason {
         }
     }
 
-    /// Parses a name that [`HideReason::as_str`] returned. None: the name is unknown.
+    /// Parses a name that [`HideReason::as_str`] returned. `None` means that the name is unknown.
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Superseded, Self::Undone, Self::Evicted].into_iter().find(|why| why.as_str() == text)
     }
@@ -221,18 +221,18 @@ pub struct CallRecord {
     pub step: u32,
     /// Name of the tool as its author wrote it.
     pub name: String,
-    /// Where the tool comes from. None: the tool does not exist.
+    /// Where the tool comes from. `None` means that the tool does not exist.
     pub source: Option<ToolSource>,
     /// The arguments as the model wrote them.
     pub arguments: Value,
-    /// The arguments as a user edited them during approval (L17). None: the user did not edit them.
+    /// The arguments as a user edited them during approval (L17). `None` means that the user did not edit them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub edited: Option<Value>,
     /// The state of the call.
     pub state: CallState,
     /// How often the call has been dispatched so far.
     pub attempt: u32,
-    /// The result of the call. None: the call has not finished.
+    /// The result of the call. `None` means that the call has not finished.
     pub result: Option<CallResult>,
 }
 
@@ -249,7 +249,7 @@ impl CallRecord {
 pub struct CallResult {
     /// The content in the order in which the tool returned it.
     pub content: Vec<Content>,
-    /// The result as structured data. None: the tool returned no structured data.
+    /// The result as structured data. `None` means that the tool returned no structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
     /// Whether the model is told that the call failed.

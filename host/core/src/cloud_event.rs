@@ -53,11 +53,11 @@ pub struct CloudEvent {
     /// The subject, a string that identifies the session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// Time of the event in RFC 3339. None: the event has no time.
+    /// Time of the event in RFC 3339. `None` means that the event has no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<String>,
-    /// Content type of the data, which is `application/json` or another JSON type. None: the event states no
-    /// content type.
+    /// Content type of the data, which is `application/json` or another JSON type. `None` means that the event states
+    /// no content type.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub datacontenttype: Option<String>,
     /// Extension attribute of a response: the id of the request that the response answers, which equals the id of the
@@ -76,7 +76,7 @@ pub struct CloudEvent {
     /// Extension attribute: the `tracestate` of W3C Trace Context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
-    /// The data of the event as JSON. None: the event has no data.
+    /// The data of the event as JSON. `None` means that the event has no data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data: Option<Value>,
 }

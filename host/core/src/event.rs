@@ -24,7 +24,7 @@ pub struct Event {
     /// a session are numbered, starting at 1.
     pub sequence: u64,
     /// Number of the provisional event among those that follow the same durable event, starting at 1. Events are
-    /// displayed as `sequence.provisional`. None: the event is durable.
+    /// displayed as `sequence.provisional`. `None` means that the event is durable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provisional: Option<u32>,
     /// The type of the event and its data.
@@ -88,11 +88,11 @@ pub enum WaitCause {
         /// CloudEvent type of the request.
         event_type: String,
         /// Time at which the host ends the call with the error `unavailable`, in milliseconds since the Unix epoch.
-        /// None: the call waits indefinitely.
+        /// `None` means that the call waits indefinitely.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
         /// Digest of a stored text that lists the valid responses by event type, as they were configured when the
-        /// request was sent (I6). None: any response is valid.
+        /// request was sent (I6). `None` means that any response is valid.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         emits: Option<Digest>,
     },
@@ -105,15 +105,15 @@ pub enum WaitCause {
     Answer {
         /// The question that the model asked.
         question: String,
-        /// Time at which the turn ends without an answer, in milliseconds since the Unix epoch. None: the turn waits
-        /// indefinitely.
+        /// Time at which the turn ends without an answer, in milliseconds since the Unix epoch. `None` means that the
+        /// turn waits indefinitely.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         expires_at: Option<u64>,
     },
 }
 
 impl WaitCause {
-    /// Time at which the wait ends, in milliseconds since the Unix epoch. None: the wait has no time limit.
+    /// Time at which the wait ends, in milliseconds since the Unix epoch. `None` means that the wait has no time limit.
     pub fn expires_at(&self) -> Option<u64> {
         match self {
             WaitCause::Service { expires_at, .. } | WaitCause::Answer { expires_at, .. } => *expires_at,
@@ -148,7 +148,7 @@ impl From<StoredSuspension> for Suspension {
     }
 }
 
-/// Why the host did not accept a reply without a tool call as the end of the turn (L23).
+/// The reason why the host did not accept a reply without a tool call as the end of the turn (L23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NudgeCause {
@@ -191,8 +191,8 @@ pub struct ApprovalItem {
     /// user's answer is valid only for a tool with this digest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<Digest>,
-    /// Details from the stored call record. None: the event comes directly from the run, which does not store
-    /// these details.
+    /// Details from the stored call record. `None` means that the event comes directly from the run, which does not
+    /// store these details.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<ApprovalDetails>,
 }
@@ -225,7 +225,7 @@ pub enum EventKind {
     LoopIteration {
         /// Number of the step in its turn, starting at 1.
         step: u32,
-        /// Whether this is the last step, in which the model is offered no tools.
+        /// Whether this is the last step, in which no tools are offered to the model.
         last: bool,
     },
     /// The prompt of the step is complete.
@@ -236,24 +236,24 @@ pub enum EventKind {
         messages: u32,
         /// Names of the system sections, in order.
         sections: Vec<String>,
-        /// Number of tools offered to the model. None: all tools are offered (L25).
+        /// Number of tools offered to the model. `None` means that all tools are offered (L25).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         offered_tools: Option<u32>,
     },
-    /// Token usage of the context window. The event is emitted before each step. At the end of the turn, the event is
-    /// emitted again before `stream_complete`, and then includes the answer (L26).
+    /// Token usage of the context window. The event is emitted before each step. At the end of the turn, it is
+    /// emitted once more, before `stream_complete`, with token counts that include the answer (L26).
     ContextBudget {
         /// Size of the model's context window, in tokens.
         total: u32,
-        /// Tokens of the system text.
+        /// Number of tokens of the system text.
         system: u32,
-        /// Estimated tokens of the tool definitions.
+        /// Estimated number of tokens of the tool definitions.
         tools: u32,
-        /// Tokens reserved for the reply.
+        /// Number of tokens that are reserved for the reply.
         reserved: u32,
-        /// Tokens of the messages.
+        /// Number of tokens of the messages.
         messages: u32,
-        /// Tokens that are still free.
+        /// Number of tokens that are still free.
         remaining: u32,
     },
     /// The model begins to think (L21).
@@ -414,10 +414,10 @@ pub enum EventKind {
     PluginSwapped {
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the plugin in the previous turn. None: the plugin was not loaded.
+        /// Digest of the plugin in the previous turn. `None` means that the plugin was not loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         from: Option<Digest>,
-        /// Digest of the plugin in this turn. None: the plugin is no longer loaded.
+        /// Digest of the plugin in this turn. `None` means that the plugin is no longer loaded.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         to: Option<Digest>,
     },
@@ -433,7 +433,7 @@ pub enum EventKind {
     },
     /// The host denied a request: a plugin has no grant for it, or the model's agent is not allowed to make it (P6).
     Denied {
-        /// The call that made the request. None: the request was made outside of any call, for example by a
+        /// The call that made the request. `None` means that the request was made outside of any call, for example by a
         /// context builder.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         call: Option<CallId>,

@@ -10,7 +10,7 @@ pub const RESERVED_PREFIX: &str = "agent-host.";
 
 /// Maximum number of characters of a service's event type.
 const MAX_LENGTH: usize = 256;
-/// Maximum number of characters that an error shows of a refused type.
+/// Maximum number of characters of a refused type that an error shows.
 const MAX_SHOWN: usize = 80;
 
 /// An event type that is reserved for events that the host itself sends or reads.
@@ -43,7 +43,8 @@ impl HostEventType {
         }
     }
 
-    /// Parses a host type. None: the text is not exactly one of the host's types.
+    /// Parses the name of one of the host's event types. `None` means that the text is not exactly the name of such
+    /// a type.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.as_str() == text)
     }
@@ -55,8 +56,8 @@ impl fmt::Display for HostEventType {
     }
 }
 
-/// The event type of a service. The type has 1 to 256 characters, which are ASCII letters, digits and some punctuation.
-/// The type does not look like one of the host's types.
+/// The event type of a service. The type consists of 1 to 256 characters: ASCII letters, digits and some punctuation
+/// characters. The type does not look like one of the host's types.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct ServiceEventType(String);
@@ -149,7 +150,8 @@ fn skeleton(text: &str) -> String {
 }
 
 /// Maps a character to the letter of `agent-host` that it looks like. Full-width forms, digits and letters of other
-/// alphabets can look like such a letter. None: the character is a separator or an unknown character.
+/// alphabets can look like a letter of this name. `None` means that the character is a separator or an
+/// unknown character.
 fn look_alike(character: char) -> Option<char> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {
@@ -167,8 +169,8 @@ fn look_alike(character: char) -> Option<char> {
         'һ' | 'հ' | 'ʜ' | 'н' | 'ħ' => 'h',
         'п' | 'ո' | 'η' | 'ɴ' | 'ñ' => 'n',
         other if other.is_ascii_alphanumeric() => other,
-        // This function can ignore non-ASCII characters that are not listed above, because `ServiceEventType::parse`
-        // refuses them.
+        // This function can ignore all non-ASCII characters without an arm of this `match`, because
+        // `ServiceEventType::parse` refuses them.
         _ => return None,
     })
 }

@@ -1,6 +1,6 @@
-//! Describes each configurable limit by its key, its default and its bounds. Each crate that has such limits describes
-//! them in one list, with one row for each limit. From this list, the host derives the default values, the keys of
-//! agent.toml and the documentation of these keys.
+//! Describes each configurable limit by its key, its default and its bounds. Each crate that has configurable limits
+//! describes them in one list, with one row for each limit. From this list, the host derives the default values, the
+//! keys of agent.toml and the documentation of these keys.
 
 /// Describes one limit, whose value is stored in the struct `L`.
 #[derive(Clone, Copy)]
@@ -17,9 +17,9 @@ pub struct LimitRow<L> {
     pub meaning: &'static str,
     /// An example value, as TOML.
     pub example: &'static str,
-    /// Reads the value from an `L`, in the key's unit. None if the `L` has no value for this limit.
+    /// Reads the value from a struct `L`, in the key's unit. None if the struct has no value for this limit.
     pub get: fn(&L) -> Option<u64>,
-    /// Writes a value, in the key's unit, into an `L`.
+    /// Writes a value, in the key's unit, into a struct `L`.
     pub set: fn(&mut L, u64),
 }
 

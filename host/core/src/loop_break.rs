@@ -46,7 +46,7 @@ pub enum LoopBreak {
 }
 
 impl LoopBreak {
-    /// The effect of the built-in tool with this name. None: the tool is not a loop-breaking tool.
+    /// Returns the effect of the built-in tool with this name. `None` means that the tool is not a loop-breaking tool.
     pub fn of_tool(name: &str) -> Option<Self> {
         match name {
             name::TASK_COMPLETION => Some(LoopBreak::Complete),

@@ -32,7 +32,7 @@ pub struct Memory {
     pub user: String,
     /// The source of the memory.
     pub kind: MemoryKind,
-    /// Name of the agent that made the memory. Empty if the agent is unknown.
+    /// Name of the agent that created the memory. The name is empty if the agent is unknown.
     #[serde(default)]
     pub agent: String,
     /// Id (subject) of the session that the memory comes from.
@@ -42,7 +42,8 @@ pub struct Memory {
     pub turn: u32,
     /// Text of the memory. The store limits the length of the text.
     pub text: String,
-    /// Time at which the memory was written, in RFC 3339. None: the store uses the time at which it stores the memory.
+    /// Time at which the memory was written, in RFC 3339. `None` means that the store uses the time at which it stores
+    /// the memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub written: Option<String>,
 }

@@ -71,7 +71,7 @@ impl fmt::Display for Digest {
 pub struct CallId(pub String);
 
 impl CallId {
-    /// Whether `name` is the id of this call, with or without the session's suffix.
+    /// Returns whether `name` is the id of this call, with or without the session's suffix.
     pub fn is_named(&self, name: &str) -> bool {
         let is_suffix =
             |text: &str| text.len() == ID_SUFFIX_LENGTH && text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -113,7 +113,7 @@ pub struct Media {
     pub mime_type: String,
     /// Length in bytes.
     pub size: u64,
-    /// Size of the image. None: the media item is not an image, or its header could not be read.
+    /// Size of the image. `None` means that the media item is not an image, or its header could not be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dimensions: Option<Dimensions>,
     /// Name that is shown to users. The host never uses the name as a path.
@@ -280,7 +280,7 @@ pub enum TurnInput {
 }
 
 impl TurnInput {
-    /// Returns the user message for this input. This message is used if the context builder returns no messages (L2).
+    /// Returns the user message for this input. The host uses it if the context builder returns no messages (L2).
     pub fn message(&self) -> Message {
         match self {
             TurnInput::Text(text) => Message::text(Role::User, text.clone()),

@@ -151,7 +151,7 @@ pub enum Lifecycle {
 pub struct ModelRequest {
     /// The model that receives the request.
     pub model: Model,
-    /// Why the prompt was built (L2). The reason is not sent to the provider.
+    /// The reason why the prompt was built (L2). The reason is not sent to the provider.
     #[serde(default)]
     pub lifecycle: Lifecycle,
     /// Sections of the system text, each with its name as heading. Sections that rarely change come first (L22). The
@@ -164,7 +164,7 @@ pub struct ModelRequest {
     pub downscaled: Vec<Downscaled>,
     /// Tools that the model may call. If the list is empty, the model cannot call any tool.
     pub tools: Vec<OfferedTool>,
-    /// JSON Schema of the output (L12). None: the output is free text.
+    /// JSON Schema of the output (L12). `None` means that the output is free text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// Maximum number of tokens of the reply.
@@ -174,12 +174,12 @@ pub struct ModelRequest {
 /// A tool call as the model wrote it, before the host assigns an id to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RequestedCall {
-    /// Id that the provider assigned. None: the provider assigns no ids.
+    /// Id that the provider assigned. `None` means that the provider assigns no ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider_id: Option<String>,
     /// Name by which the provider knows the tool.
     pub name: String,
-    /// The arguments as the JSON text that the model wrote. Empty: the call has no arguments.
+    /// The arguments as the JSON text that the model wrote. The text is empty if the call has no arguments.
     pub arguments: String,
 }
 
@@ -212,8 +212,8 @@ pub struct Reply {
     pub usage: Usage,
     /// The model that answered, as `provider/model`.
     pub model: String,
-    /// Data that the provider attached to this reply and requires whenever the host sends the reply again. None: the
-    /// provider sent no such data.
+    /// Data that the provider attached to this reply and requires whenever the host sends the reply again. `None` means
+    /// that the provider sent no such data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
 }

@@ -7,7 +7,8 @@ const MAX_LENGTH: usize = 64;
 /// Length of the suffix that makes colliding names unique, which consists of `_` and eight hexadecimal digits.
 const SUFFIX_LENGTH: usize = 9;
 
-/// Provider names of all tools in one registry. The translation depends only on the set of tools, not on their order.
+/// For each tool of one registry, the name that providers accept. The translation depends only on the set of tools,
+/// not on their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolNames {
     to_provider: BTreeMap<String, String>,
@@ -33,12 +34,14 @@ impl ToolNames {
         names
     }
 
-    /// Returns the provider name of the tool that its author named `author`. None: the tool is not in the registry.
+    /// Returns the provider name of the tool with the name `author`, which its author chose. `None` means that the tool
+    /// is not in the registry.
     pub fn provider_name(&self, author: &str) -> Option<&str> {
         self.to_provider.get(author).map(String::as_str)
     }
 
-    /// Returns the name that the author gave to the tool with this provider name. None: no tool has this provider name.
+    /// Returns the name that the author gave to the tool with this provider name. `None` means that no tool has this
+    /// provider name.
     pub fn author_name(&self, provider: &str) -> Option<&str> {
         self.to_author.get(provider).map(String::as_str)
     }
@@ -48,8 +51,8 @@ impl ToolNames {
         self.to_provider.insert(author.to_owned(), provider);
     }
 
-    /// Returns a provider name for the tool that its author named `author`. No tool that was inserted earlier has this
-    /// provider name.
+    /// Returns a provider name for the tool with the name `author`, which its author chose. No tool that was inserted
+    /// earlier has this provider name.
     fn free_name(&self, author: &str) -> String {
         let mut base: String = author.chars().map(|char| if is_valid_character(char) { char } else { '_' }).collect();
         if base.is_empty() {
@@ -78,7 +81,7 @@ fn is_valid_character(char: char) -> bool {
     char.is_ascii_alphanumeric() || char == '_' || char == '-'
 }
 
-/// The 32-bit FNV-1a hash. The hash distinguishes colliding names and is the same on every machine.
+/// Returns the 32-bit FNV-1a hash. The hash distinguishes colliding names and is the same on every machine.
 fn fnv1a(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

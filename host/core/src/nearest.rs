@@ -15,8 +15,8 @@ pub const B: f32 = 0.75;
 /// texts because the name of a tool usually states the tool's purpose.
 pub const NAME_WEIGHT: u32 = 3;
 
-/// English function words, which occur in most texts. These words are removed from texts but not from names or queries,
-/// so that a tool whose name contains such a word can still be found.
+/// English function words, which occur in most texts. Function words are removed from texts. They are not removed from
+/// names or queries, so that a tool whose name contains a function word can still be found.
 pub const FUNCTION_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "do", "does", "for", "from", "has", "have", "how",
     "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "that", "the", "their",
@@ -31,7 +31,7 @@ pub struct Index {
     /// For each term, a list of the documents that contain it. Each entry contains the number of a document and the
     /// weighted frequency of the term in that document.
     postings: BTreeMap<String, Vec<(usize, u32)>>,
-    /// Weighted number of terms of each document.
+    /// For each document, the sum of the weighted frequencies of its terms.
     lengths: Vec<u32>,
 }
 
@@ -94,14 +94,15 @@ impl Index {
         }
     }
 
-    /// Average weighted length of a document, at least 1, so that documents without terms cause no division by zero.
+    /// Returns the average weighted length of the documents. The result is at least 1, so that the caller can divide by
+    /// it even if the documents contain no terms.
     fn average_length(&self) -> f32 {
         let sum: u64 = self.lengths.iter().map(|&length| u64::from(length)).sum();
         (sum as f32 / self.lengths.len().max(1) as f32).max(1.0)
     }
 
-    /// Inverse document frequency of a term that occurs in `matching` documents. This variant of the formula is
-    /// never negative.
+    /// Inverse document frequency of a term that occurs in `matching` documents. The formula adds 1 before
+    /// the logarithm, so the result is never negative.
     fn rarity(&self, matching: usize) -> f32 {
         let (documents, matching) = (self.lengths.len() as f32, matching as f32);
         (1.0 + (documents - matching + 0.5) / (matching + 0.5)).ln()

@@ -1,4 +1,4 @@
-//! Events that the host sends. Only this module can create such events, and only with an event type that has been
+//! Events that the host sends. Only this module can create outgoing events, and only with an event type that has been
 //! parsed. The host therefore sets all attributes, and an event with a host type always comes from the host itself
 //! (row 51).
 
@@ -19,9 +19,9 @@ pub struct EventAttributes {
     pub source: String,
     /// The subject, a string that identifies the session.
     pub subject: String,
-    /// Time of the event in RFC 3339. None: the event has no time.
+    /// Time of the event in RFC 3339. `None` means that the event has no time.
     pub time: Option<String>,
-    /// Routing domain from the configuration. None: the event has no domain.
+    /// Routing domain from the configuration. `None` means that the event has no domain.
     pub domain: Option<String>,
     /// Trace context to which the event belongs.
     pub trace: TraceContext,
@@ -69,7 +69,7 @@ impl OutgoingEvent {
         is_reserved(&self.0.event_type) && self.0.id.starts_with("call_")
     }
 
-    /// The event in its wire format.
+    /// Returns the event in its wire format.
     pub fn into_inner(self) -> CloudEvent {
         self.0
     }
@@ -115,8 +115,8 @@ mod tests {
         assert!(!event.is_forged());
     }
 
-    /// Row 51: the host recognizes a stored event that has a host type because a plugin requested it from an
-    /// older host.
+    /// Row 51: an older host allowed plugins to request events with types that are reserved for the host. The host
+    /// recognizes such an event if it is stored.
     #[test]
     fn row51_a_stored_event_with_a_host_type_and_a_call_id_is_recognized() {
         let of_host = |id: &str| OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes(id), json!({}));

@@ -80,7 +80,7 @@ pub fn step_prompt(step: &PlanStep, number: u32, total: u32) -> String {
     )
 }
 
-/// Returns the prompt that, after all steps are done, tells the planner to write the answer.
+/// Returns the prompt that tells the planner to write the answer after all steps are done.
 pub fn synthesis_prompt() -> &'static str {
     SYNTHESIS
 }

@@ -14,7 +14,7 @@ use serde_json::Value;
 pub struct TraceContext {
     /// The `traceparent` header, which has the form `00-<32 hex>-<16 hex>-<2 hex>`.
     pub traceparent: String,
-    /// The `tracestate` header with vendor-specific data. None: the header is not set.
+    /// The `tracestate` header with vendor-specific data. `None` means that the header is not set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tracestate: Option<String>,
 }
@@ -26,9 +26,9 @@ pub struct Scope {
     pub agent: String,
     /// The subject, a string that identifies the session.
     pub session: String,
-    /// Id (subject) of the session that delegated the work. None: the work was not delegated.
+    /// Id (subject) of the session that delegated the work. `None` means that the work was not delegated.
     pub delegated_by: Option<String>,
-    /// The user to whom the session belongs. None: the host does not know the user.
+    /// The user to whom the session belongs. `None` means that the host does not know the user.
     pub user: Option<String>,
     /// Number of the turn in its session, starting at 1.
     pub turn: u32,
@@ -53,7 +53,7 @@ pub struct Section {
     pub name: String,
     /// Text of the section.
     pub text: String,
-    /// Whether the text stays the same. Sections whose text stays the same come first.
+    /// Whether the text stays the same from step to step. Sections with such a text come first.
     pub stability: Stability,
 }
 
@@ -101,13 +101,14 @@ pub struct BuilderMemory {
     pub history: Vec<Message>,
     /// Number of messages of earlier turns that are not in `history`.
     pub hidden: u32,
-    /// Summary of the messages of earlier turns that are not in `history`. None: these messages have no summary.
+    /// Summary of the messages of earlier turns that are not in `history`. `None` means that these messages have
+    /// no summary.
     pub summary: Option<String>,
     /// Facts from long-term memory, closest match first.
     pub recollections: Vec<Recollection>,
 }
 
-/// Token budget of a prompt, as the host counts tokens for the model.
+/// Token budget of a prompt. The host counts the tokens for the model of the prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
     /// Tokens that system text and messages may use together.
@@ -140,15 +141,15 @@ pub struct BuilderRequest {
 /// A context builder's response to a [`BuilderRequest`].
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BuiltPrompt {
-    /// System sections. The host sends the sections whose text stays the same first, and otherwise keeps the order of
-    /// the sections.
+    /// System sections. The host first sends the sections whose text stays the same, and then the other sections.
+    /// Otherwise, the host keeps the order of the sections.
     pub system: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// Messages that begin this turn. Empty: the host makes a message from the input.
+    /// Messages that begin this turn. If the list is empty, the host makes a message from the input.
     pub messages: Vec<Message>,
-    /// State that the host passes to the builder again before each step, at most 64 KiB. None: the builder has
-    /// no state.
+    /// State that the host passes to the builder again before each step, at most 64 KiB. `None` means that the builder
+    /// has no state.
     pub state: Option<Vec<u8>>,
 }
 
@@ -169,7 +170,7 @@ pub struct StepRequest {
     pub latest: Vec<Message>,
     /// Token budget of the prompt.
     pub budget: Budget,
-    /// State that the builder returned from `init`. None: `init` returned no state.
+    /// State that the builder returned from `init`. `None` means that `init` returned no state.
     pub state: Option<Vec<u8>>,
 }
 
@@ -180,9 +181,9 @@ pub struct ValidatorRequest {
     pub scope: Scope,
     /// The output as the model wrote it, or as an earlier validator changed it.
     pub text: String,
-    /// The text of the output, parsed as JSON. None: the text is not JSON.
+    /// The text of the output, parsed as JSON. `None` means that the text is not JSON.
     pub structured: Option<Value>,
-    /// JSON Schema of the agent's output. None: the agent has no schema.
+    /// JSON Schema of the agent's output. `None` means that the agent has no schema.
     pub output_schema: Option<Value>,
     /// Number of this attempt to produce an output, starting at 1.
     pub attempt: u32,
@@ -232,7 +233,7 @@ pub struct MediaPosition {
     pub message: u32,
     /// Index of the part within the message.
     pub part: u32,
-    /// Index within a tool result's content. None: the part itself is the media item.
+    /// Index within a tool result's content. `None` means that the part itself is the media item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
 }
@@ -280,7 +281,7 @@ pub enum PluginFailure {
     Failed(String),
 }
 
-/// A request of a plugin that the host denied, because the configuration does not grant it (P6).
+/// A plugin's request that the host denied because the configuration does not contain the necessary grant (P6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Denial {
     /// The plugin, as `name@digest`.

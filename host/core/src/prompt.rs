@@ -22,8 +22,8 @@ pub mod section {
     pub const MCP_TOOL_SCHEMAS: &str = "mcp-tool-schemas";
     /// The section of the turn's message that contains the agent's rules for using tools.
     pub const TOOL_RULES: &str = "tool-rules";
-    /// The section of the turn's message that explains planned turns (L24). The explanation is the same for the planner
-    /// and the executor.
+    /// The section of the turn's message that explains planned turns (L24). The planner and the executor get the same
+    /// explanation.
     pub const PLANNING_CONTEXT: &str = "planning-context";
     /// The section of the turn's message that contains facts from long-term memory.
     pub const RETRIEVED_MEMORY: &str = "retrieved-memory";
@@ -74,7 +74,7 @@ pub struct PromptParts {
 }
 
 /// Returns the sections of the system message: the sections of the host and of the context builder. Sections with fixed
-/// text come first. A section of the builder replaces the host's section with the same name.
+/// text come first. A section from the builder replaces the host's section with the same name.
 pub fn system_sections(parts: &PromptParts, finish: Finish, built: Vec<Section>) -> Vec<Section> {
     let loop_rules = match finish {
         Finish::Text => LOOP_RULES,

@@ -1,5 +1,6 @@
 //! Removes secrets from texts, including a secret that a component received and then returns (rows 16 and 41). Secrets
-//! are found unencoded and in common encodings. `host/docs/guide/secrets.md` lists the cases that are not found.
+//! are found unencoded and in common encodings. `host/docs/guide/secrets.md` lists the forms of a secret that are
+//! found, and examples of forms that are not found.
 
 mod automaton;
 mod encodings;
@@ -30,7 +31,7 @@ const MAX_SEARCHED_LENGTH: usize = 16 * 1024;
 #[derive(Clone, Default)]
 pub struct Redaction {
     values: Arc<BTreeSet<String>>,
-    /// The compiled search patterns. None: there are no secrets.
+    /// The compiled search patterns. `None` means that there are no secrets.
     patterns: Option<Arc<Patterns>>,
 }
 
@@ -68,7 +69,7 @@ impl Redaction {
         Self::from_values(self.values.union(&other.values).cloned().collect())
     }
 
-    /// Whether there are no secrets to search for.
+    /// Returns true if there are no secrets to search for.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_none()
     }
@@ -83,7 +84,7 @@ impl Redaction {
         self.redacted_text(text, Edges::Cut)
     }
 
-    /// Redacts bytes: each byte of a secret is replaced by `*`. None: the bytes contain no secret.
+    /// Redacts bytes: each byte of a secret is replaced by `*`. `None` means that the bytes contain no secret.
     pub fn bytes(&self, bytes: &[u8], edges: Edges) -> Option<Vec<u8>> {
         if self.is_empty() || bytes.len() < MIN_SECRET_LENGTH {
             return None;
@@ -109,15 +110,15 @@ impl Redaction {
         let clean = |text: &String| self.bytes(text.as_bytes(), Edges::Cut).is_none();
         match value {
             Value::String(text) => clean(text),
-            Value::Number(_) => !self.is_in_digits(value),
-            Value::Array(items) => !self.is_in_digits(value) && items.iter().all(|item| self.is_clean(item)),
+            Value::Number(_) => !self.spells_secret(value),
+            Value::Array(items) => !self.spells_secret(value) && items.iter().all(|item| self.is_clean(item)),
             Value::Object(fields) => fields.iter().all(|(name, value)| clean(name) && self.is_clean(value)),
             _ => true,
         }
     }
 
     /// Whether a number, a list of numbers or a list of short strings spells a secret.
-    fn is_in_digits(&self, value: &Value) -> bool {
+    fn spells_secret(&self, value: &Value) -> bool {
         let is_short =
             |item: &Value| item.is_number() || item.as_str().is_some_and(|text| text.len() < MIN_SECRET_LENGTH);
         let may_spell_secret = match value {
@@ -154,7 +155,7 @@ impl Redaction {
         }
         match value {
             Value::String(text) => Value::String(self.redacted_text(text, edges)),
-            Value::Number(_) | Value::Array(_) if self.is_in_digits(&value) => Value::String(MARK.to_owned()),
+            Value::Number(_) | Value::Array(_) if self.spells_secret(&value) => Value::String(MARK.to_owned()),
             Value::Array(items) => items.into_iter().map(|item| self.redacted_value(item, edges)).collect(),
             Value::Object(fields) => {
                 let redacted_field =

@@ -5,7 +5,7 @@ mod patterns;
 mod words;
 
 use patterns::{
-    ANNOUNCED, COMPLETE, HANDED_BACK, QUESTION_STARTS, REFUSAL_WORDS, REFUSED, SentenceKind, WORDS_FOR_WORK_LEFT,
+    ANNOUNCED, COMPLETE, HANDED_BACK, QUESTION_STARTS, REFUSAL_WORDS, REFUSED, SentenceKind, WORDS_FOR_REMAINING_WORK,
     WORK_LEFT,
 };
 use std::borrow::Cow;
@@ -94,7 +94,7 @@ fn asks_what_is_left(input: &str) -> bool {
         let first_word = sentence.words.first();
         let is_question =
             sentence.is_question || first_word.is_some_and(|word| QUESTION_STARTS.contains(&word.as_str()));
-        is_question && sentence.has_any(WORDS_FOR_WORK_LEFT)
+        is_question && sentence.has_any(WORDS_FOR_REMAINING_WORK)
     };
     sentences(&examined_text(input)).iter().any(asks_about_work)
 }

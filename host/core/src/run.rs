@@ -2,7 +2,7 @@
 //! the result.
 //!
 //! [`Run`] is the state of one session: ids, token counts and the open turn, but no messages. [`Run::action`] is a pure
-//! function of that state. [`Run::apply`] applies one [`Input`] and returns the [`Change`] to commit with the new
+//! function of a `Run`. [`Run::apply`] applies one [`Input`] and returns the [`Change`] to commit with the new
 //! state. The same state and input always lead to the same next action, so any host that restores the state can
 //! continue the session.
 
@@ -56,8 +56,8 @@ use crate::event::Suspension;
 use crate::message::CallId;
 use serde::{Deserialize, Serialize};
 
-/// The next action that the driver of a run must perform. The comment of each action says, after "Respond with", which
-/// input reports the result.
+/// The next action that the driver of a run must perform. In the comment of each action, the text after "Respond
+/// with" states which input reports the result.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
@@ -89,14 +89,14 @@ pub struct Dispatch {
     pub call: CallId,
     /// Number of the attempt, starting at 1.
     pub attempt: u32,
-    /// The approval that allows the call to run (L17). None: the call needs no approval. The call must not run if the
-    /// authorization does not cover the current tool and arguments. If the call must not run, respond with
+    /// The approval that allows the call to run (L17). `None` means that the call needs no approval. The call must not
+    /// run if the authorization does not cover the current tool and arguments. If the call must not run, respond with
     /// [`Input::RequestReapproval`] or [`Input::Forbidden`].
     #[serde(default, rename = "granted", skip_serializing_if = "Option::is_none")]
     pub authorization: Option<Authorization>,
     /// A service request that the tool returned when it ran. If the tool returned a request, send the request and do
-    /// not run the tool again (P2). The authorization covers the service's tool and the request's data. None: the tool
-    /// has not run.
+    /// not run the tool again (P2). The authorization covers the service's tool and the request's data. `None` means
+    /// that the tool has not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<UnapprovedRequest>,
 }
@@ -106,7 +106,8 @@ pub struct Dispatch {
 pub struct Validation {
     /// Text of the reply without a tool call, or the result of `task_completion` as text.
     pub text: String,
-    /// The result of `task_completion` as the model wrote it (L18). None: the output is the text of a reply.
+    /// The result of `task_completion` as the model wrote it (L18). `None` means that the output is the text of
+    /// a reply.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<serde_json::Value>,
     /// Number of this attempt to produce an output, starting at 1.
@@ -125,8 +126,8 @@ impl Run {
         }
     }
 
-    /// Whether the host is running this call. The answer is false for calls that were sent to a service, an agent or
-    /// the user, and for calls that end the turn.
+    /// Returns whether the host is running this call. Calls that were sent to a service, an agent or the user, and
+    /// calls that end the turn, do not run in the host.
     pub fn is_running(&self, call: &CallId) -> bool {
         matches!(&self.turn, Some(turn) if turn.is_running(call))
     }

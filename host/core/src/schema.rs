@@ -22,8 +22,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// The graph from which the work of checking a document is estimated before the check. None: no estimate is needed,
-    /// because this schema checks every document quickly.
+    /// The graph for estimating, before a document is checked, how much work the check needs. `None` means that no
+    /// estimate is needed, because this schema checks every document quickly.
     check_cost: Option<CheckCost>,
 }
 
@@ -52,7 +52,7 @@ impl Schema {
         check_depth_and_references(schema, 0)?;
         let bytes = schema.to_string().len();
         if bytes > MAX_SCHEMA_BYTES {
-            return Err(SchemaError::TooLarge(format!("{bytes} bytes, at most {MAX_SCHEMA_BYTES}")));
+            return Err(SchemaError::TooLarge(format!("it has {bytes} bytes; the maximum is {MAX_SCHEMA_BYTES}")));
         }
         let check_cost = check_cost(schema)?;
         let patterns = jsonschema::PatternOptions::regex().size_limit(MAX_PATTERN_BYTES);
@@ -85,8 +85,8 @@ impl Schema {
     }
 }
 
-/// Returns a graph that estimates the work of checking a document against the schema. None: no estimate is needed,
-/// because the schema checks every document quickly.
+/// Returns a graph that estimates the work of checking a document against the schema. `None` means that no estimate is
+/// needed, because the schema checks every document quickly.
 fn check_cost(schema: &Value) -> Result<Option<CheckCost>, SchemaError> {
     let check_cost = CheckCost::of(schema).map_err(|reason| match reason {
         NoEstimate::Circular => {
@@ -117,7 +117,7 @@ pub fn parse_arguments(text: &str) -> Result<Value, ToolError> {
 /// Refuses schemas that are nested too deeply or refer to other documents.
 fn check_depth_and_references(value: &Value, depth: usize) -> Result<(), SchemaError> {
     if depth > MAX_DEPTH {
-        return Err(SchemaError::TooLarge(format!("more than {MAX_DEPTH} levels")));
+        return Err(SchemaError::TooLarge(format!("it has more than {MAX_DEPTH} levels")));
     }
     match value {
         Value::Array(items) => items.iter().try_for_each(|item| check_depth_and_references(item, depth + 1)),
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn row_34_checks_that_double_with_each_level_are_refused() {
+    fn row_34_exponential_numbers_of_checks_are_refused() {
         let twice = json!({"$ref": "#/$defs/n"});
         let doubling = json!({"$defs": {"n": {"anyOf": [
             {"type": "object", "required": ["end"], "properties": {"x": twice}},

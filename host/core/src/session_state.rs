@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The state that lists of sessions show for a session.
+/// The state of a session, as it is shown in lists of sessions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SessionState {
@@ -59,7 +59,8 @@ impl SessionState {
         }
     }
 
-    /// Returns the state with this name, as [`SessionState::as_str`] returns it. None: no state has this name.
+    /// Returns the state for which [`SessionState::as_str`] returns this text. `None` means that there is no
+    /// such state.
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|state| state.as_str() == text)
     }

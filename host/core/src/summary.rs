@@ -1,5 +1,5 @@
 //! Summaries of the messages that were removed from the prompt (L27). A summary consists of a text of limited length
-//! and of the names of the files that the calls used. The text is written by a model or by [`extract`].
+//! and of the names of the files that the calls used. A model writes the text of a summary, or [`extract`] does.
 
 use crate::message::{CallId, MessageId, Part, Role, StoredMessage};
 use crate::plugin::{Section, Stability};
@@ -14,10 +14,9 @@ use std::collections::HashMap;
 const MAX_FILES: usize = 40;
 /// Maximum length of a file name in bytes. An argument that is longer is not treated as a file name.
 const MAX_FILE_NAME: usize = 200;
-/// Maximum number of characters that a summary contains of a message's first sentence.
+/// Maximum number of characters of a message's first sentence that a summary contains.
 const MAX_SENTENCE: usize = 200;
-/// Maximum number of characters that a summary contains of a call's arguments. The same maximum applies to the
-/// call's result.
+/// Maximum number of characters of a call's arguments in a summary. The same maximum applies to the call's result.
 const MAX_CALL_PART: usize = 80;
 /// Argument keys whose values are always treated as file names.
 const FILE_KEYS: [&str; 8] = ["path", "paths", "file", "files", "filename", "directory", "folder", "dir"];
@@ -53,7 +52,7 @@ pub struct HistorySummary {
 pub struct Draft {
     /// Summary of all evicted messages, including the messages of earlier evictions.
     pub text: String,
-    /// Names of the files that the messages of this eviction used, the most recent last.
+    /// Names of the files that were used in the messages of this eviction. The most recently used file is last.
     pub files: Vec<String>,
 }
 
@@ -139,8 +138,8 @@ impl HistorySummary {
     }
 }
 
-/// The messages that one eviction removed: their number, the number of the latest turn among their turns, and the id of
-/// the latest message.
+/// The messages that one eviction removed: how many messages were removed, the number of the latest turn to which they
+/// belong, and the id of the latest message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EvictedMessages {
     pub(crate) messages: u64,
@@ -170,8 +169,8 @@ pub fn extract(earlier: Option<&HistorySummary>, messages: &[impl Borrow<StoredM
     Draft { text: fit_lines(lines, 4 * limit as usize), files: files_of(&messages) }
 }
 
-/// Returns the names of the files that the calls in these messages used. The names are the values of those arguments
-/// whose keys indicate a file. Failed calls are ignored.
+/// Returns the names of the files that the calls in these messages used. The file names are the values of those
+/// arguments whose keys indicate a file. Failed calls are ignored.
 pub fn files_touched(messages: &[impl Borrow<StoredMessage>]) -> Vec<String> {
     files_of(&messages.iter().map(Borrow::borrow).collect::<Vec<_>>())
 }

@@ -269,7 +269,8 @@ impl CallBody {
 /// Tracks whether the current position is inside Markdown code.
 #[derive(Debug, Default)]
 struct Code {
-    /// The fence that opened the current code block: its character and its length. None: no code block is open.
+    /// The fence that opened the current code block: its character and its length. `None` means that no code block
+    /// is open.
     fence: Option<(char, usize)>,
     line: Line,
     last_character: Option<char>,
@@ -278,7 +279,7 @@ struct Code {
 /// What the current line contains so far. Only the details that decide whether the line is a code fence are kept.
 #[derive(Clone, Copy, Debug)]
 enum Line {
-    /// The line contains only this number of spaces.
+    /// The line contains this number of spaces and nothing else.
     Indent(usize),
     /// The line begins with the fence character `mark`, repeated `length` times, and `suffix` follows.
     Fence { mark: char, length: usize, suffix: FenceSuffix },

@@ -10,9 +10,9 @@ const CLOSING: &str = "</think>";
 /// and [`Delta::ThinkingEnd`].
 ///
 /// `<think>` is only recognized at the beginning of a reply, where models write it. Only white space and other thinking
-/// may precede it. A later `<think>` is part of the answer, for example in code. If the provider sends thinking in
-/// reasoning fields, tags are not recognized at all. White space around tags is removed. Thinking without a closing tag
-/// ends with the reply.
+/// may precede this tag. A later `<think>` is part of the answer, for example in code. If the provider sends thinking
+/// in reasoning fields, thinking tags are ordinary text. White space around tags is removed. If the closing tag is
+/// missing, everything up to the end of the reply is thinking.
 #[derive(Debug, Default)]
 pub struct ThinkingSplitter {
     position: Position,
@@ -61,7 +61,7 @@ impl ThinkingSplitter {
         self.emit_thinking(piece, deltas);
     }
 
-    /// Ends the thinking. This function must be called if a part of the reply that is not thinking follows, such as a
+    /// Ends the thinking. The caller must call this function before it emits any other part of the reply, such as a
     /// tool call.
     pub fn end_thinking(&mut self, deltas: &mut Vec<Delta>) {
         if std::mem::take(&mut self.is_thinking) {
@@ -145,7 +145,7 @@ impl ThinkingSplitter {
         self.end_thinking(deltas);
     }
 
-    /// Emits the text that was held back, because it is not an opening tag.
+    /// Emits the text that was held back. This function is called when that text turns out not to be an opening tag.
     fn release(&mut self, deltas: &mut Vec<Delta>) {
         self.position = Position::Answer;
         let pending = std::mem::take(&mut self.pending);

@@ -33,36 +33,36 @@ impl Traits {
     }
 }
 
-/// The definition that a tool gives of itself (P2).
+/// The definition of a tool, which the source of the tool provides (P2).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolDefinition {
     /// Name as the tool's author wrote it: 1 to 128 letters, digits, `_`, `-` or `.`.
     pub name: String,
-    /// Title that is shown to users. None: the author gave the tool no title.
+    /// Title that is shown to users. `None` means that the author gave the tool no title.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Description for the model, at most 2 KiB.
     pub description: String,
     /// JSON Schema (2020-12) of the arguments, which are an object.
     pub input_schema: Value,
-    /// JSON Schema of the structured result. None: the tool declares no schema for its structured result.
+    /// JSON Schema of the structured result. `None` means that the tool declares no schema for its structured result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_schema: Option<Value>,
     /// Properties of the tool that affect how its calls are run.
     #[serde(default)]
     pub traits: Traits,
-    /// Priority of the tool, 0 by default. Only the calls with the highest priority in a reply run (L6).
+    /// Priority of the tool, 0 by default. Of the calls in a reply, only those with the highest priority run (L6).
     #[serde(default)]
     pub priority: i32,
 }
 
-/// A violation of a schema or of another rule by arguments or other data.
+/// A place where arguments or other data break a schema or another rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Violation {
-    /// JSON pointer to the invalid value. Empty: the problem concerns the whole document.
+    /// JSON pointer to the invalid value. An empty pointer means that the problem concerns the whole document.
     pub pointer: String,
-    /// The violated JSON Schema keyword, such as `required` or `type`, or the name of another check. None: the rule
-    /// is unknown.
+    /// The violated JSON Schema keyword, such as `required` or `type`, or the name of another check. `None` means that
+    /// the rule is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
     /// Description of the problem for the model.
@@ -92,7 +92,7 @@ pub enum ToolError {
     Unavailable {
         /// Message for the model.
         message: String,
-        /// Time to wait before the next attempt, in milliseconds. None: the host chooses the time.
+        /// Time to wait before the next attempt, in milliseconds. `None` means that the host chooses the time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         retry_after: Option<u32>,
     },
@@ -127,9 +127,9 @@ impl ToolError {
     }
 }
 
-/// Finds the errors in a text that [`ToolError::for_model`] formatted, and replaces each of them by the sentence of
-/// [`ToolError::for_users`]. An error occupies one line of the text, and its end may have been cut off. Lines that do
-/// not contain an error stay unchanged.
+/// Finds the errors in a text that [`ToolError::for_model`] formatted, and replaces each error with the sentence that
+/// [`ToolError::for_users`] returns. Each error occupies one line of the text, and the end of the line may have been
+/// cut off. Lines that do not contain an error stay unchanged.
 pub fn errors_as_sentences(text: &str) -> String {
     text.split('\n').map(|line| error_in_words(line).unwrap_or_else(|| line.to_owned())).collect::<Vec<_>>().join("\n")
 }
@@ -160,14 +160,15 @@ pub struct ServiceRequest {
     pub event_type: ServiceEventType,
     /// Data of the event.
     pub data: Value,
-    /// Domain to which the event is routed. None: the host uses the domain in the configuration of the service.
+    /// Domain to which the event is routed. `None` means that the host uses the domain in the configuration of
+    /// the service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
-    /// JSON Schema of the response's data. None: any data is valid.
+    /// JSON Schema of the response's data. `None` means that any data is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_schema: Option<Value>,
-    /// Time after which the host ends the call with the error `unavailable`, in milliseconds. None: the call
-    /// waits indefinitely.
+    /// Time after which the host ends the call with the error `unavailable`, in milliseconds. `None` means that the
+    /// call waits indefinitely.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_within: Option<u32>,
 }
@@ -177,7 +178,7 @@ pub struct ServiceRequest {
 pub struct ToolDone {
     /// Content for the model, in order.
     pub content: Vec<Content>,
-    /// The result as structured data, in addition to `content`. None: the tool returned no structured data.
+    /// The result as structured data, in addition to `content`. `None` means that the tool returned no structured data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<Value>,
 }
@@ -211,18 +212,19 @@ pub struct CallCost {
     pub queue_us: u64,
     /// Peak size of all guest memories of the call, in bytes.
     pub memory_bytes: u64,
-    /// Bytes that the guest received from the host: the input as JSON, media items, stored values and responses. Reads
-    /// from granted files are not counted.
+    /// Number of bytes that the guest received from the host: the input as JSON, media items, stored values and
+    /// responses. Data that the guest reads from granted files is not counted.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes_in: u64,
-    /// Bytes that the host received from the guest: the output as JSON, media items, stored values and requests.
+    /// Number of bytes that the host received from the guest: the output as JSON, media items, stored values
+    /// and requests.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub bytes_out: u64,
     /// Number of network requests that the guest sent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub requests: u64,
-    /// Fuel that the guest's instructions used. The same work always uses the same fuel. None: the host does not count
-    /// fuel, or the call was stopped for a reason other than exceeding its limit of fuel.
+    /// Fuel that the guest's instructions used. The same work always uses the same fuel. `None` means that the host
+    /// does not count fuel, or the call was stopped for a reason other than exceeding its limit of fuel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fuel: Option<u64>,
     /// Requests that the guest made to the host's model, and the tokens that these requests used.
@@ -274,8 +276,8 @@ pub enum ToolSource {
     Mcp {
         /// Name of the server in the configuration.
         server: String,
-        /// Digest of the tool's definition. This digest is used because the code of a server has no digest. None: an
-        /// older version of the host stored this source without the digest, or the tool does not exist.
+        /// Digest of the tool's definition. This digest is used because the code of a server has no digest. `None`
+        /// means that an older version of the host stored this source without the digest, or the tool does not exist.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         definition: Option<Digest>,
     },
@@ -324,7 +326,8 @@ impl std::fmt::Display for ToolSource {
 mod tests {
     use super::*;
 
-    /// P2, L28: errors are shown to users as sentences, at any position in the text and even if they were cut off.
+    /// P2, L28: an error is shown to users as a sentence, wherever the error is in the text, and even if the text ends
+    /// within the error.
     #[test]
     fn p2_errors_are_shown_as_sentences_at_any_position() {
         let message = "no \u{1b}[2J \"disk\"\nöä 😀".to_owned();

@@ -18,7 +18,7 @@ pub fn visible_line(text: &str) -> Cow<'_, str> {
     escaped(text, Lines::Escaped)
 }
 
-/// Escapes a text like [`visible_line`] does, and cuts the escaped text after `max_characters` characters. `…` marks
+/// Escapes a text as [`visible_line`] does, and cuts the escaped text after `max_characters` characters. `…` marks
 /// the cut. An escape counts as all of its characters, not as one.
 pub fn visible_name(text: &str, max_characters: usize) -> String {
     let line = visible_line(text);
@@ -44,7 +44,8 @@ pub fn visible_json(value: &mut Value) {
     }
 }
 
-/// Escapes all text of a request that a model reads. The data that the provider requires back is not changed.
+/// Escapes all text of a request that a model reads. Does not change data that the host must send back
+/// to the provider.
 pub fn visible_request(request: &mut ModelRequest) {
     request.system.iter_mut().for_each(replace);
     request.messages.iter_mut().for_each(visible_message);
@@ -125,7 +126,7 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
     shown.into()
 }
 
-/// The text before a character, as far as it matters for joiners and variation selectors.
+/// What precedes a character. Only the facts that are needed to judge joiners and variation selectors are kept.
 #[derive(Clone, Copy)]
 enum Preceding {
     /// Nothing precedes the character, or the preceding character was escaped.
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn names_stay_in_one_line_and_are_bounded() {
+    fn names_are_limited_to_one_line_and_a_maximum_length() {
         assert_eq!(visible_line("a\r\nb\tc"), r"a\u{d}\u{a}b\u{9}c");
         assert_eq!(visible_name("äöü", 3), "äöü");
         assert_eq!(visible_name("äöüx", 3), "äöü…");

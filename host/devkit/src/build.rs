@@ -80,8 +80,8 @@ pub enum BuildEvent<'a> {
         /// The line without its line ending, cut to at most 4 KiB.
         line: &'a str,
     },
-    /// A project contains a copy of the SDK or of the contract that another version of agent-host wrote. The build
-    /// uses this copy and does not change it.
+    /// A project contains a copy of the SDK or of the contract that another version of agent-host wrote. The build uses
+    /// this older or newer copy and does not change the copy.
     VersionMismatch(&'a VersionMismatch),
     /// The component of a plugin has been built.
     Built(&'a BuiltPlugin),

@@ -120,7 +120,7 @@ mod tests {
         }
     }
 
-    /// Returns the facts about a plugin for which the check finds nothing.
+    /// Returns the facts about a plugin that passes the check without findings.
     fn facts_without_findings() -> PluginFacts {
         let text = json!({"text": {"type": "string", "description": "The text to look in."}});
         let manifest = Manifest {
@@ -178,8 +178,8 @@ mod tests {
             findings(imports(&["agent-host:model/host-model@0.1.0"])),
             of("asks-too-little", "asks.model_tokens", Error)
         );
-        // The following imports need no request in the manifest, because toolchains add these imports even if the
-        // plugin does not use them.
+        // The manifest does not have to request the following imports, because toolchains add these imports even if
+        // the plugin does not use them.
         assert_eq!(
             findings(imports(&["wasi:filesystem/types@0.2.9", "wasi:cli/environment@0.2.9", "wasi:http/types@0.2.3"])),
             []
@@ -192,7 +192,8 @@ mod tests {
             secrets: vec!["TOKEN".to_owned()],
             key_value: true,
             model_tokens: Some(1),
-            // A request for events needs no import, because the imports do not show whether a tool returns `pending`.
+            // A request for events does not require an import, because the imports do not show whether a tool returns
+            // `pending` or a final result.
             events: vec!["com.example.paid".to_owned()],
             media: true,
         };

@@ -20,9 +20,9 @@ const QUIET_TIME: Duration = Duration::from_millis(300);
 /// An event of the watcher.
 #[derive(Debug)]
 pub enum DevEvent {
-    /// A build started.
+    /// A build has started.
     Building {
-        /// The first changed file, which caused the build. None: the build is the first build.
+        /// The first changed file, which caused the build. `None` means that the build is the first build.
         changed: Option<PathBuf>,
     },
     /// The build was stopped because a source changed again.

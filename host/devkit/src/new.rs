@@ -116,7 +116,7 @@ pub enum NewError {
         language: Language,
     },
     /// The SDK files that are embedded in this binary cannot be used.
-    #[error("the SDK in this agent-host cannot be written: {reason}; choose another SDK with --sdk")]
+    #[error("the SDK that this agent-host contains cannot be written: {reason}; choose another SDK with --sdk")]
     Embedded {
         /// The reason why the files cannot be used.
         reason: String,
@@ -155,8 +155,8 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
         return Err(NewError::Exists { path });
     }
     let files = project_files(project)?;
-    // The files are written to a hidden folder next to the project's path. Renaming this folder to the project's path
-    // then creates the whole project in one step.
+    // The files are written to a hidden folder next to the project's path. The hidden folder is then renamed to the
+    // project's path, so that the whole project is created in one step.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));
     let written = write_all(&unfinished, &files).and_then(|()| {
         std::fs::rename(&unfinished, &path).map_err(|source| NewError::File {

@@ -25,16 +25,17 @@ pub struct Project {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuildTable {
-    /// Language of the project. Default: detected from the files `Cargo.toml`, `app.py`, `app.js` or `*.c`.
+    /// Language of the project. By default, the language is detected from the files `Cargo.toml`, `app.py`, `app.js`
+    /// or `*.c`.
     pub language: Option<Language>,
-    /// Path of the module that implements the world. For C, path of the folder with the sources. Default: `app.py`
-    /// for Python, `app.js` for JavaScript, and the project's folder for C.
+    /// Path of the module that implements the world. For C, path of the folder with the sources. The default is
+    /// `app.py` for Python, `app.js` for JavaScript, and the project's folder for C.
     pub source: Option<String>,
-    /// Path of the folder with the project's WIT. Default: the folder `wit` if it exists, otherwise the contract that
-    /// is embedded in this binary.
+    /// Path of the folder with the project's WIT. The default is the folder `wit` if it exists, otherwise the contract
+    /// that is embedded in this binary.
     pub wit: Option<String>,
-    /// Name of the world that the project implements. Default: the only world in the project's own WIT, or the world
-    /// `tool-plugin` if the project uses the contract.
+    /// Name of the world that the project implements. The default is the only world in the project's own WIT, or the
+    /// world `tool-plugin` if the project uses the contract.
     pub world: Option<String>,
 }
 
@@ -60,13 +61,13 @@ pub enum ProjectError {
     /// The folder does not exist.
     #[error("there is no folder `{}`: {PROJECT}", path.display())]
     NoFolder {
-        /// The path that was given, at which no folder exists.
+        /// The path that was given. No folder exists at this path.
         path: PathBuf,
     },
     /// The path is a file.
     #[error("`{}` is not a folder: {PROJECT}", path.display())]
     NotAFolder {
-        /// The path that was given, at which a file exists.
+        /// The path that was given. It is the path of a file.
         path: PathBuf,
     },
     /// The folder contains no project.

@@ -84,7 +84,7 @@ pub enum RenewError {
         version: String,
     },
     /// The SDK files that are embedded in this binary cannot be used.
-    #[error("the SDK in this agent-host cannot be written: {reason}")]
+    #[error("the SDK that this agent-host contains cannot be written: {reason}")]
     Embedded {
         /// The reason why the files cannot be used.
         reason: String,
@@ -129,8 +129,8 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
     if age(&list.version) == Age::Newer {
         return Err(RenewError::Newer { folder, version: list.version });
     }
-    // A file with the digest of a new file was not changed by the author: an interrupted renewal may have
-    // written this file.
+    // A file that already has its new content was not changed by the author, but an interrupted renewal may have
+    // written it.
     let is_ours = |path: &String, digest: Option<&String>| {
         digest == list.files.get(path) || digest == new_list.files.get(path) || (digest.is_none() && present.is_empty())
     };
@@ -177,8 +177,9 @@ fn age(version: &str) -> Age {
 }
 
 impl VendoredFiles {
-    /// Returns the project's folder with the SDK or the contract. Returns None if the project contains neither the SDK
-    /// nor the contract: such a project uses an SDK in another folder, or the contract that is embedded in this binary.
+    /// Returns the folder in the project that contains the SDK or the contract. Returns None if the project contains
+    /// neither the SDK nor the contract: such a project uses an SDK in another folder, or the contract that is
+    /// embedded in this binary.
     fn find(project: &Project) -> Result<Option<Self>, RenewError> {
         if project.language() == Language::Rust {
             if !uses_own_sdk(project) {

@@ -40,7 +40,7 @@ pub struct Replay {
     pub allowances: BTreeMap<String, PluginAllowance>,
     /// Grants and limits of the plugins that are not in `allowances`.
     pub otherwise: PluginAllowance,
-    /// Number of the only turn to replay. None: all turns are replayed.
+    /// If only one turn is replayed, the number of this turn. `None` means that all turns are replayed.
     pub turn: Option<u32>,
 }
 
@@ -73,11 +73,11 @@ pub struct ReplayReport {
 pub struct Difference {
     /// Description of the turn, the step and the plugin call.
     pub place: String,
-    /// The recorded version and the replayed version of the plugin. If the two versions are equal, the
-    /// version is named once.
+    /// The recorded version and the replayed version of the plugin. If the recorded version
+    /// equals the replayed version, the text contains the version once.
     pub plugin: String,
-    /// A unified diff of the recorded result and the replayed result. Empty if the results are equal and the
-    /// difference is in `unrecorded` or `effects`.
+    /// A unified diff of the recorded result and the replayed result. The diff is empty if the results are equal
+    /// and the difference is in `unrecorded` or `effects`.
     pub diff: String,
     /// Access that the plugin requested in the replay, but not in the recorded session.
     pub unrecorded: Vec<String>,

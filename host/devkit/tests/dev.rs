@@ -1,4 +1,5 @@
-//! Tests of builds in languages other than Rust, and of watched sources, with a fake toolchain (S2, S5).
+//! Tests of builds in languages other than Rust, and of builds that start when a source file changes (S2, S5). The
+//! tests use a fake toolchain.
 #![cfg(unix)]
 
 use agent_devkit::build::{BuildError, BuildEvent, Toolchain, Tools, Written, build_directory};

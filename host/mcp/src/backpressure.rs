@@ -10,9 +10,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, Semaphore};
 
-/// Maximum number of outgoing messages that wait to be sent. The same maximum applies to the number of the server's
-/// requests that have no response yet. While the number of waiting messages or the number of unanswered requests has
-/// reached this maximum, the transport does not read from the server.
+/// Maximum number of outgoing messages that wait to be sent, and maximum number of the server's requests that have no
+/// response yet. While one of these two numbers has reached the maximum, the transport does not read from the server.
 const MAX_PENDING: usize = 64;
 
 /// Wraps a transport and stops reading while too many outgoing messages, including responses, wait to be sent.

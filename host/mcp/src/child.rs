@@ -20,20 +20,21 @@ const TERMINATION_TIME: Duration = Duration::from_millis(500);
 const QUICK_STOP_TIME: Duration = Duration::from_millis(40);
 /// Maximum time to read the rest of the standard error output after the process has exited.
 const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
-/// Maximum number of bytes that are logged of one line on standard error.
+/// Maximum number of bytes that are logged from one line of standard error.
 const MAX_LOGGED_LINE_BYTES: usize = 1 << 10;
-/// Maximum number of bytes that are logged of all lines that one process writes to standard error.
+/// Maximum number of bytes that are logged in total from the standard error of one process.
 const MAX_LOGGED_BYTES: usize = 256 << 10;
-/// Maximum number of lines from the end of standard error that an error message quotes.
+/// Maximum number of lines that an error message quotes from the end of stderr.
 const QUOTED_LINES: usize = 3;
-/// Maximum length of a standard error line that an error message quotes, in characters.
+/// Maximum number of characters that an error message quotes from one line of stderr.
 const MAX_QUOTED_CHARACTERS: usize = 300;
 
 /// A running child process. Dropping this value ends the process and all other processes in its process group.
 pub(crate) struct Child {
-    /// Cancelled when the process has ended.
+    /// This token is cancelled when the process has ended.
     ended: CancellationToken,
-    /// Cancelled when the process has closed its standard error output, or when the host stops reading this output.
+    /// This token is cancelled when the process has closed its standard error output, or when the host stops reading
+    /// this output.
     stderr_closed: CancellationToken,
     last_lines: Arc<LastLines>,
     /// Dropping this guard asks the process to exit.
@@ -192,16 +193,16 @@ fn signal(group: u32, stop_signal: StopSignal) {
     }
 }
 
-/// Does nothing, because process groups are not supported on this system. Here the host can end only the process that
-/// it started, through the handle of that process.
+/// Does nothing, because process groups are not supported on this system. On such a system, the host can end only the
+/// process that it started, through the handle of that process.
 #[cfg(not(unix))]
 fn signal(_: u32, _: StopSignal) {}
 
 /// Tokens and time limits that determine when and how a process is ended.
 struct Shutdown {
-    /// Cancelled when the host no longer needs the process.
+    /// This token is cancelled when the host no longer needs the process.
     stop: CancellationToken,
-    /// Cancelled when the host must stop quickly, so that the process gets less time to exit.
+    /// This token is cancelled when the host must stop quickly. Then the process gets less time to exit.
     quick_stop: CancellationToken,
     /// Time for the process to exit after its standard input is closed.
     close_time: Duration,
@@ -246,8 +247,7 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
 }
 
 /// Logs the standard error output of the process until the pipe is closed. Logging also stops [`STDERR_DRAIN_TIME`]
-/// after the process has ended, because a child of the process that has left the process group may keep the pipe
-/// open forever.
+/// after the process has ended, because a child process that has left the process group may keep the pipe open forever.
 async fn log_until_closed(logging: impl Future<Output = ()>, ended: CancellationToken, _stderr_closed: DropGuard) {
     let drain_timeout = async {
         ended.cancelled().await;

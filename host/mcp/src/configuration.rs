@@ -120,7 +120,8 @@ impl HttpAddress {
     /// Returns the URL in the form that messages show, without credentials, query and fragment.
     pub(crate) fn display_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
-        // Setting the user name or password fails only if the URL has no host, and then it contains neither.
+        // These two calls fail only if the URL has no host, and a URL without a host contains neither a user name nor
+        // a password.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);
@@ -129,7 +130,7 @@ impl HttpAddress {
     }
 }
 
-/// How long a server stays connected.
+/// The time for which a server stays connected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeepConnected {
     /// The server is connected only during a turn. The connection is closed when the turn ends, fails or is suspended.
@@ -155,27 +156,28 @@ pub enum ToolSelection {
 /// contains the defaults of the configurable limits on the tool list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct McpLimits {
-    /// Maximum number of tools that are read from the server. Further tools are left out. Default: 1,024.
+    /// Maximum number of tools that are read from the server. Further tools are left out. The default is 1,024.
     pub tools: usize,
-    /// Maximum number of pages that are read from the tool list. Default: 50.
+    /// Maximum number of pages that are read from the tool list. The default is 50.
     pub pages: usize,
-    /// Maximum total size of the definitions of all tools, in bytes. Default: 16 MiB.
+    /// Maximum total size of the definitions of all tools, in bytes. The default is 16 MiB.
     pub catalogue_bytes: usize,
-    /// Maximum size of a tool description, in bytes. Longer descriptions are truncated. Default: 2 KiB.
+    /// Maximum size of a tool description, in bytes. Longer descriptions are truncated. The default is 2 KiB.
     pub description_bytes: usize,
-    /// Maximum nesting depth of a tool's schema. Tools with deeper schemas are left out. Default: 32.
+    /// Maximum nesting depth of a tool's schema. Tools with deeper schemas are left out. The default is 32.
     pub schema_depth: usize,
     /// Maximum size of one message that the server sends, in bytes. Default and upper bound: 16 MiB.
     pub message_bytes: usize,
-    /// Maximum total size of the text in the result of a call, in bytes. Longer text is truncated. Default: 1 MiB.
+    /// Maximum total size of the text in the result of a call, in bytes. Longer text is truncated. The default is
+    /// 1 MiB.
     pub text_bytes: usize,
-    /// Maximum total size of all media in the result of a call, in bytes. Default: 10 MiB.
+    /// Maximum total size of all media in the result of a call, in bytes. The default is 10 MiB.
     pub media_bytes: usize,
-    /// Maximum time to start the server, complete the handshake and list its tools. Default: 30 s.
+    /// Maximum time to start the server, complete the handshake and list its tools. The default is 30 s.
     pub connect_time: Duration,
-    /// Maximum time for one call of a tool. Default: 30 s. Upper bound: 120 s.
+    /// Maximum time for one call of a tool. The default is 30 s. The upper bound is 120 s.
     pub call_time: Duration,
-    /// Maximum time for a child process to exit after its standard input is closed. Default: 1 s.
+    /// Maximum time for a child process to exit after its standard input is closed. The default is 1 s.
     pub close_time: Duration,
 }
 

@@ -12,7 +12,7 @@ use url::{Host, Url};
 
 /// Maximum number of redirects that are followed. A redirect must lead to the same origin.
 const MAX_REDIRECTS: usize = 3;
-/// Headers that the HTTP client or the protocol sets. The configuration must not set them.
+/// Headers that the HTTP client or the protocol sets. The configuration must not set these headers.
 const RESERVED_HEADERS: &[&str] =
     &["accept", "content-type", "content-length", "host", "mcp-session-id", "mcp-protocol-version", "last-event-id"];
 

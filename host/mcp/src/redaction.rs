@@ -13,8 +13,8 @@ use url::Url;
 const SECRET_NAME_PARTS: [&str; 9] =
     ["TOKEN", "KEY", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "AUTHORIZATION", "COOKIE"];
 
-/// Returns a redaction of the server's secrets: the configured secrets, the credentials in the server's URL, and the
-/// value of each environment variable or header whose name looks like the name of a secret.
+/// Returns a redaction that masks the server's secrets: the configured secrets, the credentials in the server's URL,
+/// and the value of each environment variable or header whose name looks like the name of a secret.
 pub fn redaction_for(config: &ServerConfig) -> Redaction {
     let values = match &config.transport {
         Transport::Stdio(command) => &command.env,

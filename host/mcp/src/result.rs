@@ -33,7 +33,7 @@ pub enum McpContent {
     /// An image, an audio recording, or the bytes of an embedded resource, before the host stores the bytes in the
     /// blob store.
     Media {
-        /// Bytes that the server sent as base64, decoded.
+        /// The decoded bytes; the server sent them as base64.
         bytes: Vec<u8>,
         /// Media type that the server declared.
         mime_type: String,

@@ -21,8 +21,8 @@ const FIRST_BACKOFF: Duration = Duration::from_millis(500);
 /// Maximum time to wait after a failure. If a server ran for at least this time before it failed, its earlier failures
 /// are no longer counted.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// Maximum time that a caller waits for the next attempt to connect. If the next attempt is more than this time away,
-/// the caller gets an error immediately.
+/// Maximum time that a caller waits for the next attempt to connect. If the host will not try again within
+/// this time, the caller gets an error immediately.
 const MAX_CALLER_WAIT: Duration = Duration::from_secs(1);
 
 /// A configured server and its current connection, if there is one.
@@ -51,7 +51,7 @@ struct State {
     /// Current attempt to connect and the time at which this attempt started. `None` if the server is neither connected
     /// nor connecting.
     attempt: Option<(ConnectionAttempt, Instant)>,
-    /// Number of users of the server that are registered with [`Server::add_user`].
+    /// Number of users of the server, which [`Server::add_user`] registers.
     users: usize,
     /// Number of consecutive failures.
     failures: u32,
@@ -66,8 +66,8 @@ impl Server {
         Self { config: Arc::new(config), groups, state: Mutex::default() }
     }
 
-    /// Registers a user of the server, which keeps the server connected. Each call to this method must be followed by a
-    /// call to [`Self::remove_user`].
+    /// Registers a user of the server. The server stays connected as long as it has users, so each call to this method
+    /// must be followed by a call to [`Self::remove_user`].
     pub(crate) fn add_user(&self) {
         self.state().users += 1;
     }
@@ -86,7 +86,8 @@ impl Server {
         if is_unused { state.take_connection(&self.config) } else { None }
     }
 
-    /// Removes and returns the connection so that the caller can close it. Users of the connection do not prevent this.
+    /// Removes and returns the connection so that the caller can close it. The connection is removed even if it still
+    /// has users.
     pub(crate) fn take_connection(&self) -> Option<ConnectionAttempt> {
         self.state().take_connection(&self.config)
     }
@@ -173,9 +174,9 @@ impl State {
     }
 }
 
-/// Starts a separate task that waits for the time `wait` and then connects. Because the task does not belong to one of
-/// the callers, the attempt continues for the other callers if one caller is cancelled. The task is aborted when all
-/// callers have dropped the attempt.
+/// Starts a separate task that first waits for the duration `wait` and then connects. Because the task does not belong
+/// to one of the callers, the attempt continues for the other callers if one caller is cancelled. The task is aborted
+/// when all callers have dropped the attempt.
 fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
     let shutdown_error =
         McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
@@ -210,8 +211,8 @@ pub(crate) async fn close(attempt: ConnectionAttempt) {
 mod tests {
     use super::*;
 
-    /// Row 21: the waits after consecutive failures double until they reach the maximum. If a server ran long enough
-    /// before it failed, the next wait is the shortest wait.
+    /// Row 21: after each consecutive failure, the wait doubles until it reaches the maximum. After a server has run
+    /// long enough, the waits start again with the shortest wait.
     #[test]
     fn i5_backoff_doubles_up_to_a_minute() {
         let (mut state, now) = (State::default(), Instant::now());

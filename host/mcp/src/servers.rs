@@ -138,8 +138,8 @@ impl McpServers {
         self.groups.kill();
     }
 
-    /// Limits the time that running servers still have to exit to about 100 ms in total. Use this method if the host
-    /// must stop quickly (L29).
+    /// From now on, all running servers together have only about 100 ms left to exit. Use this method if the host must
+    /// stop quickly (L29).
     ///
     /// Call this method before [`McpServers::shutdown`]. Servers that are started later keep their full time to exit.
     pub fn shorten_grace_periods(&self) {
@@ -165,7 +165,7 @@ impl fmt::Debug for McpServers {
 /// Keeps servers connected while this value exists, and contains a snapshot of the tools of these servers.
 ///
 /// Dropping this value releases the servers. Servers with [`KeepConnected::Turn`] that have no users left are then
-/// closed in the background. [`McpServers::shutdown`] waits until they are closed.
+/// closed in the background. [`McpServers::shutdown`] waits until these servers are closed.
 ///
 /// [`KeepConnected::Turn`]: crate::configuration::KeepConnected::Turn
 pub struct AcquiredServers {
@@ -197,7 +197,7 @@ impl AcquiredServers {
 impl Drop for AcquiredServers {
     fn drop(&mut self) {
         let unneeded = self.remove_user();
-        // Without a runtime, no task can close the connections. In that case, dropping the connections ends the
+        // If no Tokio runtime is available, no task can close the connections, but dropping the connections ends the
         // server processes.
         if let (false, Ok(runtime)) = (unneeded.is_empty(), Handle::try_current()) {
             self.servers.closing.spawn_on(close_all(unneeded), &runtime);

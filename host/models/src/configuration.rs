@@ -38,7 +38,8 @@ pub struct ProviderConfig {
     pub name: String,
     /// Base URL without the path of an API such as `/chat/completions`, such as `https://api.openai.com/v1`.
     pub base_url: String,
-    /// Key that is sent in the header that the wire format prescribes, such as `Authorization`. If `None`, no key is sent.
+    /// Key that is sent in the header that the wire format prescribes, such as `Authorization`. If `None`, no key
+    /// is sent.
     pub key: Option<Secret>,
     /// Advice that error messages give if the key is missing or refused, such as ``set `OPENAI_API_KEY` ``.
     pub key_advice: String,
@@ -56,11 +57,11 @@ pub struct ProviderConfig {
 /// Timeouts of requests to a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Maximum time to establish a connection, including TLS. Default: 10 s.
+    /// Maximum time to establish a connection, including TLS. The default is 10 s.
     pub connect: Duration,
-    /// Maximum time to wait for the start of the response, and then for each further chunk. Default: 120 s.
+    /// Maximum time to wait for the start of the response, and then for each further chunk. The default is 120 s.
     pub stall: Duration,
-    /// Maximum time from the request to the last byte of the response. Default: 10 min.
+    /// Maximum time from the request to the last byte of the response. The default is 10 min.
     pub total: Duration,
 }
 

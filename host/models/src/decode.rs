@@ -1,5 +1,5 @@
-//! Decodes the replies of all wire formats (M1). The bytes of a stream, which may arrive in arbitrary chunks, are decoded
-//! into deltas and one complete reply.
+//! Decodes the replies of all wire formats (M1). The bytes of a stream, which may arrive in arbitrary chunks, are
+//! decoded into deltas and one complete reply.
 //!
 //! [`Reply::replay`](agent_core::model::Reply::replay) contains what the provider needs back when the reply is sent
 //! again. Chat Completions has its own form of this data, which the module `chat_completions` describes. The other
@@ -31,7 +31,7 @@ pub use replay_items::ReplayItems;
 /// a reply that is a single JSON document, this is the size of the document.
 pub const REPLY_LIMIT: usize = 16 * 1024 * 1024;
 
-/// Maximum number of characters that an error quotes from a reply.
+/// Maximum number of characters of a reply that are quoted in an error.
 const MAX_EXCERPT_CHARACTERS: usize = 200;
 
 /// Decodes one streamed reply.
@@ -146,7 +146,7 @@ pub enum StreamError {
     /// The reply or one of its parts is too large.
     #[error("{what} has more than {limit} bytes")]
     TooLarge {
-        /// Name of the part that is too large, which the message contains.
+        /// Name of the part that is too large. The error message contains this name.
         what: &'static str,
         /// Maximum size in bytes.
         limit: usize,
@@ -154,7 +154,7 @@ pub enum StreamError {
     /// The reply has too many items of one kind.
     #[error("the reply has more than {limit} {what}")]
     TooMany {
-        /// Plural name of the items, which the message contains.
+        /// Name of the items in the plural, as a part of the error message.
         what: &'static str,
         /// Maximum number of items of this kind.
         limit: usize,
@@ -312,7 +312,7 @@ pub fn decode_document(
 
 impl From<DecodedReply> for RawReply {
     /// Uses the refusal as the text of the reply if the reply has no other text. The stop reason does not change. If
-    /// the agent requires output in a certain form, validators therefore report that this output is missing.
+    /// the agent requires output in a certain form, validators will report that the refusal does not have this form.
     fn from(decoded: DecodedReply) -> Self {
         let DecodedReply { mut reply, refusal, raw } = decoded;
         if reply.text.is_empty() {

@@ -4,7 +4,7 @@ use agent_core::model::Delta;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
 
-/// Minimum size of a piece in bytes. A piece ends at the first end of a word after this size.
+/// Minimum size of a piece in bytes. When a piece has reached this size, it ends at the end of the current word.
 const MIN_PIECE_BYTES: usize = 24;
 
 /// Sends deltas with a configured delay before each of them.
@@ -43,8 +43,8 @@ impl DeltaSender<'_> {
     }
 }
 
-/// Splits text into pieces of at least [`MIN_PIECE_BYTES`] bytes that end after white space. Only the last piece may be
-/// shorter or end with a word.
+/// Splits text into pieces of at least [`MIN_PIECE_BYTES`] bytes that end after white space. The last piece is an
+/// exception: it may be shorter, and need not end after white space.
 pub(crate) fn split_at_words(text: &str) -> Vec<String> {
     let mut pieces = Vec::new();
     let mut piece = String::new();

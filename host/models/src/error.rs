@@ -52,7 +52,7 @@ impl Unreachable {
     fn advice(self) -> &'static str {
         match self {
             Self::NoServer => "Start the server, or check the port in the base URL",
-            Self::UnknownHost => "Check the base URL for typos, and the network connection",
+            Self::UnknownHost => "Check the network connection, and check the base URL for typos",
             Self::Tls => {
                 "Check whether the base URL must begin with `http://` or `https://`, and check this machine's clock \
                  and certificates, and any proxy between this machine and the server"
@@ -81,7 +81,7 @@ pub enum ModelError {
     UnknownProvider {
         /// Name of the model as the user configured it.
         name: String,
-        /// Description of the allowed model names, which the message contains.
+        /// Description of the allowed model names, for use in the message.
         allowed: String,
     },
     /// The file of a scripted model cannot be read.
@@ -143,8 +143,7 @@ pub enum ModelError {
         /// Failed expectations, each with the expected and the actual value. The list is never empty.
         problems: Vec<String>,
     },
-    /// The request violates a rule that applies to every request. Such a violation is a bug in the host or in a
-    /// context builder.
+    /// The host or a context builder has a bug, so the request violates a rule that applies to every request.
     #[error("the request to {model} is not well-formed: {}. This is a bug in the host or in a context builder", problems.join("; "))]
     InvalidRequest {
         /// Name of the model as `provider/model`.

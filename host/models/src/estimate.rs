@@ -1,5 +1,5 @@
-//! Estimates the token usage of requests to providers that do not report it. The host uses the same estimate for its
-//! context budget.
+//! Estimates the token usage of requests to providers that do not report it. The host also uses this
+//! method of estimation for its context budget.
 
 use agent_core::model::{ModelRequest, RequestedCall, Usage};
 use agent_core::tokens;

@@ -8,8 +8,8 @@
 //! - `window`: the context window in tokens, which covers the prompt and the reply together.
 //! - `prompt` and `completion`: prices in US dollars for one million uncached prompt tokens and for one million tokens
 //!   of the reply.
-//! - `cache_read` and `cache_write`: prices in US dollars for one million prompt tokens that are read from or written to
-//!   the provider's prompt cache.
+//! - `cache_read` and `cache_write`: prices in US dollars for one million prompt tokens that are read from or written
+//!   to the provider's prompt cache.
 //! - `long_prompt`: number of prompt tokens above which all prompt tokens cost twice and the reply costs one and a half
 //!   times as much.
 //! - `thinking`: how the model's thinking is set, either by a number of `tokens` or by an `effort`. Models without this
@@ -101,7 +101,8 @@ pub fn find(provider: &str, model: &str) -> Option<KnownModel> {
     Some(KnownModel { window: Some(entry.window), price, thinking: Some(thinking), images })
 }
 
-/// Returns whether `suffix` marks a version of a model: `-latest`, or a date such as `-2024-08-06`, `-2411` or `-0613`.
+/// Returns whether `suffix` marks a version of a model. Such a suffix is `-latest`, or a date such as `-2024-08-06`,
+/// `-2411` or `-0613`.
 fn is_version(suffix: &str) -> bool {
     suffix == "-latest"
         || suffix.strip_prefix('-').is_some_and(|date| {

@@ -11,8 +11,8 @@ use url::Url;
 /// A server on this machine that responded with its list of models.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LocalServer {
-    /// Name of the built-in provider whose address the server has. The server may be a different program than the
-    /// provider's name suggests, because the host checked only that the server lists models.
+    /// Name of the built-in provider that has the same address as the server. The server may be a different program
+    /// than the provider's name suggests, because the host checked only that the server lists models.
     pub provider: &'static str,
     /// Base URL of the server, to which paths such as `models` are appended.
     pub base_url: String,

@@ -124,7 +124,7 @@ fn decide(request: &ModelRequest) -> Decision {
 }
 
 /// Returns the text of the last user message, without the sections that the host inserts before the user's input (L22).
-/// The router must never execute remembered or retrieved text, which these sections contain.
+/// These sections contain remembered or retrieved text, and the router must never execute calls from this text.
 fn prompt(request: &ModelRequest) -> String {
     let message = request.messages.iter().rev().find(|message| message.role == Role::User);
     let texts = message.into_iter().flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -137,8 +137,8 @@ fn prompt(request: &ModelRequest) -> String {
     texts[sections.min(texts.len().saturating_sub(1))..].join("\n")
 }
 
-/// Returns whether the text is a section that the host inserted before the user's input. Such a section begins with the
-/// line `## name` and an empty line.
+/// Returns whether the text is a section that the host inserted before the user's input. Each section that the host
+/// inserts begins with the line `## name` and an empty line.
 fn is_section(text: &str) -> bool {
     let heading = text.strip_prefix("## ").and_then(|rest| rest.split_once("\n\n"));
     let in_name = |character: char| character.is_ascii_lowercase() || character == '-';

@@ -64,7 +64,7 @@ pub struct MediaBytes {
     pub bytes: Arc<[u8]>,
 }
 
-/// A media source for requests without media. This media source returns an error for every media item.
+/// A media source for requests that contain no media. It returns an error for every media item.
 #[derive(Clone, Copy, Debug)]
 pub struct NoMedia;
 
@@ -150,18 +150,20 @@ pub trait Provider: Send + Sync {
     /// Returns information about the model.
     fn info(&self) -> &ModelInfo;
 
-    /// Returns the secrets that are sent to the provider, so that they can be redacted elsewhere. Default: none.
+    /// Returns the secrets that are sent to the provider, so that they can be redacted elsewhere. By default, there are
+    /// no secrets.
     fn secrets(&self) -> Redaction {
         Redaction::default()
     }
 
-    /// Returns the name of the host to which the secrets are sent, or `None` if the name is unknown. Default: `None`.
+    /// Returns the name of the host to which the secrets are sent, or `None` if the name is unknown. The default
+    /// is `None`.
     fn host(&self) -> Option<String> {
         None
     }
 
     /// Returns whether this is a real language model. Only a real language model can write summaries, and only its
-    /// answers are stored as memories. Default: `true`.
+    /// answers are stored as memories. The default is `true`.
     fn is_language_model(&self) -> bool {
         true
     }

@@ -51,7 +51,8 @@ impl Providers {
         Self { configured: configured.collect() }
     }
 
-    /// Creates the model with the given name: `PROVIDER/MODEL` of a configured provider, `offline` or `scripted:FILE`.
+    /// Creates the model with the given name. The name is `offline`, `scripted:FILE`, or `PROVIDER/MODEL` with the name
+    /// of a configured provider.
     ///
     /// The name of the model may contain further slashes. The provider is not contacted, so this function does not
     /// notice if the provider has no such model.
@@ -135,8 +136,8 @@ impl Providers {
         }
     }
 
-    /// Returns the end of an error message, which lists the known providers that are not configured. Returns an empty
-    /// string if all known providers are configured.
+    /// Returns the list of the known providers that are not configured, as the end of an error message. Returns an
+    /// empty string if all known providers are configured.
     fn unconfigured_providers(&self) -> String {
         let known = KNOWN_PROVIDERS.iter().filter(|known| self.find(known.name).is_none());
         let names: Vec<String> = known.map(|known| format!("`{}`", known.name)).collect();

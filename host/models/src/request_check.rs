@@ -122,8 +122,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Builds a tool that a request offers. The name for the provider is derived from `author_name` in the way in which
-    /// the runtime derives it if no two names collide.
+    /// Builds a tool that a request offers. The provider gets the same name as from the runtime if no two names
+    /// collide: `author_name` with `_` instead of each `.`.
     pub(crate) fn tool(author_name: &str, description: &str, input_schema: Value) -> OfferedTool {
         let name = author_name.replace('.', "_");
         OfferedTool { name, author_name: author_name.into(), description: description.into(), input_schema }

@@ -9,14 +9,15 @@ use std::time::Duration;
 /// sends a `Retry-After` header, the wait is the time in this header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Maximum number of attempts including the first one. Default: 4. The value 1 disables retries.
+    /// Maximum number of attempts including the first one. The default is 4. The value 1 disables retries.
     pub attempts: u32,
-    /// Wait before the second attempt. Default: 500 ms.
+    /// Time to wait before the second attempt. The default is 500 ms.
     pub initial_wait: Duration,
-    /// Maximum time to wait before an attempt. If a provider asks for a longer wait, the call is not retried. Default:
-    /// 30 s.
+    /// Maximum time to wait before an attempt. If a provider asks for a longer wait, the call is not retried. The
+    /// default is 30 s.
     pub max_wait: Duration,
-    /// Maximum time from the start of the first attempt of a call to the start of its last attempt. Default: 2 min.
+    /// Maximum time from the start of the first attempt of a call to the start of its last attempt. The default is
+    /// 2 min.
     pub total: Duration,
 }
 
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn m3_waits_double_until_the_last_attempt() {
+    fn m3_the_wait_doubles_with_each_attempt() {
         let policy = RetryPolicy { attempts: 12, total: Duration::from_secs(1000), ..RetryPolicy::default() };
         for attempt in 1..12 {
             let wait = policy.wait(attempt, Duration::ZERO, &provider_error(503, None)).expect("a retry");

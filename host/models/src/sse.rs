@@ -16,7 +16,7 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event<'e> {
     /// Value of the `event` field, or an empty string if the event has no such field. Some model servers send an error
-    /// in a field named `error` instead of `data`. The name of such an event is `error`.
+    /// in a field named `error` instead of `data`. An event with that field has the name `error`.
     pub name: Cow<'e, str>,
     /// Values of the `data` fields, joined by line feeds.
     pub data: Cow<'e, str>,
@@ -176,7 +176,8 @@ impl Decoder {
         if self.line.len() + self.data.len() + additional > EVENT_LIMIT { Err(TooLarge) } else { Ok(()) }
     }
 
-    /// Processes a line that was assembled from several chunks. The line is not empty, so it does not end an event.
+    /// Processes a line that was assembled from several chunks. The line must not be empty, because an empty line would
+    /// end an event.
     fn process_owned_line(&mut self, mut line: Vec<u8>) -> Result<(), TooLarge> {
         match parse_line(&line) {
             Line::Data(data) if !self.has_data => {

@@ -203,7 +203,8 @@ fn m3_the_size_of_an_event_is_limited() {
 /// Row 31: an endless body is rejected, whether it consists of text, of calls or of one document.
 #[test]
 fn m3_the_size_of_a_reply_is_limited() {
-    // Passes the same chunk to the decoder until it returns an error. Returns the number of chunks and the error.
+    // Passes the same chunk to the decoder repeatedly until the decoder returns an error. Returns the number of chunks
+    // and the error.
     let endless = |chunk: &str| {
         let (mut stream, mut deltas) = (ReplyStream::new(Protocol::ChatCompletions, "p", "p/m"), Vec::new());
         let pushes =
@@ -222,8 +223,8 @@ fn m3_the_size_of_a_reply_is_limited() {
     assert_eq!(endless(&format!("data: {call}\n\n")), (1025, StreamError::TooMany { what: "tool calls", limit: 1024 }));
 }
 
-/// Row 31: bytes are not read again when more bytes arrive. The test takes a fraction of a second. With repeated reads,
-/// the test would take minutes.
+/// Row 31: when more bytes arrive, the decoder does not read the earlier bytes again. If it did, this test would take
+/// minutes instead of a fraction of a second.
 #[test]
 fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
     let event = format!("data: {}\n\n", WORLD.replace("wörld 🌍", &"x".repeat(8_000_000)));
@@ -232,8 +233,8 @@ fn m3_decoding_time_is_linear_in_the_size_of_an_event() {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// M1: the `index` of a call is a key and not a position. A large index allocates no memory, and indexes may start at
-/// any number, repeat or be missing.
+/// M1: the `index` of a call is a key and not a position. A large index does not allocate memory. The indexes may start
+/// at any number, may repeat and may be missing.
 #[test]
 fn m1_call_indexes_are_keys_and_not_positions() {
     let call = |index: serde_json::Value, id: &str, name: &str, arguments: &str| {

@@ -5,8 +5,8 @@ use crate::component::compiler::examine_bytes;
 use crate::limits::HostLimits;
 use url::Url;
 
-/// Examines a component in the way in which the compiler process examines it before compiling it. Returns the report as
-/// JSON. If the component is refused, the report contains the reason.
+/// Examines a component like the compiler process, which examines each component before it compiles the component.
+/// Returns the report as JSON. If the component is refused, the report contains the reason.
 pub fn examine(bytes: &[u8]) -> String {
     examine_bytes(bytes, HostLimits::default().structure())
 }

@@ -49,10 +49,11 @@ pub struct Grants {
     pub http: Vec<HttpPattern>,
     /// Secrets that the host adds to the plugin's HTTP requests.
     pub secrets: Vec<Secret>,
-    /// Maximum number of bytes that the plugin may store in `wasi:keyvalue`. None: the plugin may not store values.
+    /// Maximum number of bytes that the plugin may store in `wasi:keyvalue`. `None` means that the plugin may not
+    /// store values.
     pub key_value: Option<u64>,
-    /// Number of tokens of the agent's model that the plugin may use in one turn. None: the plugin may not use
-    /// the model.
+    /// Number of tokens of the agent's model that the plugin may use in one turn. `None` means that the plugin may not
+    /// use the model.
     pub model_tokens: Option<u64>,
     /// Types of the service events that the plugin's tools may ask the host to send (P2).
     pub events: BTreeSet<ServiceEventType>,
@@ -61,9 +62,9 @@ pub struct Grants {
 }
 
 impl Grants {
-    /// The union of `self` and `other`. If `self` and `other` grant the same variable, configuration key or secret, the
-    /// value in `self` applies. If `self` and `other` grant the same directory or quota, the wider access or the larger
-    /// quota applies.
+    /// Returns the union of `self` and `other`. If `self` and `other` grant the same variable, configuration key or
+    /// secret, the value in `self` applies. If `self` and `other` grant the same directory or quota, the wider
+    /// access or the larger quota applies.
     #[must_use]
     pub fn and(mut self, other: &Grants) -> Grants {
         for tree in &other.trees {
@@ -128,7 +129,7 @@ pub fn intersect_trees(trees: &[TreeGrant], current: &[TreeGrant]) -> Vec<TreeGr
 }
 
 /// Whether a path is equal to the folder or is below it. Paths are compared component by component. A path that
-/// continues with a `..` after the components of the folder does not count as below the folder.
+/// continues with `..` after the components of the folder is not considered to be below the folder.
 pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     let below = path.strip_prefix(folder);
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
@@ -151,17 +152,18 @@ pub struct GrantAdvice {
 }
 
 impl GrantAdvice {
-    /// Advice if no grant would allow the action.
+    /// Creates the advice for an action that no grant would allow.
     pub(crate) fn none() -> Self {
         Self::without_grant(UNGRANTABLE.to_owned())
     }
 
-    /// Advice if no grant would allow the action. `what_to_do` tells the user what to do instead of adding a grant.
+    /// Creates the advice for an action that no grant would allow. `what_to_do` tells the user what to do instead of
+    /// adding a grant.
     pub fn without_grant(what_to_do: String) -> Self {
         Self { table: String::new(), line: what_to_do, flag: String::new() }
     }
 
-    /// The advice in one line: the command-line option to pass or, if there is no such option, the line to
+    /// Returns the advice in one line: the command-line option to pass or, if there is no such option, the line to
     /// add to `agent.toml`.
     pub fn short(&self) -> String {
         match (self.flag.is_empty(), self.table.is_empty()) {
@@ -332,7 +334,7 @@ pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
 }
 
-/// Description, for users, of a `wasi:config` key.
+/// Describes a `wasi:config` key to users.
 pub(crate) fn config_description(key: &str) -> String {
     format!("the configuration value {}", quoted(key))
 }
@@ -342,13 +344,14 @@ pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
     advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
 }
 
-/// Description, for users, of an HTTP request, and advice on how to grant the request with the pattern `line`.
+/// Returns texts for users: a description of an HTTP request, and advice on how to grant the request with the pattern
+/// `line`, which matches it.
 pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("http = [{}]", quoted(line)), format!("http={line}"));
     (format!("the request {request}"), advice)
 }
 
-/// Description, for users, of the use of `wasi:keyvalue`, and advice on how to grant this use.
+/// Returns texts for users: a description of the use of `wasi:keyvalue`, and advice on how to grant it.
 pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
     ("keeping values between calls".to_owned(), advice)
@@ -357,14 +360,14 @@ pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
 /// Number of tokens that the advice proposes if the manifest does not set a number.
 const PROPOSED_TOKENS: u64 = 20_000;
 
-/// Description, for users, of the use of the agent's model, and advice on how to grant this use.
+/// Returns texts for users: a description of the use of the agent's model, and advice on how to grant it.
 pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAdvice) {
     let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
     let advice = advice(plugin, grant.replace('=', " = "), grant);
     ("asking the agent's model".to_owned(), advice)
 }
 
-/// Description, for users, of sending a service event, and advice on how to grant it.
+/// Returns texts for users: a description of the sending of a service event, and advice on how to grant it.
 pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("events = [{}]", quoted(event_type)), format!("events={event_type}"));
     (format!("sending the service event {event_type}"), advice)
@@ -373,13 +376,14 @@ pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
 /// Description, for users, of reading the conversation's media items.
 pub const MEDIA_DESCRIPTION: &str = "reading the media of the conversation";
 
-/// Description, for users, of reading the conversation's media items, and advice on how to grant it.
+/// Returns a text for users that describes the denied action, which is to read the conversation's media items, and
+/// advice on how to grant the action.
 pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
     (MEDIA_DESCRIPTION.to_owned(), advice)
 }
 
-/// Description, for users, of opening a file for writing, and advice on how to grant it.
+/// Returns a description, for users, of the denied attempt to open a file for writing, and advice on how to grant it.
 pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
     (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
 }
@@ -387,14 +391,14 @@ pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
 /// The first word of the denial that is recorded if a guest's path leads out of its tree.
 pub(crate) const FOLLOWING: &str = "following ";
 
-/// Description, for users, of following a path that leads out of its tree, and advice on how to grant the target
-/// of the path.
+/// Describes to users that a guest was denied following a path that leads out of its tree. Also returns advice on how
+/// to grant the target of the path.
 pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
 }
 
-/// Description of an action on a protected file, which no grant allows.
+/// Description of an action that no grant allows, because the file is protected.
 pub(crate) fn protected(action: &str, why: &str) -> (String, GrantAdvice) {
     (format!("{action}: {why}"), GrantAdvice::none())
 }

@@ -27,7 +27,7 @@ pub enum Kind {
     Tool,
     /// Builds the prompt at the start of a turn.
     ContextBuilder,
-    /// Adds sections to the prompts of the single steps of a turn.
+    /// Adds sections to the prompt of each step of a turn.
     StepContext,
     /// Accepts or rejects the model's outputs.
     OutputValidator,

@@ -52,7 +52,7 @@ fn tools(plugin: &LoadedPlugin) -> Vec<&str> {
 /// P3: an import that contains only types does not need an implementation, whether an interface imports the types of
 /// another interface or a world imports a type. An import with a function or a resource needs an implementation.
 #[tokio::test(flavor = "multi_thread")]
-async fn p3_components_with_imports_of_only_types_load() {
+async fn p3_components_that_import_only_types_are_loaded() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     let types = |more: &str| {
@@ -156,8 +156,8 @@ async fn p3_functions_that_make_a_resource_are_constructors() {
     assert!(none.contains("no function makes it from data"), "{none}");
 }
 
-/// P3: a function that only the toolchain calls, while it builds a component, is not offered as a tool. A component
-/// that is a web server is refused with advice to export other functions.
+/// P3: if a function is meant only for the toolchain, which calls it during the build, the function is not offered as a
+/// tool. A component that is a web server is refused with advice to export other functions.
 #[tokio::test(flavor = "multi_thread")]
 async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
     let directory = tempfile::tempdir().unwrap();
@@ -198,7 +198,7 @@ async fn p3_toolchain_functions_and_http_handlers_are_skipped() {
 /// P5: a component can also import the configuration interface under the names that earlier drafts gave it, and gets
 /// only granted values.
 #[tokio::test(flavor = "multi_thread")]
-async fn p5_earlier_drafts_of_wasi_config_link() {
+async fn p5_earlier_drafts_of_wasi_config_can_be_imported() {
     let directory = tempfile::tempdir().unwrap();
     let sandbox = sandbox(directory.path());
     for name in ["wasi:config/store@0.2.0-rc.1", "wasi:config/store@0.2.0-draft", "wasi:config/runtime@0.2.0-draft"] {

@@ -82,7 +82,7 @@ async fn p8_full_queue_causes_a_typed_error() {
     assert!(matches!(call(&sandbox, &setup, "noop", LONG).await.result, Ok(Ok(_))));
 }
 
-/// A sandbox, and two setups of the same plugin: a setup with a fuel limit, so that fuel is counted, and a setup
+/// Creates a sandbox, and two setups of one plugin: a setup with a fuel limit, so that fuel is counted, and a setup
 /// without a fuel limit.
 async fn metered(directory: &Path, fuel: u64) -> (Sandbox, PluginSetup, PluginSetup) {
     let sandbox = common::sandbox(directory);

@@ -140,8 +140,8 @@ async fn p12_exports_with_the_wrong_type_are_refused() {
     assert!(matches!(&error, LoadError::Export { kind: Kind::MediaPolicy, .. }), "{error}");
 }
 
-// Row 4: a component that needs more memory than the largest possible limit is refused. A component that needs more
-// memory than the default limit is loaded, because its agent may configure a larger limit.
+// Row 4: if a component needs more memory than the largest possible limit, the host refuses the component. If it needs
+// only more memory than the default limit, the host loads it, because its agent may configure a larger limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     let error = refusal(tool_component(TOOL, 5_000)).await;

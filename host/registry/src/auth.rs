@@ -120,8 +120,8 @@ pub(crate) async fn authenticate(
     Ok(token.map(|token| OriginCredential::bearer(&token, context.url)))
 }
 
-/// Returns the login for the registry, so that it can be sent to the token server that the registry names. Fails if the
-/// login must not be sent to that token server.
+/// Returns the login for the registry, so that it can be sent to the token server. The registry has sent the address of
+/// the token server. Fails if the login must not be sent to this address.
 fn login_for_token_server(
     context: &AuthContext<'_>,
     login: &OriginLogin,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::Command;
 
-/// Maximum size of Docker's `config.json` in bytes, and of a credential helper's output.
+/// Maximum size in bytes of Docker's `config.json`, and also of the output of a credential helper.
 const MAX_BYTES: u64 = 1024 * 1024;
 /// Time limit for a credential helper. The helper may ask the user for the password of a keyring, which takes time.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(60);
@@ -128,7 +128,7 @@ async fn run_helper(helper: &str, host: &str) -> Result<Option<Login>, String> {
     }
     let program = format!("docker-credential-{helper}");
     let failed = |error: std::io::Error| {
-        format!("the credential helper `{program}`, which the Docker configuration names, failed: {error}")
+        format!("the credential helper `{program}` from the Docker configuration failed: {error}")
     };
     let mut child = Command::new(&program)
         .arg("get")

@@ -119,8 +119,8 @@ impl Registry {
         .await?;
         match partial.length == descriptor.size {
             true => Ok(()),
-            // The server ended the response without an error but sent too few bytes, so the content is wrong. An
-            // interruption would have been reported as a connection error.
+            // The server ended the response without an error but sent too few bytes, so the content is wrong. If
+            // the connection had been interrupted, there would have been an error.
             false => {
                 let found = format!("{} bytes", partial.length);
                 partial.restart()?;
@@ -188,8 +188,8 @@ enum PartialName {
     Unnamed,
 }
 
-/// An incomplete download. The file of the download is `DIRECTORY/HEX.partial`, which only one process at a time can
-/// use, or an unnamed file.
+/// An incomplete download. Its file is `DIRECTORY/HEX.partial`. Only one process at a time can use this file, so the
+/// download uses an unnamed file if another process is using it.
 struct PartialDownload {
     path: PathBuf,
     file: File,

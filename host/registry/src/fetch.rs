@@ -1,5 +1,5 @@
-//! Resolves the source of a plugin, and fetches the plugin's component and the component's signatures. The digest of a
-//! component from a registry is verified.
+//! Resolves the source of a plugin, and fetches the plugin's component and the component's signatures. If the
+//! component comes from a registry, its digest is verified.
 
 use crate::download::{Downloads, Progress};
 use crate::error::RegistryError;
@@ -50,7 +50,7 @@ pub struct FetchedPlugin {
 pub enum SignatureRequest<'k> {
     /// Fetches some of the existing signatures, no matter which keys made them.
     Any,
-    /// Searches for a valid signature by one of these keys, even if there are many other signatures.
+    /// Searches for a valid signature that one of these keys made, even if there are many other signatures.
     FromKeys(&'k [PublicKey]),
     /// Fetches no signatures.
     Skip,

@@ -26,7 +26,7 @@ pub enum ReplacePolicy {
     AnyFile,
 }
 
-/// The state of a plugin that the lock file lists, which results from comparing the plugin's file with its entry.
+/// The state of a plugin in the lock file. The state is determined by comparing the plugin's file with its entry.
 #[derive(Debug)]
 pub enum PluginState {
     /// The file matches its entry in the lock file, and its signature, or the lack of a signature, is accepted.
@@ -43,7 +43,7 @@ pub enum PluginState {
 }
 
 impl PluginFolder {
-    /// Creates a value for the folder at this path. This function does not access the folder.
+    /// Creates a `PluginFolder` for the folder at this path. This function does not access the folder.
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned() }
     }
@@ -351,7 +351,7 @@ mod tests {
         PluginIdentity { name: name.to_owned(), digest: digest_of(component) }
     }
 
-    // P11: a file is replaced only if requested, and a file is removed only if it matches the lock file.
+    // P11: a file is replaced only if the caller requests this, and a file is removed only if it matches the lock file.
     #[test]
     fn local_files_are_not_replaced_or_removed() {
         let directory = tempfile::tempdir().expect("the directory is created");

@@ -139,8 +139,8 @@ impl Http {
         })
     }
 
-    /// Returns the URL scheme for a host: `http` for this machine or if the user allowed plain HTTP, and
-    /// otherwise `https`.
+    /// Returns the URL scheme for a host. The scheme is `http` if the host is this machine or if the user allowed
+    /// plain HTTP; otherwise it is `https`.
     pub(crate) fn scheme(&self, host: &str) -> &'static str {
         if is_loopback(host) || self.plain_http == PlainHttp::Allowed { "http" } else { "https" }
     }
@@ -291,8 +291,8 @@ async fn follow_redirect(request: Request, response: &Response, place: &str) -> 
     Ok(Request { url, named_by: Some(named_by), ..request })
 }
 
-/// Returns the route of a response. If the route is unknown, returns [`Route::OtherOrigin`], because fewer operations
-/// are allowed for this route.
+/// Returns the route of a response, which states whether a redirect led to another origin. If the route is unknown,
+/// returns [`Route::OtherOrigin`], because fewer operations are allowed for this route.
 pub(crate) fn route(response: &Response) -> Route {
     response.extensions().get().copied().unwrap_or(Route::OtherOrigin)
 }
@@ -385,14 +385,14 @@ pub(crate) async fn read_parts(
     tokio::time::timeout(LARGE_TIMEOUT, read).await.map_err(too_late)?
 }
 
-/// Returns the offset at which the response starts, from its `Content-Range` header.
+/// Reads the `Content-Range` header of the response, and returns the offset at which the response starts.
 pub(crate) fn range_start(response: &Response) -> Option<u64> {
     let range = response.headers().get(CONTENT_RANGE)?.to_str().ok()?;
     range.strip_prefix("bytes ")?.split('-').next()?.trim().parse().ok()
 }
 
-/// Describes an error response in one line: the status, the registry's messages, and the time after which the registry
-/// asks for a retry. Secrets that the request contained are removed from the messages.
+/// Describes an error response in one line: the status, the registry's messages, and the time that the registry asks
+/// clients to wait before a retry. Secrets that the request contained are removed from the messages.
 pub(crate) async fn error_text(response: Response) -> String {
     let status = response.status();
     let later = retry_after(response.headers()).filter(|_| RetryPolicy::IfNotProcessed.allows(status));

@@ -59,8 +59,8 @@ pub struct IndexedPlugin {
 
 impl Registry {
     /// Adds a version of a plugin to an index. Fails if the index already has this version with a different
-    /// manifest, unless `overwrite` allows the version to be replaced. Without overwriting, the content of a version
-    /// never changes.
+    /// manifest, unless `overwrite` allows the version to be replaced. If `overwrite` does not allow this, the
+    /// content of a version never changes.
     pub async fn add_to_index(
         &self,
         index: &Reference,

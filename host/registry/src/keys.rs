@@ -102,7 +102,7 @@ impl KeyFile {
         let bytes = decode_key(&text);
         if bytes.len() != SECRET_KEY_BYTES {
             let reason =
-                "it is not a signing key of `agent-host key new` or minisign; a `.pub` file is only its public half";
+                "it is not a signing key from `agent-host key new` or minisign; a `.pub` file is only the public half";
             return Err(RegistryError::Key { place: path.display().to_string(), reason: reason.to_owned() });
         }
         Ok(Self { path: path.to_owned(), text, is_encrypted: bytes[2..4] != UNENCRYPTED })
@@ -119,7 +119,7 @@ impl KeyFile {
         let refused = |reason: String| RegistryError::Key { place: self.path.display().to_string(), reason };
         let secret = match (self.is_encrypted, password) {
             // An unencrypted key cannot be checked for damage, because minisign writes no checksum for it. This is
-            // safe: the public key does not accept signatures by a damaged key, and every signature is verified
+            // safe: a signature by a damaged key does not match the public key, and every signature is verified
             // before use.
             (false, _) => minisign::SecretKey::from_bytes(&decode_key(&self.text)),
             (true, Some(password)) => {
@@ -201,8 +201,8 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), RegistryError> {
     })
 }
 
-/// Decodes a secret key from the text of its file, in which the key is the second line. Returns no bytes if the line is
-/// not valid base64.
+/// Decodes a secret key from the text of its file, in which the key is the second line. Returns an empty
+/// vector if the line is not valid base64.
 fn decode_key(text: &str) -> Vec<u8> {
     STANDARD.decode(text.lines().nth(1).unwrap_or_default().trim()).unwrap_or_default()
 }
@@ -214,8 +214,8 @@ fn read(path: &Path) -> Result<String, RegistryError> {
     read.map(|_| text).map_err(|source| RegistryError::file(path, "read", source))
 }
 
-/// Formats a text that should be a public key for an error message. Only the first characters are shown, because a user
-/// may have given a secret key by mistake.
+/// Shortens a text that should be a public key, so that an error message can show it. Only the first characters are
+/// shown, because a user may have given a secret key by mistake.
 fn shortened_key(text: &str) -> String {
     let start: String = text.chars().take(8).filter(|character| !character.is_control()).collect();
     format!("`{start}…`")
@@ -265,7 +265,7 @@ mod tests {
     // P11: a file with the extension `.pub` never contains a secret key, and if creating a key pair fails, neither of
     // its two files remains.
     #[test]
-    fn failed_key_creation_leaves_no_single_key() {
+    fn failed_key_creation_leaves_neither_file() {
         let directory = tempfile::tempdir().expect("the directory is created");
         let error =
             create(&directory.path().join("team.pub"), Protection::None).expect_err("it is refused").to_string();

@@ -64,7 +64,7 @@ impl Trust {
 
 /// Checks whether a component without an entry in the lock file may be loaded if signatures are required. If a trusted
 /// key signed the component, returns an entry that proves the origin of the component and must be stored with the
-/// component. If the agent's own configuration allows the component to have no signature, returns `None`.
+/// component. If the agent's own configuration accepts the component without a signature, returns `None`.
 pub(crate) fn verify_local(
     file: &Path,
     plugin: &PluginIdentity,

@@ -111,7 +111,7 @@ impl LockFile {
         directory.join(LOCK_FILE)
     }
 
-    /// Reads the lock file of a folder. If the folder has no lock file, the result has no entries.
+    /// Reads the lock file of a folder. If there is no lock file in the folder, the result is empty.
     pub fn read(directory: &Path) -> Result<Self, RegistryError> {
         let path = Self::path(directory);
         let Some(bytes) = read_if_exists(&path, MAX_BYTES)? else {

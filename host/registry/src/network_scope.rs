@@ -37,8 +37,8 @@ pub(crate) fn scope_in_url(url: &Url) -> Option<NetworkScope> {
 }
 
 /// Returns the network scope of a server that has just sent a response. If the server's name cannot be resolved on this
-/// machine, for example because a proxy resolves it, returns [`NetworkScope::Public`], because a server in this scope
-/// may redirect to the fewest addresses.
+/// machine, for example because a proxy resolves it, returns [`NetworkScope::Public`], because redirects by
+/// a server in this scope are restricted most.
 pub(crate) async fn scope_of_server(url: &Url) -> NetworkScope {
     if let Some(scope) = scope_in_url(url) {
         return scope;

@@ -119,7 +119,7 @@ impl Manifest {
                 let types = if types.is_empty() { "no content".to_owned() } else { types.join(", ") };
                 Err(format!("it contains {types}, but a component has the media type `{WASM_TYPE}`"))
             }
-            _ => Err(format!("it has {} layers, but a plugin is one component", self.layers.len())),
+            _ => Err(format!("it has {} layers, but a plugin has exactly one", self.layers.len())),
         }
     }
 }

@@ -55,7 +55,7 @@ pub struct Pushed {
     /// Digest of the manifest that the tag referred to before the push. `None` if the tag is new or already referred to
     /// the same manifest.
     pub replaced: Option<Digest>,
-    /// Whether the tag already referred to exactly this component. If so, nothing was uploaded.
+    /// True if the tag already referred to exactly this component, so that nothing was uploaded.
     pub already_present: bool,
 }
 
@@ -160,10 +160,10 @@ mod tests {
     use serde_json::{Value, json};
 
     /// Returns the manifest and the config that `oci-wasm` 0.6.0 wrote for a component with the interfaces of this
-    /// test. The two documents were read back from Debian's docker-registry 2.8 on 2026-11-22. The parameters of this
-    /// function replace the digests and sizes in the documents. In addition, this crate pushed 27 components that five
-    /// toolchains had built, and `oci-wasm` read all of them back without a difference. For these components, the
-    /// configs of `oci-wasm` and of this crate differed only in `created`.
+    /// test. The two documents were read back from Debian's docker-registry 2.8 on 2026-11-22. In the returned
+    /// documents, the digests and sizes are those in the parameters of this function. In addition, this crate pushed 27
+    /// components that five toolchains had built, and `oci-wasm` read all of them back without a difference. For these
+    /// components, the configs of `oci-wasm` and of this crate differed only in `created`.
     fn oci_wasm_documents(component: &Digest, size: usize, config: (&Digest, usize)) -> (Value, Value) {
         let manifest = json!({
             "annotations": {"org.opencontainers.image.version": "0.1.0"},
@@ -187,8 +187,8 @@ mod tests {
         (manifest, config)
     }
 
-    // P11: for the same component and creation time, the config equals the config that `oci-wasm` writes, and the
-    // manifest differs only in its additional annotations with the plugin's name.
+    // P11: for the same component and creation time, the config equals the config that `oci-wasm` writes. The
+    // manifest differs from the manifest of `oci-wasm` only in additional annotations with the plugin's name.
     #[test]
     fn layout_matches_the_layout_of_other_tools() {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use url::{Origin, Url};
 
-/// Maximum size of a manifest or an index, in bytes. Registries limit the manifests that they accept to the same size.
+/// Maximum size of a manifest or an index, in bytes. Registries, too, reject manifests that are larger than this size.
 const MAX_MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
 /// Maximum size of one page of a list of tags, in bytes.
 const MAX_TAGS_BYTES: u64 = 4 * 1024 * 1024;
@@ -228,8 +228,8 @@ impl Registry {
             let response = self.send(repository, Access::Push, request, &place).await?;
             let may_be_race = response.status() == StatusCode::BAD_REQUEST;
             match ensure_success(response, &place).await {
-                // The Docker registry answers like this while another client uploads a blob that the manifest refers
-                // to, because it then reads a reference to the blob that is not written yet.
+                // The Docker registry sends this error while another client uploads a blob that the manifest refers to,
+                // because the registry tries to read its own reference to the blob before it has written the reference.
                 Err(RegistryError::Server { message, .. })
                     if may_be_race
                         && message.contains(DIGEST_INVALID)
@@ -390,8 +390,8 @@ impl Registry {
                     Ok(Some(page)) => page,
                     Ok(None) => return Ok(listing),
                     Err(RegistryError::TooLarge { .. }) => break,
-                    // Treat any error of the server as a missing feature, because registries report in different ways
-                    // that they do not support lists of referrers.
+                    // Treat any error of the server as a missing feature: registries that do not support lists of
+                    // referrers respond with different errors.
                     Err(RegistryError::Server { .. }) if listing.is_none() => return Ok(None),
                     Err(error) => return Err(error),
                 };
@@ -504,7 +504,7 @@ impl Registry {
     }
 }
 
-/// Returns the response if its status is a success. Otherwise, returns an error with the server's message.
+/// Returns the response if its status is a success, and an error with the server's message if it is not.
 pub(crate) async fn ensure_success(response: Response, place: &str) -> Result<Response, RegistryError> {
     match response.status() {
         status if status.is_success() => Ok(response),

@@ -20,7 +20,7 @@ const MAX_DELAY: Duration = Duration::from_secs(30);
 /// requested delay.
 const MAX_SHOWN_SECONDS: u64 = 1_000_000_000;
 
-/// Notice for a listener that a request will be retried after a delay.
+/// Informs a listener that a request will be retried after a delay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryNotice {
     /// The requested reference or address.
@@ -55,9 +55,9 @@ pub(crate) enum RetryPolicy {
     Always,
     /// The request may be sent again only if the server reports that it did not process the request.
     IfNotProcessed,
-    /// The request may be sent again only if it is unknown whether the server processed it. This policy is for callers
-    /// that retry a whole operation, such as an upload, whose individual requests are already retried if the server did
-    /// not process them.
+    /// The request may be sent again only if it is unknown whether the server processed it. Callers that retry a whole
+    /// operation, such as an upload, use this policy, because each request of the operation is already retried if the
+    /// server did not process the request.
     IfUnknown,
 }
 
@@ -123,8 +123,8 @@ fn round_to_milliseconds(delay: Duration) -> Duration {
 }
 
 /// Returns the delay that the server requests with `Retry-After` (RFC 9110, 10.2.3). A date is compared with the
-/// server's own `Date` header, so that the clocks do not have to agree. Without that header, the date is compared with
-/// the current time.
+/// server's own `Date` header, so that the clocks do not have to agree. If the response has no `Date` header, the date
+/// is compared with the current time.
 pub(crate) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     retry_after_at(headers, SystemTime::now())
 }

@@ -28,7 +28,7 @@ pub struct Claims {
 pub(crate) enum SignatureProblem {
     /// The text is not a signature.
     Unreadable,
-    /// The signature was made with another key. Contains the id of that key.
+    /// The signature was made with another key. The variant contains the id of the other key.
     OtherKey(String),
     /// The signature does not match the bytes of the component, or does not match its own trusted comment.
     Invalid,

@@ -59,7 +59,7 @@ struct Candidate {
     key: Option<String>,
 }
 
-/// All signatures of an artifact that the registry lists.
+/// All signatures that the registry lists for an artifact.
 #[derive(Default)]
 struct Candidates {
     signatures: Vec<Candidate>,
@@ -86,8 +86,8 @@ impl Registry {
     pub(crate) async fn find_signatures(&self, search: SignatureSearch<'_>) -> Result<FoundSignatures, RegistryError> {
         let deadline = Instant::now() + TIMEOUT;
         let Candidates { signatures: mut candidates, mut has_more, .. } = self.list_signatures(search).await?;
-        // First read the signatures for which the list names a trusted key. Then read the other signatures, because the
-        // keys in the list can be false.
+        // The signatures that the list attributes to a trusted key are read first. The other signatures are read too,
+        // because the keys in the list can be false.
         let key_ids: Vec<_> = search.keys.iter().filter_map(formatted_key_id).collect();
         candidates.sort_by_key(|candidate| match &candidate.key {
             Some(key) if key_ids.contains(key) => 0,
@@ -174,8 +174,8 @@ impl Registry {
         Ok(candidates)
     }
 
-    /// Reads a signature. Returns its text and the number of bytes that were read. The text is `None` if the signature
-    /// is invalid.
+    /// Reads a signature. Returns the signature's text and the number of bytes that were read. The text is `None` if
+    /// the signature is invalid.
     async fn read_signature(
         &self,
         SignatureSearch { repository, subject, .. }: SignatureSearch<'_>,

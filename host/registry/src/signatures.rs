@@ -1,11 +1,11 @@
-//! Attaches signatures to artifacts, in registries that list the artifacts that refer to an artifact (its referrers)
-//! and in registries that do not.
+//! Attaches signatures to artifacts. Some registries list an artifact's referrers: the other artifacts that refer to
+//! the artifact. The module also supports registries that do not list referrers.
 //!
 //! If a registry does not list referrers, the distribution specification requires clients to maintain the list
 //! themselves, in an index under the tag `sha256-HEX`. Registries have no compare-and-swap operation, so an entry can
 //! be lost if two clients write the index at the same time. Therefore each signature also has its own tag, which no
-//! other client writes. The search reads these tags, and the next client that signs the artifact adds missing entries
-//! to the index.
+//! other client writes. The search for signatures reads the tags of the signatures, and the next client that signs the
+//! artifact adds missing entries to the index.
 
 use crate::error::RegistryError;
 use crate::oci::{Descriptor, EMPTY, EMPTY_TYPE, INDEX_TYPE, Index, MANIFEST_TYPE, Manifest};
@@ -132,8 +132,8 @@ impl Registry {
     }
 }
 
-/// Returns the entry for a signature in the index, given the signature's manifest. The entry contains the annotations
-/// of the manifest, as the entries in a registry's own list do.
+/// Returns the entry that describes a signature in the index. `manifest` is the manifest of the signature. The entry
+/// contains the annotations of the manifest, as the entries in a registry's own list do.
 fn index_entry(manifest: &[u8]) -> Descriptor {
     let annotations = serde_json::from_slice::<Manifest>(manifest).map(|manifest| manifest.annotations);
     Descriptor {

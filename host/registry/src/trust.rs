@@ -6,7 +6,7 @@ use crate::signature::{Claims, SignatureProblem, signing_key_id, verify};
 use agent_core::message::Digest;
 use agent_plugins::PluginIdentity;
 
-/// Treatment of a plugin that has no signature by a trusted key.
+/// What happens to a plugin that is not signed with a trusted key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignaturePolicy {
     /// The plugin is refused.
@@ -32,7 +32,7 @@ impl SignaturePolicy {
 /// The signature policy and the trusted keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trust {
-    /// Treatment of a plugin that has no signature by a trusted key.
+    /// What happens to a plugin that is not signed with a trusted key.
     pub policy: SignaturePolicy,
     /// Namespaces, each with its trusted keys. A namespace is the start of a reference, or [`LOCAL_NAMESPACE`] for
     /// components that were built on this machine.
@@ -194,7 +194,7 @@ mod tests {
         Trust { policy, keys: keys.collect(), ..Trust::default() }
     }
 
-    // Row 23: the policy determines the treatment of a plugin that has no signature by a trusted key.
+    // Row 23: the policy determines what happens to a plugin that is not signed with a trusted key.
     #[test]
     fn policy_decides_whether_untrusted_plugins_are_accepted() {
         let (team, untrusted_key) = (key(), key());

@@ -57,7 +57,7 @@ fn downgrade_problem(new: &LockedPlugin, locked: &LockedPlugin, trust: &Trust) -
     }
     Some(match order {
         VersionOrder::Same => {
-            "which is the locked version with other content, and has no newer signature by a trusted key".to_owned()
+            "which has the locked version but different content, and no newer signature by a trusted key".to_owned()
         }
         _ => {
             format!("which may be older than {locked_version}, the locked version: the two versions cannot be compared")
@@ -132,7 +132,7 @@ mod tests {
                 }
             }
         }
-        // The content of a version must not change, even if neither plugin is signed.
+        // The content of a version must not change, even if neither the locked nor the new component is signed.
         let unsigned = plugin("1.0.0", "locked", None);
         assert!(check_update(&plugin("1.0.0", "other", None), &unsigned, &warn, Downgrade::Refused).is_err());
         assert!(check_update(&plugin("1.0.0", "other", Some(9)), &unsigned, &warn, Downgrade::Refused).is_err());

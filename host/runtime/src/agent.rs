@@ -50,7 +50,7 @@ pub enum AgentError {
         /// Names of all loaded plugins, separated by commas.
         loaded: String,
     },
-    /// A configuration key names a plugin that does not have the required kind.
+    /// The value of a configuration key is the name of a plugin that does not have the required kind.
     #[error("`{key}` names the plugin {plugin}, which does not export {kind}")]
     WrongKind {
         /// The configuration key that names the plugin.
@@ -200,7 +200,7 @@ impl Agent {
     }
 
     /// Returns a copy of this agent with this configuration and these models. The copy keeps the grants that users have
-    /// given at first-use questions, and the MCP servers and delegates of this agent.
+    /// given in answer to first-use questions, and the MCP servers and delegates of this agent.
     pub fn reconfigured(&self, config: AgentConfig, models: Models) -> Result<Self, AgentError> {
         let (mcp, delegates) = (self.config().mcp.clone(), self.config().delegates.clone());
         let mut config = AgentConfig { mcp, delegates, ..config };
@@ -459,8 +459,8 @@ struct ToolSources<'f> {
 }
 
 /// Builds the tool registry. If an MCP server offers a tool whose name another tool already has, all tools of the
-/// server are left out, and the server is returned together with the name conflict. If the name belonged to this server
-/// in the previous registry, the server is not left out, and the conflict is an error (row 55).
+/// server are left out, and the server is returned together with the name conflict. If the server's tool already had
+/// this name in the previous registry, the server is not left out, and the conflict is an error (row 55).
 fn registry_without_conflicting_servers(
     configured: &Configured,
     sources: &ToolSources<'_>,

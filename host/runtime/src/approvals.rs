@@ -43,9 +43,9 @@ pub enum Verdict {
     Allow {
         /// Whether the approval is valid only for this call or also for later calls, and for how long.
         scope: GrantScope,
-        /// Arguments that the user has changed, with which the call runs instead of the model's arguments. `None` if
-        /// the user did not change the arguments. If the arguments were changed and the approval is remembered, the
-        /// approval is valid only for the changed arguments.
+        /// The arguments as the user has changed them. The call runs with these arguments instead of the model's
+        /// arguments. `None` if the user did not change the arguments. If the arguments were changed and the approval
+        /// is remembered, the approval is valid only for the changed arguments.
         edited: Option<Value>,
     },
     /// The user denies the call.
@@ -79,8 +79,8 @@ pub enum ApprovalError {
         /// Configuration key of the rule that denies the tool.
         because: String,
     },
-    /// The decision changes the data of a plugin's service request. Users can allow or deny such a request, but cannot
-    /// change its data.
+    /// The decision changes the data of a plugin's service request. Users can allow or deny a plugin's service request,
+    /// but cannot change its data.
     #[error(
         "the request of {call} to the service `{tool}` can be allowed or denied, but not changed: the plugin that made \
          the request has already run"

@@ -60,8 +60,8 @@ pub struct PartialReply {
 pub struct EventPosition {
     /// Sequence number of the durable event, from 1.
     pub sequence: u64,
-    /// Number of a provisional event among the provisional events that follow the durable event, from 1. The value 0
-    /// means the position of the durable event itself.
+    /// The provisional events that follow a durable event are numbered from 1, and this is the number of one of them.
+    /// The value 0 means the position of the durable event itself.
     pub provisional: u32,
 }
 
@@ -167,8 +167,8 @@ impl Watchers {
         }
     }
 
-    /// Publishes the pieces of a reply as provisional events until the reply ends. The events are numbered from 1 after
-    /// the durable event `after`.
+    /// Publishes the pieces of a reply as provisional events until the reply ends. These events follow the durable
+    /// event `after`, and their numbers start at 1.
     pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
         let mut number = 0;
         while let Some(delta) = deltas.recv().await {
@@ -190,8 +190,8 @@ impl Watchers {
 }
 
 impl RecentEvents {
-    /// Updates the recent events after an event was published. A provisional event is added. A durable event is not
-    /// added, and all earlier provisional events are discarded.
+    /// Updates the recent events after an event was published. A provisional event is added to the recent events. A
+    /// durable event is not added, but all provisional events before it are removed.
     fn record(&mut self, event: &Event) {
         if event.provisional.is_none() {
             self.streamed.clear();

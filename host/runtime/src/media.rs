@@ -17,7 +17,7 @@ use agent_store::{MAX_READ_BYTES, MediaDescription, Store, StoreError, digest_of
 use async_trait::async_trait;
 use std::sync::Arc;
 
-/// Implements the media port for plugins with the blob store: plugins can describe, read and add media items. A plugin
+/// The media port, through which plugins describe, read and add media items. The items are in the blob store. A plugin
 /// can access only the media of the session for which it is called.
 pub(crate) struct StoredMedia(pub(crate) Arc<dyn Store>);
 
@@ -50,7 +50,7 @@ pub(crate) fn describe_without_storing(medium: NewMediaItem) -> Result<Media, Po
 /// limited because the host keeps the complete item in memory.
 pub const MAX_SENT_BYTES: u64 = 64 << 20;
 
-/// Provides a model provider with the bytes of the media in one request. If the media policy requires a smaller version
+/// Gives a model provider the bytes of the media items in one request. If the media policy requires a smaller version
 /// of a picture, the picture is scaled down.
 pub(crate) struct OutgoingMedia<'m> {
     pub(crate) store: &'m dyn Store,
@@ -131,8 +131,8 @@ fn port_error(error: StoreError) -> PortError {
     PortError::Failed(error.to_string())
 }
 
-/// Media types that can be recognised by the first bytes of a file. Each entry contains the media type and these first
-/// bytes. WebP is not in the list, because its signature is not at the beginning of the file.
+/// Media types that can be recognised by the first bytes of a file. Each entry contains the media type and the first
+/// bytes of its files. WebP is not in the list, because its signature is not at the beginning of the file.
 const SIGNATURES: &[(&str, &[u8])] = &[
     ("image/png", b"\x89PNG\r\n\x1a\n"),
     ("image/jpeg", b"\xff\xd8\xff"),

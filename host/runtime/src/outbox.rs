@@ -1,4 +1,5 @@
-//! The outbox stores effects outside of a session, such as events, in the same commit as the change that causes them.
+//! The outbox stores the effects that a session has on the outside, such as events. An effect is stored in the same
+//! commit as the change that causes the effect.
 //! The effects are delivered after the commit, and the delivery is retried until it succeeds (D2, D6).
 
 mod events;
@@ -43,9 +44,10 @@ pub enum OutboxError {
     },
 }
 
-/// Delivers the pending items of one session, or of all sessions if `session` is `None`. An item may be delivered
-/// twice, even by two processes at the same time, because the file for an event always has the same name and content,
-/// and is written completely or not at all. `on_delivered` is called with the id of each delivered item.
+/// Delivers the pending items of one session, or of all sessions if `session` is `None`. It does no harm if an
+/// item is delivered twice, even by two processes at the same time, because the file for an event always has the same
+/// name and content, and is written completely or not at all. `on_delivered` is called with the id of each
+/// delivered item.
 pub async fn deliver(
     store: &dyn Store,
     config: &OutboxConfig,
@@ -114,7 +116,7 @@ async fn deliver_one(
             let (session, event_type) = (&item.session, &event.event_type);
             tracing::warn!(
                 %session,
-                "did not send the event `{event_type}`: a plugin made it, but its type is reserved for the host"
+                "did not send the event `{event_type}`: a plugin created it, but its type is reserved for the host"
             );
             Ok(Delivery::Done)
         }

@@ -2,7 +2,7 @@
 //! (D1, S6).
 //!
 //! [`StepRecordBody`] is the only type that defines the stored JSON. The kinds of records and the names of
-//! their fields never change, and a record has no version number. A record that an older host wrote may lack
+//! their fields never change, and a record has no version number. Records from older hosts may lack
 //! fields. If readers must know whether a field was absent, the type of the field has a value for its absence,
 //! for example [`Question::NotRecorded`].
 

@@ -61,19 +61,19 @@ pub enum PluginActionKind {
     Call(Box<CallRecord>),
     /// The plugin ran a tool call that requested a service.
     Request(Box<(CallRecord, RecordedRequest)>),
-    /// As an output validator, the plugin judged an output.
+    /// The plugin is an output validator and judged an output.
     Verdict(Box<(ValidatorRequest, Verdict)>),
-    /// As a media policy, the plugin decided about media.
+    /// The plugin is a media policy and decided which media the prompt contains.
     Decision(Box<(PolicyRequest, Vec<MediaDecision>)>),
-    /// As a context builder, the plugin built the context of a turn.
+    /// The plugin is a context builder and built the context of a turn.
     Context(Box<RecordedBuilderCall<BuilderRequest>>),
-    /// As a context builder, the plugin added sections to the prompt of a step.
+    /// The plugin is a context builder and added sections to the prompt of a step.
     Step(Box<RecordedBuilderCall<StepRequest>>),
     /// The action cannot be replayed. The first text describes the action, and the second text states the reason.
     NotReplayable(&'static str, &'static str),
 }
 
-/// The part of a service request that the session contains. A plugin made the request during a tool call.
+/// The stored part of a service request that a plugin made during a tool call.
 #[derive(Clone, Debug)]
 pub enum RecordedRequest {
     /// The session contains the complete request.
@@ -112,13 +112,13 @@ pub enum ReplayedOutcome {
     Failed(String),
 }
 
-/// The outcome of a replayed action, and the differences between its requests and side effects and those of
-/// the recorded action.
+/// The outcome of a replayed action, and how the action's requests and side effects differ from the recorded ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replayed {
     /// What the plugin returned in the replay, or why it failed.
     pub outcome: ReplayedOutcome,
-    /// Requests of the plugin to the host that were denied, because the record contains no answer to them.
+    /// Requests that the plugin made to the host and that were denied, because the record does not contain answers
+    /// to these requests.
     pub unrecorded: Vec<Denial>,
     /// Descriptions of the differences between the side effects of the replayed action and the recorded side effects.
     pub effects: Vec<String>,
@@ -364,7 +364,7 @@ fn media_access_in(denials: &[Denial]) -> MediaAccess {
     }
 }
 
-/// Returns whether the plugin that executed a call could read media. The text of a failed call names all missing
+/// Returns whether the plugin that executed a call could read media. The text of a failed call lists all missing
 /// grants, including those that the plugin did not try to use, so this text is searched for the grant to read media.
 fn media_access_of_call(record: &CallRecord) -> MediaAccess {
     let Some(result) = &record.result else { return MediaAccess::Readable };

@@ -138,15 +138,15 @@ pub struct Session {
     pub(crate) was_interrupted: bool,
     /// Whether memories that are committed to the outbox still have to be written.
     pub(crate) deferred: DeferredDelivery,
-    /// Denials that are not committed yet, and that no result of a call will contain.
+    /// Denials that are not committed yet and that do not belong to the result of a call.
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     /// Service requests that plugins have made in this process and that a user must approve before they are sent.
     pub(crate) held_requests: HeldRequests,
-    /// Calls that were restored from the stored state. Before one of these calls runs, its arguments are checked again
+    /// Calls that were restored from the stored state. Before a restored call runs, its arguments are checked again
     /// against the tool's schema.
     pub(crate) unverified: HashSet<CallId>,
-    /// Connections to MCP servers that were opened to check a user's decision. They stay open until the turn continues
-    /// and opens the connections that it needs itself.
+    /// Connections to MCP servers that were opened to check a user's decision. The connections stay open until the
+    /// turn continues and opens its own connections.
     pub(crate) held_servers: Option<AcquiredServers>,
     opened_at: u64,
     /// Trace context of the event that contains the input of the next turn.

@@ -27,7 +27,7 @@ pub use version_log::{BeginError, begin_serving, directory_name, record_grants, 
 const SETTLED_SCAN_INTERVAL: Duration = Duration::from_millis(250);
 /// Time between two scans of the plugin directory while a file is being written.
 const CHANGING_SCAN_INTERVAL: Duration = Duration::from_millis(50);
-/// Number of scans after which the watcher reads again which versions other processes have rolled back.
+/// The watcher reads the rollbacks of other processes from the store once during this number of scans.
 const SCANS_PER_ROLLBACK_READ: u32 = 4;
 
 /// An event that users should be informed about immediately.
@@ -72,10 +72,10 @@ pub struct PluginWatcher {
     name: String,
     agents: Vec<LiveAgent>,
     notices: Sender<Notice>,
-    /// Plugins that passed their canary call, by the path of their file.
+    /// Plugins that passed their canary call. The key of each entry is the path of the plugin's file.
     accepted: BTreeMap<PathBuf, Arc<LoadedPlugin>>,
-    /// Versions that failed their canary call or have the name of another plugin, by the path of their file. Users have
-    /// already been notified about every version in this map.
+    /// Versions that failed their canary call or have the name of another plugin. The key of each entry is the path of
+    /// the plugin's file. Users have already been notified about every version in this map.
     refused: BTreeMap<PathBuf, Digest>,
     rollbacks: Vec<Rollback>,
     /// Versions that are in use now, by the name of the plugin.
@@ -83,15 +83,15 @@ pub struct PluginWatcher {
     /// The selection of plugin versions that was offered last, if it contains a change that all agents declined. The
     /// agents are not offered the same selection twice in succession.
     declined_selection: Option<BTreeMap<String, ChosenVersion>>,
-    /// Agent, plugin and version of each change that an agent declined and that users were already notified about. The
-    /// version is `None` if the plugin's file was removed.
+    /// The changes that an agent declined and of which the users have already been notified: the agent, the plugin and
+    /// the version of each change. The version is `None` if the plugin's file was removed.
     declined: BTreeSet<(String, String, Option<Digest>)>,
     /// Versions on trial, by the name of the plugin.
     trials: BTreeMap<String, VersionTrial>,
-    /// Wakes the watcher when a plugin call that runs a version on trial traps.
+    /// Wakes the watcher after a trap in a plugin call that runs a version on trial.
     trapped: Arc<Notify>,
-    /// The problems that exist now, by the file, agent or directory that the problem is about. Each problem is reported
-    /// only once while it exists.
+    /// The current problems. The key of each problem is the file, agent or directory that has the problem. Each problem
+    /// is reported only once while it exists.
     reported_problems: BTreeMap<String, String>,
 }
 
@@ -233,8 +233,8 @@ impl PluginWatcher {
         outcome
     }
 
-    /// Selects the version of each plugin from the files and the rollbacks. Offers the selection to the agents if the
-    /// selection differs from the versions in use.
+    /// Selects the version of each plugin from the files and the rollbacks. If the selected versions differ from the
+    /// versions in use, offers the selected versions to the agents.
     async fn publish_changes(&mut self, present: &BTreeSet<PathBuf>) {
         let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
         for path in present {
@@ -427,8 +427,8 @@ impl PluginWatcher {
         trials
     }
 
-    /// Stores the counts of those trials in which a call has trapped or that are over, and rolls back versions that
-    /// failed their trial.
+    /// Stores the counts of each trial that is over or in which a call has trapped, and rolls back versions that failed
+    /// their trial.
     async fn count_trials(&mut self) {
         let needs_storing = |on_trial: &VersionTrial| {
             let unwritten = on_trial.calls.unwritten();

@@ -22,15 +22,15 @@ pub trait Approvals: Send + Sync {
     /// Revokes the grant with this id and adds an entry to the audit log. Returns whether a grant with this id existed.
     async fn revoke(&self, id: &str) -> Result<bool, StoreError>;
 
-    /// Binds a rule that allows a tool by its name to the identity of the component that offers this tool. If the rule
-    /// is already bound, the existing binding is kept. Returns the identity to which the rule is bound (row 52).
+    /// Binds a rule to the identity of the component that offers the rule's tool. If the rule is already bound, the
+    /// existing binding is kept. Returns the identity to which the rule is bound (row 52).
     async fn bind_rule(&self, rule: NamedRule, identity: Digest) -> Result<Digest, StoreError>;
 }
 
 /// A configuration rule that allows a tool by its exact name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NamedRule {
-    /// Name of the agent. If the agent has a configuration file, a space and the path of the file follow the name.
+    /// Name of the agent. If the agent has a configuration file, the name is followed by a space and the file's path.
     pub agent: String,
     /// Full name of the tool.
     pub tool: String,

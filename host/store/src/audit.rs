@@ -136,7 +136,7 @@ pub enum AuditAction {
         directory: String,
         /// Name of the plugin.
         plugin: String,
-        /// Digest of the version that was used during the rollback.
+        /// Digest of the earlier version, which was used until the rollback was undone.
         from: Digest,
         /// Digest of the version in the plugin's file.
         to: Digest,

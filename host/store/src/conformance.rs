@@ -1,4 +1,4 @@
-//! Conformance suite: tests of the behaviour that every store must have (D6). The tests of a store call [`run`], which
+//! Conformance suite: tests of the behaviour that every store must have (D6). To test a store, call [`run`], which
 //! panics at the first test case that fails.
 
 mod approvals;
@@ -94,7 +94,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     memories::search_respects_the_memory_scope(new_store()).await;
     memories::memories_are_removed_with_their_turn_or_session(new_store()).await;
     projections::projections_match_the_log(new_store()).await;
-    projections::pending_messages_are_not_differences(new_store()).await;
+    projections::pending_messages_do_not_count_as_differences(new_store()).await;
     projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
     hostile::strange_text_is_stored_unchanged(new_store()).await;
     hostile::search_accepts_any_query(new_store()).await;

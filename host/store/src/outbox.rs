@@ -1,6 +1,6 @@
-//! The outbox (D6) stores the effects that a session's commits request outside of the session. Each effect is stored as
-//! an item, in the same transaction as the commit that requests it. The host delivers the item afterwards and retries
-//! until the delivery succeeds.
+//! The outbox (D6) stores the effects that a session's commits request and that happen outside of the session, such as
+//! sending an event. Each effect is stored as an item, in the same transaction as the commit that requests it. The host
+//! delivers the item afterwards and retries until the delivery succeeds.
 
 use crate::StoreError;
 use agent_core::change::OutboxItem;

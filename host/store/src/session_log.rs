@@ -23,10 +23,10 @@ pub const MAX_JSON_DEPTH: usize = 127;
 /// Reads and writes the logs of all sessions. A process needs the lease of a session to write to the session's log.
 #[async_trait]
 pub trait SessionLog: Send + Sync {
-    /// Acquires the session's lease and returns the session's state. If a process that has exited still has
-    /// the lease, the lease is taken over without waiting. Fails with [`StoreError::Busy`] if a running
-    /// process, including this process, has the lease. A session in the state [`SessionState::Incomplete`]
-    /// fails with [`StoreError::Incomplete`].
+    /// Acquires the session's lease and returns the session's state. If a process that has exited still has the
+    /// lease, the lease is taken over without waiting. Fails with [`StoreError::Busy`] if a running process,
+    /// including this process, has the lease. Fails with [`StoreError::Incomplete`] if the session is in the
+    /// state [`SessionState::Incomplete`].
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError>;
 
     /// Releases the lease. Releasing a lease that is no longer valid changes nothing.
@@ -138,9 +138,9 @@ pub enum StoredView {
     /// The snapshot itself contains the view. All stored pieces of the session are removed.
     #[default]
     InSnapshot,
-    /// These pieces are the whole view. All other stored pieces are removed.
+    /// The pieces in this variant are the whole view. All other stored pieces are removed.
     Whole(Vec<ViewPiece>),
-    /// These pieces replace the stored pieces with the same numbers. All other stored pieces are kept.
+    /// The pieces in this variant replace the stored pieces with the same numbers. All other stored pieces are kept.
     Changed(Vec<ViewPiece>),
 }
 
@@ -163,7 +163,7 @@ impl StoredView {
     }
 }
 
-/// Status of a session for lists of sessions.
+/// The status of a session that is shown in lists of sessions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// State of the session. A session that is [`SessionState::Incomplete`] can only be listed and deleted. An
@@ -219,7 +219,7 @@ pub enum MessageRange {
     Ids(Vec<MessageId>),
     /// The messages after the message with the id `id`, oldest first.
     After {
-        /// Id of the message to start after; 0 starts with the first message.
+        /// Id of the message before the first returned message. 0 means that the first message is returned first.
         id: MessageId,
         /// Maximum number of messages.
         limit: usize,
@@ -246,7 +246,7 @@ pub enum RecordRange {
     Kind(&'static str),
     /// The records of all turns, page by page.
     After {
-        /// Number of the record to start after; 0 starts with the first record.
+        /// The page starts with the record after this number. With 0, the page starts with the first record.
         number: u64,
         /// Maximum number of records.
         limit: usize,

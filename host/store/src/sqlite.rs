@@ -78,16 +78,16 @@ enum Access {
 /// Options for opening a store in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// When a commit counts as durable. Default: [`Synchronous::Full`].
+    /// Determines when a commit counts as durable. The default is [`Synchronous::Full`].
     pub synchronous: Synchronous,
     /// Maximum size of the database file in bytes. A commit that would exceed this size fails with
     /// [`StoreError::DiskFull`]. The default is `None`: only the free disk space limits the size.
     pub max_bytes: Option<u64>,
-    /// Time to wait for another process that is writing, before a warning is logged. Default: 5 seconds.
+    /// Time to wait for another process that is writing, before a warning is logged. The default is 5 seconds.
     pub lock_wait: Duration,
-    /// Total time that a write waits while another process writes or the disk is full. After this time, the write fails
-    /// with [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has reached
-    /// `max_bytes`. Default: 10 minutes.
+    /// Total time that a write waits while another process writes or the disk is full. If the wait takes longer,
+    /// the write fails with [`StoreError::Locked`] or [`StoreError::DiskFull`]. A write does not wait if the file has
+    /// reached `max_bytes`. The default is 10 minutes.
     pub max_wait: Duration,
     /// Whether to accept a file whose search indexes are damaged. By default, a file with damaged search indexes
     /// is refused.
@@ -98,8 +98,8 @@ pub struct Options {
 /// always be intact.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexes {
-    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. Opening a file does not find every kind
-    /// of damage.
+    /// Damaged indexes are refused with [`StoreError::DamagedIndex`]. The store does not
+    /// find every kind of damage when it opens a file.
     #[default]
     Intact,
     /// Damaged indexes are accepted, because the caller is about to rebuild the indexes.
@@ -118,18 +118,18 @@ impl Default for Options {
     }
 }
 
-/// When a commit counts as durable.
+/// The point in time at which a commit counts as durable.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Synchronous {
     /// A commit is durable when its data is on the disk.
     #[default]
     Full,
-    /// A commit counts as durable when the operating system has its data. A crash of the machine can then lose or
-    /// damage all data. Use this setting only for benchmarks.
+    /// A commit counts as durable when the operating system has its data. With this setting, a crash of the machine can
+    /// lose or damage all data, so it is only for benchmarks.
     Off,
 }
 
-/// Counts of the operations of a store since the store was opened.
+/// How often a store has performed each operation since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Number of successful session commits.
@@ -255,8 +255,8 @@ impl SqliteStore {
         self.writer.run(effort, work).await
     }
 
-    /// Runs `work` in one read transaction, so that all of its queries read the same committed data. A store in memory
-    /// reads on the writer's connection, because it has no other connection.
+    /// Runs `work` in one read transaction, so that all of its queries read the same committed data. An in-memory store
+    /// uses the writer's connection for this transaction, because it has no other connection.
     async fn read<T, F>(&self, work: F) -> Result<T, StoreError>
     where
         T: Send + 'static,

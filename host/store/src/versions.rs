@@ -41,16 +41,16 @@ pub trait PluginVersions: Send + Sync {
     /// the plugin.
     async fn roll_back(&self, rollback: Rollback) -> Result<(), StoreError>;
 
-    /// Removes a rollback, so that the version in the plugin's file is used again. Returns whether the plugin had
-    /// a rollback.
+    /// Removes a rollback, so that the version in the plugin's file is used again. Returns false
+    /// if no rollback of the plugin was recorded.
     async fn undo_rollback(&self, directory: &str, plugin: &str) -> Result<bool, StoreError>;
 
     /// Records that a turn of the agent started with these components. Each component is a pair of the plugin's name
     /// and the component's digest.
     async fn record_turn_plugins(&self, agent: &str, plugins: Vec<(String, Digest)>) -> Result<(), StoreError>;
 
-    /// Returns those components in `plugins` that were not in use at the start of any turn of the agent. A component
-    /// that was used only under a different plugin name is also returned (row 38).
+    /// Returns the components in `plugins` that were never in use when a turn of the agent started. A component that
+    /// was used only under a different plugin name is also returned (row 38).
     async fn plugins_without_turns(
         &self,
         agent: &str,
@@ -79,10 +79,11 @@ pub struct ServedPlugin {
     pub digest: Digest,
     /// Path of the file that the version was loaded from, or [`PLUGIN_STORE_ORIGIN`].
     pub origin: String,
-    /// Reason why the plugin's previous version is no longer used. Ignored if no version of the plugin is replaced.
+    /// Reason why the plugin's previous version is no longer used. The reason is ignored if no version of the plugin
+    /// is replaced.
     pub instead: VersionEndReason,
     /// If this version starts on trial, the digest of the version that it replaces. `None` if this version is not on
-    /// trial. Ignored if this version is already in use.
+    /// trial. This field is ignored if this version is already in use.
     pub trial: Option<Digest>,
 }
 
@@ -123,7 +124,7 @@ pub struct TrialCalls {
     pub digest: Digest,
     /// Number of calls that are added to the total of the trial.
     pub calls: u32,
-    /// Number of the added calls that trapped.
+    /// How many of these calls trapped.
     pub traps: u32,
 }
 

@@ -172,7 +172,7 @@ fn folder_and_missing_folder_are_refused() {
 
 /// Limit 28: a commit on a full disk fails, earlier commits are kept, and commits succeed again when there is space.
 #[tokio::test]
-async fn full_disk_loses_no_commits() {
+async fn commits_survive_a_full_disk() {
     let folder = Folder::new();
     let path = folder.database();
     let options = Options { max_bytes: Some(1 << 20), ..Options::default() };
@@ -293,7 +293,7 @@ async fn many_stores_create_one_database() {
 
 /// D4, D5: after a deletion, no file contains the deleted messages or memories, not even in unused pages or indexes.
 #[tokio::test(flavor = "multi_thread")]
-async fn d5_deleted_data_is_in_no_file() {
+async fn d5_no_file_contains_deleted_data() {
     let folder = Folder::new();
     let store = SqliteStore::open(folder.database(), Options::default()).unwrap();
     let files_contain = |word: &str| {

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 const SESSIONS: usize = 40;
 
-/// With `Full`, the writer thread is the leader that runs the commits. With `Off`, the threads of the callers can be
-/// the leader.
+/// The thread that runs the commits of a group is the leader. With `Full`, the writer thread is the leader. With `Off`,
+/// the thread of a caller can be the leader.
 const SYNCHRONOUS_MODES: [Synchronous; 2] = [Synchronous::Full, Synchronous::Off];
 
 fn commit(text: &str) -> Commit {

@@ -1,5 +1,6 @@
 //! If a process is killed at any moment, no acknowledged commit is lost, and another process can open the session
-//! without waiting (D3, limits 27 and 32). The test starts its own executable as the process to kill.
+//! without waiting (D3, limits 27 and 32). The test starts its own executable as a child process, and kills this
+//! child process.
 
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Body, Change, NewMessage, OutboxEffect, OutboxItem};
@@ -56,7 +57,7 @@ impl Drop for KilledOnDrop {
 
 fn start(database: &Path) -> KilledOnDrop {
     let child = Command::new(std::env::current_exe().unwrap())
-        .args(["killed_process_loses_no_commits_and_keeps_no_lease", "--exact", "--nocapture"])
+        .args(["commits_survive_a_kill_and_the_lease_is_released", "--exact", "--nocapture"])
         .env(DATABASE_VARIABLE, database)
         .stdout(Stdio::piped())
         .spawn();
@@ -68,7 +69,7 @@ fn revision_in(line: &str) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn killed_process_loses_no_commits_and_keeps_no_lease() {
+async fn commits_survive_a_kill_and_the_lease_is_released() {
     if let Ok(path) = std::env::var(DATABASE_VARIABLE) {
         return commit_until_killed(path).await;
     }

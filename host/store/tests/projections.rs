@@ -91,7 +91,7 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
         let found = compare_projections(&path).await;
         for comparison in &found {
             let is_described = comparison.examples.iter().any(|example| example.contains(expected));
-            // `no_status` reads no snapshot, so the number of turns is not compared.
+            // `no_status` does not read snapshots, so the number of turns is not compared.
             assert_eq!(
                 comparison.projection == projection,
                 comparison.different > 0 && is_described,
@@ -113,7 +113,7 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
 
 /// Limit 28: a damaged index is distinguished from a damaged log, and the log can still be used.
 #[tokio::test]
-async fn d6_unreadable_index_is_refused_and_rebuilt() {
+async fn d6_unreadable_index_is_refused_until_it_is_rebuilt() {
     for sql in ["DELETE FROM message_words_data", "DELETE FROM memory_words_data"] {
         let folder = tempfile::tempdir().unwrap();
         let path = create_database(folder.path()).await;

@@ -5,8 +5,8 @@ use num_bigint::BigInt;
 use num_rational::BigRational;
 use num_traits::{Signed, Zero};
 
-/// Maximum number of digits after the decimal point of a repeating decimal. If the repeating decimal of a number is
-/// longer, the repeating decimal is not shown.
+/// Maximum number of digits after the decimal point of a repeating decimal. A repeating decimal with more digits is
+/// not shown.
 const MAX_REPEATING: usize = 60;
 
 /// The text forms of a number: fraction, decimal and repeating decimal.

@@ -1,4 +1,4 @@
-//! Exact numbers of limited size. Because of the limit, no expression takes long to calculate.
+//! Exact numbers of limited size. Because the size is limited, every expression is calculated quickly.
 
 use num_bigint::{BigInt, Sign};
 use num_rational::BigRational;
@@ -195,7 +195,8 @@ impl Number {
         {
             return Self::from_operands(BigRational::new(numerator_root, denominator_root), &[self]);
         }
-        // sqrt(n/d) = sqrt(n*d*10^2k) / (d*10^k). The right side needs only integers, and has k digits after the point.
+        // sqrt(n/d) = sqrt(n*d*10^2k) / (d*10^k). The right side of this equation can be calculated with integers, and
+        // has k digits after the point.
         let leading_zeros = denominator.bits().saturating_sub(numerator.bits()) / 6;
         let places = digits + GUARD_DIGITS + u32::try_from(leading_zeros).map_err(|_| NumberError::TooLarge)?;
         let scale = ten_to(places);

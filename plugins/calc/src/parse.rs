@@ -20,8 +20,8 @@ pub const MAX_LENGTH: usize = 4_000;
 /// Maximum nesting depth of parentheses, signs and powers.
 const MAX_DEPTH: u32 = 100;
 
-/// Maximum exponent of a number in the expression, such as `1.5e300`. The number of digits of a number in the
-/// expression has the same maximum.
+/// Maximum exponent of a number in the expression, such as `1.5e300`, and maximum number of digits of a number in the
+/// expression.
 const MAX_NUMBER_DIGITS: usize = 2_000;
 
 /// The list of all functions and their arguments, for error messages and for the description of the tool.

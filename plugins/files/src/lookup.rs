@@ -1,5 +1,5 @@
 //! Finds a file or directory in a granted tree by the path in the arguments of a call. Pipes, devices and other special
-//! files are never opened but rejected, because opening such a file could block.
+//! files are rejected without being opened, because opening such a file could block.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;

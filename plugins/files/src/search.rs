@@ -21,7 +21,7 @@ const MAX_CONTEXT: u32 = 10;
 const MAX_FILE_SIZE: u64 = 4 * 1024 * 1024;
 /// Maximum total size of the files that are searched, in bytes.
 const MAX_BYTES: u64 = 256 * 1024 * 1024;
-/// Length from which a result is full, in bytes. A search ends when the result has at least this length.
+/// Length of the result, in bytes, at which a search ends.
 const MAX_TEXT: usize = 64 * 1024;
 /// Maximum number of characters of a line in the result. Longer lines are truncated.
 const MAX_LINE: usize = 400;
@@ -127,8 +127,8 @@ struct SearchRun {
     searched: usize,
     bytes: u64,
     text: String,
-    /// The skipped files. For each reason for skipping a file, the value contains the number of files that were skipped
-    /// for this reason, and the name of the first of these files.
+    /// The skipped files. Each key is a reason why files were skipped. The value contains the number of files that were
+    /// skipped for this reason, and the name of the first of these files.
     skipped: BTreeMap<&'static str, (usize, String)>,
     /// The reason why the search ended before all files were searched, or `None` if all files were searched.
     ended: Option<String>,
@@ -179,7 +179,7 @@ impl SearchRun {
     }
 
     /// Adds a match and the lines around the match to the result. Lines that the result already contains are not
-    /// repeated. Returns the index of the line of the file that follows the last added line.
+    /// repeated. Returns the index of the line after the last line that was added.
     fn show(&mut self, name: &str, lines: &[&str], index: usize, shown: usize) -> usize {
         let first = index.saturating_sub(self.context).max(shown);
         let last = (index + self.context).min(lines.len() - 1);

@@ -136,8 +136,8 @@ fn append(target: &Path, text: &str) -> io::Result<()> {
 fn create(target: &Path, text: &str) -> io::Result<()> {
     let file = File::create_new(target)?;
     write_and_sync(file, text).inspect_err(|_| {
-        // Remove the incomplete file, because a reader could not recognise that it is incomplete. If this removal
-        // fails, the error of the removal is ignored, because the caller gets the error of the write.
+        // Remove the incomplete file, because a reader could not recognise that it is incomplete. If the removal
+        // of the file fails, its error is ignored, because the caller gets the error of the write.
         let _ = fs::remove_file(target);
     })
 }

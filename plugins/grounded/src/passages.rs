@@ -77,7 +77,7 @@ impl Sources {
 }
 
 /// Removes differences that a correct quote may have: line breaks (including `\n` in JSON), the form of quotation marks
-/// and dashes, and case.
+/// and dashes, and differences between upper and lower case.
 fn normalized(text: &str) -> String {
     let text = text.replace("\\n", " ").replace("\\\"", "\"");
     let mut normalized = String::with_capacity(text.len());

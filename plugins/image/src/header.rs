@@ -122,7 +122,7 @@ fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
     }
 }
 
-/// Whether the stored picture must be turned by 90 degrees, so that width and height are exchanged.
+/// Returns whether the stored picture must be turned by 90 degrees, so that width and height are exchanged.
 pub(crate) fn is_sideways(orientation: Orientation) -> bool {
     matches!(
         orientation,

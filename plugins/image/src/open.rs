@@ -9,8 +9,8 @@ use image::ImageFormat;
 
 /// Maximum size of a file, in bytes. The host accepts at most this number of bytes of new media from one call.
 const MAX_BYTES: u64 = 32 * 1024 * 1024;
-/// Maximum number of bytes of a JPEG from which the decoder reads the header. The number is limited because the decoder
-/// copies its input.
+/// To read the header of a JPEG, the decoder gets at most this number of bytes from the start of the file. The number
+/// is limited because the decoder copies its input.
 const JPEG_HEADER_BYTES: usize = 4 * 1024 * 1024;
 
 /// Arguments of `image.open`.

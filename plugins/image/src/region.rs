@@ -23,7 +23,7 @@ pub(crate) struct Region {
     pub(crate) height: u32,
 }
 
-/// A requested range on one axis. The unit is the unit that the call sets.
+/// A requested range on one axis. Both values are in the unit that the call chose.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestedRange {
     pub(crate) from: f64,

@@ -138,7 +138,7 @@ fn describe_reads_the_header_of_every_format() {
 }
 
 #[test]
-fn crop_takes_pixels_and_percent_of_the_upright_picture() {
+fn crop_accepts_pixels_and_percentages_of_the_upright_picture() {
     let mut pictures = Pictures::new();
     let from = pictures.file("four.png", &encoded(quarters(100, 60), ImageFormat::Png));
     let arguments = json!({ "from": from, "x": 50, "y": 0, "width": 10, "height": 10 });
@@ -266,7 +266,7 @@ fn p2_errors_name_the_problem_and_the_argument() {
 }
 
 #[test]
-fn definitions_are_read_only_and_described() {
+fn tools_are_marked_as_read_only_and_have_descriptions() {
     for definition in ImagePlugin::tools().definitions() {
         assert!(definition.traits.contains(agent_host_sdk::tool::Traits::READ_ONLY), "{}", definition.name);
         assert!((80..2_048).contains(&definition.description.len()), "{}", definition.name);

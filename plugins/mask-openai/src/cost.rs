@@ -36,14 +36,14 @@ const fn patches(budget: u32, max_side: u32, multiplier: u64) -> Rule {
     Rule::Patches { budget, max_side, multiplier }
 }
 
-/// The rule of GPT-5.6 and of all unknown models. At the default level of detail, `auto`, GPT-5.6 does not
-/// resize images.
+/// The rule by which GPT-5.6 converts an image to tokens. Unknown models get this rule too. At the default level of
+/// detail, `auto`, GPT-5.6 does not resize images.
 pub const NEWEST: Rule = patches(MAX_PATCHES, MAX_SIDE, 120);
 
-/// Rules by model name. A rule applies to the model with the name of the rule, and to models whose name consists of
-/// this name, `-` and further characters. The first rule that matches applies. The sources are the section "Model
-/// sizing behavior" and the tables in the section "Calculating costs" of the vision guide. The guide itself does not
-/// confirm the multipliers with the value 120: only measurements and citations of the guide do.
+/// Rules by model name. A rule applies to the model that has the rule's name, and to models whose names start with
+/// the rule's name and `-`. The first rule that matches applies. The sources are the section "Model
+/// sizing behavior" and the tables in the section "Calculating costs" of the vision guide. The multipliers with the
+/// value 120 are not in the guide: they come from measurements and from texts that quote the guide.
 const RULES: [(&str, Rule); 24] = [
     ("gpt-4o-mini", tiles(2_833, 5_667)),
     ("gpt-4o", tiles(85, 170)),
@@ -71,8 +71,8 @@ const RULES: [(&str, Rule); 24] = [
     ("gpt-5.6", NEWEST),
 ];
 
-/// Returns the rule of a model. Unknown models get the newest rule. This rule scales images down least, so the
-/// calculated cost is never too low.
+/// Returns the rule by which a model converts an image to tokens. Unknown models get the newest rule. This rule scales
+/// images down least, so the calculated cost is never too low.
 pub fn rule_of(model: &str) -> Rule {
     let name = model.rsplit('/').next().unwrap_or(model);
     let matches =
@@ -115,7 +115,7 @@ fn fit(size: Dimensions, side: u32) -> Dimensions {
     scale(size, f64::from(side) / f64::from(size.width.max(size.height)))
 }
 
-/// Multiplies a size by the factor, if the factor is less than 1. If the factor is larger, the size does not change.
+/// Multiplies a size by the factor if the factor is less than 1, and otherwise returns the size unchanged.
 fn scale(size: Dimensions, factor: f64) -> Dimensions {
     if factor >= 1.0 {
         return size;

@@ -9,12 +9,12 @@
 pub const MAX_IMAGES: usize = 1_500;
 
 /// Maximum payload of a request, in bytes. Source: vision guide, "Image input requirements", which allows 512 MB in one
-/// request (50 MB in 2025). The megabytes are treated as decimal, and 12 MB are reserved for text and tools. Media are
-/// sent as base64, so three bytes of media use four bytes of the payload.
+/// request (50 MB in 2025). A megabyte is counted as 1,000,000 bytes, and 12 MB are reserved for text and tools. Media
+/// are sent as base64, so three bytes of media use four bytes of the payload.
 pub const MAX_PAYLOAD: u64 = 500_000_000;
 
 /// MIME types of the images that OpenAI accepts. Source: vision guide, "Image input requirements". OpenAI rejects
-/// animated GIFs, but the description of a media item does not contain whether a GIF is animated.
+/// animated GIFs, but the description of a media item does not state whether a GIF is animated.
 pub const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "image/gif"];
 
 /// Maximum size of each file, and of all files of a request together, in bytes. Source: file guide, "Usage
@@ -30,29 +30,29 @@ pub const TILE: u32 = 512;
 /// An image is first scaled down until it fits into a square with sides of this length, in pixels. The source is the
 /// same as for [`TILE`].
 pub const TILED_SQUARE: u32 = 2_048;
-/// An image is then scaled down until its shorter side has at most this length, in pixels. The source is the same as
-/// for [`TILE`].
+/// After an image has been scaled down to [`TILED_SQUARE`], it is scaled down until its shorter side has at most this
+/// length, in pixels. The source is the same as for [`TILE`].
 pub const TILED_SHORTEST: u32 = 768;
 
 /// Length of the sides of a patch, in pixels. Source: vision guide, "Patch-based image tokenization".
 pub const PATCH: u32 = 32;
 
 /// Maximum number of patches of an image. At the levels of detail `original` and `auto`, GPT-5.6 rejects larger images
-/// instead of resizing them. This number is known only from citations of the guide of autumn 2026.
+/// instead of resizing them. This number is known only from texts that cite OpenAI's vision guide (autumn 2026).
 pub const MAX_PATCHES: u32 = 30_000;
 
 /// Maximum length of a side of an image that GPT-5.6 accepts at the level of detail `original`, in pixels. This number
-/// is known only from citations of the guide of autumn 2026.
+/// is known only from texts that cite OpenAI's vision guide (autumn 2026).
 pub const MAX_SIDE: u32 = 65_535;
 
-/// A media item stays in the prompt after the model has seen it if it costs at most this number of tokens. The number
-/// has no external source. This cost is about four times the cost of the text that replaces a media item.
+/// A media item that costs at most this number of tokens stays in the prompt after the model has seen the item. This
+/// project chose the number: it is about four times the cost of the text that replaces a media item.
 pub const SEEN_COST: u64 = 100;
 
 /// Divisor for the context window: images may use at most the tokens of the context window divided by this number. The
-/// number has no external source.
+/// number is this plugin's own assumption.
 pub const WINDOW_SHARE: u64 = 4;
 
-/// An image of unknown size is treated as a square with sides of this length, in pixels. The number has no
-/// external source.
+/// An image of unknown size is treated as a square with sides of this length, in pixels. The number is this
+/// plugin's own assumption.
 pub const ASSUMED_SIDE: u32 = 2_048;

@@ -32,8 +32,8 @@ pub fn decide(request: &Request) -> Vec<Decision> {
     decisions
 }
 
-/// Whether an item may stay in the prompt. Masked media stay masked, media that the model has seen stay only if their
-/// cost is small, and types that OpenAI does not accept are masked.
+/// Returns whether an item may stay in the prompt. Masked media stay masked, media that the model has seen stay only if
+/// their cost is small, and types that OpenAI does not accept are masked.
 fn may_stay(item: &Item, rule: Rule) -> bool {
     let media = &item.media;
     let seen = item.seen_count > 0;
@@ -111,8 +111,8 @@ fn same_size(first: Dimensions, second: Dimensions) -> bool {
     (first.width, first.height) == (second.width, second.height)
 }
 
-/// Returns the decision to mask a media item. The text depends only on the item. Every prompt therefore contains the
-/// same text, and the provider can cache the prompt.
+/// Returns the decision to mask a media item. The text that replaces the item depends only on the item. Because every
+/// prompt contains the same text for an item, the provider can cache the prompt.
 fn mask(media: &Media) -> Decision {
     let name: String =
         media.name.as_deref().unwrap_or("unnamed").chars().filter(|letter| !letter.is_control()).collect();

@@ -158,7 +158,7 @@ fn keeps_the_newest_files_within_50_mb() {
 }
 
 #[test]
-fn limits_number_payload_and_cost() {
+fn limits_the_number_the_payload_and_the_cost() {
     let many = |count: usize, media: &Media| (0..count).map(|_| item(media.clone(), 0)).collect::<Vec<_>>();
     let tiny = decision_letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &image(32, 32))));
     assert_eq!((&tiny[..1], tiny.matches('k').count()), ("m", 1_500), "1,500 images");

@@ -13,8 +13,7 @@ use changes::Stamps;
 use std::path::PathBuf;
 use tree::Tree;
 
-/// The notes and the tree together use at most this fraction of the available tokens of the turn: 1 divided by
-/// this number.
+/// The notes and the tree together use at most the tokens that are available in the turn, divided by this number.
 const TOKEN_DIVISOR: u32 = 4;
 /// Maximum number of tokens of the notes and the tree together.
 const MAX_TOKENS: u32 = 8_000;
@@ -34,7 +33,7 @@ impl ContextBuilder for ProjectContext {
         let limit = byte_limit(&request.budget);
         let tree = Tree::read(&root).map_err(|error| Failure::failed(format!("`{}`: {error}", root.display())))?;
         let mut prompt = Prompt::new();
-        // The notes use at most two thirds of the limit. The tree uses the remaining bytes.
+        // The notes use at most two thirds of the limit. The tree uses the bytes that the notes do not use.
         let notes = notes::gather(&root, limit / 3 * 2);
         let tree_limit = limit.saturating_sub(notes.as_ref().map_or(0, String::len));
         if let Some(notes) = notes {

@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 const MAX_ENTRIES: usize = 5_000;
 /// Maximum number of entries of one directory that are read.
 const MAX_IN_DIRECTORY: usize = 1_000;
-/// Maximum number of levels of the tree that are read.
+/// Maximum depth to which the tree is read.
 const MAX_DEPTH: usize = 6;
 /// Maximum number of entries of one directory that are drawn.
 const MAX_DRAWN: usize = 40;

@@ -19,7 +19,7 @@ pub enum SearchResult<'a> {
     /// The reply contains nothing that looks like JSON.
     None,
     /// The reply contains several parts that are probably JSON. The parts start at these byte offsets. The validator
-    /// uses none of these parts, because choosing one could change the meaning of the reply.
+    /// uses none of the parts, because the choice of one part could change the meaning of the reply.
     Several(Vec<usize>),
 }
 

@@ -22,7 +22,7 @@ impl Position {
 }
 
 /// Returns the byte offset of a parser error at this line and column. The first line is line 1. `column` is the number
-/// of bytes of the line that the parser has read.
+/// of bytes that the parser has read of this line.
 pub fn offset_of(text: &str, line: usize, column: usize) -> usize {
     let line_start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
     floor(text, (line_start + column.saturating_sub(1)).min(text.len()))

@@ -108,7 +108,7 @@ fn rejects_prose() {
 }
 
 #[test]
-fn p1_problems_name_position_and_error() {
+fn p1_each_problem_states_its_position_and_error() {
     for (reply, pointer, parts) in [
         (
             "{\n  \"rows\": [\n    {\"price\": 1},\n    {\"price\": x}\n  ]\n}",

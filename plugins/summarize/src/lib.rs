@@ -6,7 +6,7 @@ use agent_host_sdk::prelude::*;
 
 /// Maximum size of a text, in bytes.
 const MAX_TEXT: usize = 200 * 1024;
-/// Maximum number of words of a summary if the call sets no number.
+/// Maximum number of words of a summary if the call does not specify a maximum.
 const DEFAULT_WORDS: u32 = 120;
 /// Maximum number of words of a summary that a call can set.
 const MAX_WORDS: u32 = 1_000;

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn means_report_rounding() {
+    fn the_mean_states_whether_it_is_rounded() {
         for (sum, count, mean, precision) in [
             ("1", 4, "0.25", Precision::Exact),
             ("1", 3, "0.333333333333", Precision::Rounded),

@@ -119,11 +119,11 @@ pub fn sort(table: &mut Table, keys: &[SortKey]) -> Result<(), TableError> {
 fn by_keys(columns: &[(usize, Order)], first: &Row, second: &Row) -> Ordering {
     columns
         .iter()
-        .map(|(column, order)| by_cell(&first.cells[*column], &second.cells[*column], *order))
+        .map(|(column, order)| compare_cells(&first.cells[*column], &second.cells[*column], *order))
         .fold(Ordering::Equal, Ordering::then)
 }
 
-fn by_cell(first: &Cell, second: &Cell, order: Order) -> Ordering {
+fn compare_cells(first: &Cell, second: &Cell, order: Order) -> Ordering {
     match (first, second) {
         (Cell::Empty, Cell::Empty) => Ordering::Equal,
         (Cell::Empty, _) => Ordering::Greater,

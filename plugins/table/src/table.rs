@@ -14,7 +14,8 @@ pub const MAX_ROWS: usize = 200_000;
 /// Maximum number of columns in a table.
 pub const MAX_COLUMNS: usize = 1_000;
 
-/// Maximum number of bad rows that a result describes. If a table has more bad rows, the others are only counted.
+/// Maximum number of invalid rows that a result describes. If a table has more invalid rows, the others are
+/// only counted.
 const MAX_PROBLEMS: usize = 20;
 
 /// The format of a table.
@@ -59,7 +60,7 @@ impl Cell {
 /// A row with one cell per column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Number of the line in the text, or of the object in the JSON array. The first has number 1.
+    /// Number of the line in the text, or of the object in the JSON array. Numbers start at 1.
     pub line: u64,
     /// The cells in the order of the columns.
     pub cells: Vec<Cell>,
@@ -118,7 +119,7 @@ pub enum TableError {
     /// The function calculates with numbers, but a cell of the column is not a number.
     #[error("line {line}: `{value}` in column `{column}` is not a number; filter such rows out first")]
     NotANumber {
-        /// Number of the line in the text, or of the object in the JSON array. The first has number 1.
+        /// Number of the line in the text, or of the object in the JSON array. Numbers start at 1.
         line: u64,
         /// Name of the column that contains the cell.
         column: String,

@@ -1,4 +1,4 @@
-//! Defines the tools and their arguments, and runs calls to the tools.
+//! Defines the tools and their arguments, and runs the calls.
 
 use crate::describe::{Description, describe};
 use crate::group::{Aggregate, group};

@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(count("a\n").sentence("It"), "It has 1 line, 1 word, 2 characters and 2 bytes.");
     }
 
-    /// A reader that returns at most a given number of bytes for each call.
+    /// A reader that returns at most the given number of bytes in each `read` call.
     struct SmallReads<'t>(&'t [u8], usize);
 
     impl Read for SmallReads<'_> {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_chunks_like_the_whole_text() {
+    fn counts_are_the_same_for_chunks_and_for_the_whole_text() {
         let text = "Grüße, 世界\u{a0}!\r\nzwei wörter\n\n𝄞 end";
         for size in 1..=text.len() {
             assert_eq!(count_stream(SmallReads(text.as_bytes(), size)).expect("a text"), count(text), "{size}");

@@ -39,7 +39,7 @@ pub struct TooLong {
 /// A text, with the name that is shown in the header of the diff.
 #[derive(Clone, Copy, Debug)]
 pub struct NamedText<'a> {
-    /// The name, for example a path.
+    /// Name of the text, for example the path of its file.
     pub name: &'a str,
     /// The whole text.
     pub text: &'a str,

@@ -19,7 +19,7 @@ pub const MAX_SIZE: u64 = 8 * 1024 * 1024;
 /// diff can be as long as both files together.
 pub const MAX_COMPARED: u64 = 4 * 1024 * 1024;
 
-/// The number of matches to show if the call sets no limit.
+/// The number of matches to show if the call does not set a limit.
 const DEFAULT_LIMIT: u32 = 50;
 
 /// The maximum number of matches to show.

@@ -63,7 +63,7 @@ fn compares_texts_and_files() {
 }
 
 #[test]
-fn file_errors_name_the_problem() {
+fn file_errors_state_the_problem() {
     let (directory, mut host, root) = granted_directory(&[("latin", b"Gr\xfc\xdfe"), ("empty", b"")]);
     let large = std::fs::File::create(directory.path().join("large")).expect("a temporary file");
     large.set_len(text::MAX_SIZE + 1).expect("a sparse file");

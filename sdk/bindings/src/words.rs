@@ -52,7 +52,7 @@ impl Failure {
         Self::InvalidInput(message.into())
     }
 
-    /// Creates the failure of a plugin that needs an external service, if the service does not respond. The host may
+    /// Creates the failure that a plugin returns if an external service that it needs does not respond. The host may
     /// retry the call once.
     pub fn unavailable(message: impl Into<String>) -> Self {
         Self::Unavailable(message.into())

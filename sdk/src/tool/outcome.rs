@@ -88,7 +88,7 @@ impl Done {
         self
     }
 
-    /// Adds a JSON value for the model to the result.
+    /// Adds a JSON value, which the model receives, to the result.
     pub fn and_json(mut self, value: &Value) -> Self {
         self.content.push(Content::Json(value.to_string()));
         self
@@ -117,8 +117,8 @@ impl Done {
         texts.collect::<Vec<_>>().join("\n")
     }
 
-    /// Returns the parsed machine-readable result. If the tool returned no machine-readable result, returns the parsed
-    /// content if the content is a single JSON value, and otherwise `None`.
+    /// Returns the parsed machine-readable result. If the tool returned no machine-readable result, but its content is
+    /// a single JSON value, returns this value. If there is neither, returns `None`.
     pub fn value(&self) -> Option<Value> {
         let text = self.structured.as_deref().or_else(|| self.only_json())?;
         serde_json::from_str(text).ok()
@@ -227,7 +227,7 @@ impl ToolError {
         Self::Unavailable(Unavailable { message: message.into(), retry_after: Some(milliseconds(time)) })
     }
 
-    /// Creates an error for a reason for which this type has no other constructor.
+    /// Creates an error with a reason that no other constructor of this type covers.
     pub fn failed(message: impl Into<String>) -> Self {
         Self::Failed(message.into())
     }

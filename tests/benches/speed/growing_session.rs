@@ -19,10 +19,10 @@ use wasmtime::bail;
 const TURNS: usize = 2_000;
 /// The number of turns that are measured together.
 const WINDOW: usize = 100;
-/// The last turn of each window whose results are printed.
+/// Each of these turns is the last turn of a window. Only the results of these windows are printed.
 const PRINTED_TURNS: [usize; 5] = [100, 500, 1_000, 1_500, 2_000];
 
-/// Measures the turns of the session, a window of turns at a time. The benchmark has no target, because the time of a
+/// Measures the turns of the session in windows of `WINDOW` turns. The benchmark has no target, because the time of a
 /// turn is proportional to the size of its prompt.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
@@ -65,8 +65,8 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     Ok(session.close().await?)
 }
 
-/// The size of the database file in bytes, without its write-ahead log. The write-ahead log has a few MB and does
-/// not grow.
+/// Returns the size of the database file in bytes, without its write-ahead log. The write-ahead log has a few MB and
+/// does not grow.
 fn bytes(database: &Path) -> u64 {
     std::fs::metadata(database).map_or(0, |file| file.len())
 }

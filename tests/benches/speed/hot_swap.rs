@@ -1,5 +1,5 @@
 //! "Hot swap": The durations of calls with and without swaps of the plugin's version. The calls start at fixed
-//! intervals that keep the host at half of its maximum load. Both versions of the plugin are already compiled.
+//! intervals, so that the load on the host is half of its maximum. Both versions of the plugin are already compiled.
 
 use crate::component::scratch;
 use crate::samples::Samples;
@@ -22,9 +22,9 @@ const WARM_UP: usize = 500;
 /// without swaps.
 const BLOCKS: usize = 10;
 const CALLS: usize = 1_000;
-/// The number of swaps in each block with swaps. All blocks together have 1,000 swaps.
+/// The number of swaps in each block with swaps. The total number of swaps in all blocks is 1,000.
 const SWAPS: u32 = 100;
-/// The maximum ratio of the 99th percentile with swaps to the 99th percentile without swaps.
+/// The maximum ratio of two 99th percentiles of call durations: with swaps and without swaps.
 const MAX_RATIO: f64 = 2.0;
 const TOOL: &str = "probe.echo";
 

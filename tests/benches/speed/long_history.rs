@@ -86,7 +86,7 @@ impl HistoryHost {
         let step: Arc<Mutex<Step>> = Arc::default();
         let sandbox = Sandbox::new(SandboxOptions::default())?;
         fill(&store, older).await?;
-        // This search updates the search index, so that the index is not updated while the turns are measured.
+        // Search once, which updates the search index, so that the index is not updated while the turns are measured.
         store.search_messages("lines", 1).await?;
         let checkpoint = Some(observer(step.clone()));
         let host = Host {
@@ -119,8 +119,8 @@ impl HistoryHost {
         Ok(session.close().await?)
     }
 
-    /// Compares the turn snapshots of both hosts. The snapshots may differ only in their message ids, which have more
-    /// digits with a long history.
+    /// Compares the turn snapshots of this host and the other host. The snapshots may differ only in their message ids,
+    /// which have more digits with a long history.
     fn compare(&self, other: &Self) -> &'static str {
         let without_digits =
             |bytes: &[u8]| bytes.iter().filter(|byte| !byte.is_ascii_digit()).copied().collect::<Vec<_>>();

@@ -33,7 +33,7 @@ struct Round {
     transactions: u64,
 }
 
-/// Measures the sessions with and without `fsync` in alternation, on the disk that contains the build.
+/// Measures the sessions alternately with and without `fsync`, on the disk that contains the build.
 pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
     let directory = tempfile::tempdir_in(scratch())?;

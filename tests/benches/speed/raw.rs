@@ -61,7 +61,8 @@ impl Raw {
         Ok(Self { engine, instance, indices })
     }
 
-    /// Calls the tool once, in a new instance of the component. If a tree is given, the component can read it.
+    /// Calls the tool once, in a new instance of the component. If the directory `tree` is given, the component can
+    /// read it.
     pub(crate) async fn call(
         &self,
         name: &str,
@@ -84,7 +85,7 @@ impl Raw {
 }
 
 /// If wasmtime-wasi does not implement an import, defines the import as a function that traps. The called tool does not
-/// use such imports. (Wasmtime's own function for unknown imports cannot be used here, because it would also define
+/// use foreign imports. (Wasmtime's own function for unknown imports cannot be used here, because it would also define
 /// imports that are known to wasmtime-wasi under another WASI version.)
 fn trap_on_foreign_imports(linker: &mut Linker<State>, component: &Component) -> wasmtime::Result<()> {
     let engine = linker.engine().clone();

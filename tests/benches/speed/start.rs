@@ -20,7 +20,7 @@ const TARGET: Duration = Duration::from_millis(60);
 /// The name of the tool in the measured component.
 const TOOL: &[u8] = b"two.sum";
 /// The text that marks the first output of the scripted model.
-const FIRST_WORD: &str = "\"type\":\"stream_token\"";
+const FIRST_OUTPUT: &str = "\"type\":\"stream_token\"";
 
 /// Measures the start with all plugins and without plugins.
 pub(crate) fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
@@ -90,7 +90,7 @@ fn start(directory: &Path, plugins: &Path) -> wasmtime::Result<Duration> {
     let mut elapsed = None;
     let output = host.stdout.take().context("the output is a pipe")?;
     for line in BufReader::new(output).lines() {
-        if line?.contains(FIRST_WORD) {
+        if line?.contains(FIRST_OUTPUT) {
             elapsed.get_or_insert(start_time.elapsed());
         }
     }

@@ -29,7 +29,8 @@ fn parse_text(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("the text is valid")
 }
 
-/// An import with an unknown name. The host would not examine the rest of the component without this import.
+/// Returns a section with an import that has an unknown name. Without this import, the host would not examine the rest
+/// of the component.
 fn unknown_import() -> Vec<u8> {
     let name = b"acme:thing/api@1.0.0";
     section(10, &[&[1, 0], leb(name.len()).as_slice(), name, &[5, 0]].concat())
@@ -76,7 +77,7 @@ pub(crate) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
 
 /// Adds a module to the component. The module's memory is initialised with this many bytes, which become a part of the
 /// compiled code.
-pub(crate) fn with_image(component: &[u8], bytes: usize, filled_with: u8) -> Vec<u8> {
+pub(crate) fn with_memory_image(component: &[u8], bytes: usize, filled_with: u8) -> Vec<u8> {
     let memory = section(5, &[&[1, 0], leb(bytes.div_ceil(65_536)).as_slice()].concat());
     let data = [&[1, 0, 0x41, 0, 0x0b], leb(bytes).as_slice(), &vec![filled_with; bytes]].concat();
     let module = [MODULE_HEADER.to_vec(), memory, section(11, &data)].concat();
@@ -107,7 +108,7 @@ pub(super) fn doubling_tuples(levels: usize) -> Vec<u8> {
     component(&[section(7, &contents)])
 }
 
-/// Like `leb`, for signed LEB128 numbers.
+/// Encodes a number as signed LEB128.
 fn signed_leb(mut value: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {

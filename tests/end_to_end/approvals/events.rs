@@ -94,7 +94,7 @@ fn row_20_accepts_only_the_answer_to_its_request() {
         ),
         (
             answer(two, allow_decision(), |event| event["parentid"] = json!("approval_99")),
-            "has sent no such approval request",
+            "has not sent an approval request with this id",
         ),
         (answer(two, unknown, |_| {}), "does not contain call `call_9_9_9`"),
         (answer(two, json!([{"call": "call_1_1_1", "verdict": "yes"}]), |_| {}), "not an approval answer"),

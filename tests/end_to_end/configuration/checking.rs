@@ -57,7 +57,7 @@ fn i2_shows_what_a_correct_agent_would_run() {
 }
 
 /// P8, I2: Host limits in the file of a delegated agent have no effect, and both `config check` and a turn warn about
-/// them. Host limits in the file with which the host is started apply, and cause no warning.
+/// them. If host limits are in the file with which the host is started, the limits apply without a warning.
 #[test]
 fn p8_reports_host_limits_in_the_file_of_a_delegate() {
     let lead =
@@ -141,7 +141,7 @@ fn i2_a_file_that_cannot_be_read_is_named() {
 
 /// L7: If two tools of any kind have the same name, the error states where each of the two tools comes from.
 #[test]
-fn l7_the_error_about_tools_with_the_same_name_names_both_sources() {
+fn l7_the_error_about_tools_with_the_same_name_shows_both_sources() {
     let service = "plugin_directory = \"plugins\"\n\n[services.\"text.count\"]\ntype = \"com.example.count\"\n";
     let folder = with_plugins(&[("agent.toml", service)], &["text"]);
     check_refused(&folder, "agent.toml", &["two tools are named `text.count`", "text@", "service com.example.count"]);
@@ -181,7 +181,7 @@ fn i2_an_error_in_a_delegates_file_names_that_file() {
 
 /// I2: The folders, variables, plugins, scripts and schemas that a file names must exist.
 #[test]
-fn i2_everything_that_a_file_names_must_exist() {
+fn i2_everything_that_is_named_in_a_file_must_exist() {
     let cases: [(&str, &[&str]); 6] = [
         ("plugin_directory = \"nowhere\"\n", &["nowhere"]),
         ("model = \"scripted:absent.json\"\n", &["absent.json"]),

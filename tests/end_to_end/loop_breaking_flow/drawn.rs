@@ -35,8 +35,9 @@ fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
     types
 }
 
-/// L30, L21, L18, L19: The events are in this order: thinking before each call, a call before its result, the event of
-/// a reply without a call before its reminder, and the loop-breaking tool before the end of the turn.
+/// L30, L21, L18, L19: The events are in the right order. Thinking comes before each call, and a call comes before its
+/// result. A reply without a call comes before the reminder that follows it. The loop-breaking tool comes before the
+/// end of the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l30_the_events_of_a_turn_are_in_order() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -123,8 +124,8 @@ fn six_turns() -> Vec<Value> {
         text_reply("Let me think."),
         echo(),
     ];
-    // If the fifth turn is not cancelled in time, it fails with "no such model". The sixth turn uses the same reply and
-    // fails with the error "no such model".
+    // If the fifth turn is not cancelled in time, it fails with the error "no such model". The sixth turn uses the same
+    // reply and also fails with this error.
     let words: Vec<String> = (0..100).map(|number| format!("word{number} ")).collect();
     replies.push(json!({"chunks": words, "delay_ms": 20, "error": {"status": 400, "message": "no such model"}}));
     replies
@@ -139,7 +140,8 @@ async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     let mut session = test_host.session(config, script(&six_turns())).await;
     let mut ends = Vec::new();
 
-    // 1. `task_completion`: the agent has finished its task. The earlier call of a regular tool did not end the loop.
+    // 1. `task_completion`: the agent has finished its task. Before that, the agent called a regular tool, and this
+    // call did not end the loop.
     let output = expect_finished(run_turn(&mut session, "Echo.").await);
     ends.push((output.finish, output.data));
     // 2. `ask_question`: the agent needs the user's input, and continues with the user's answer.
@@ -151,7 +153,7 @@ async fn l18_a_session_continues_after_each_way_to_end_a_turn() {
     session.answer(call.clone(), "The red one.".to_owned()).await.unwrap();
     let output = expect_finished(continue_turn(&mut session).await);
     ends.push((output.finish, output.data));
-    // 3. `converse`: the agent wants to chat.
+    // 3. `converse`: the agent ends the turn to chat with the user.
     let output = expect_finished(run_turn(&mut session, "Hello.").await);
     ends.push((output.finish, output.data));
     let expected = [
@@ -223,13 +225,13 @@ async fn l22_a_request_contains_every_section_in_order() {
         "You work in a loop.",
         "## capabilities",
         "Think of the nymph.",
-        // Conversation history: previous user messages, assistant messages, tool results.
+        // The texts of the conversation history: previous user messages, assistant messages, tool results.
         "What is an echo?",
         "<tool>",
         "Result of `probe.echo`",
         "Narcissus.",
-        // Current turn: tool schemas, tool schemas of MCP servers, tool calling rules, planning context, retrieved
-        // memory, input.
+        // The texts of the current turn: tool schemas, tool schemas of MCP servers, tool calling rules, planning
+        // context, retrieved memory, input.
         "## tool-schemas",
         "\\\"tool_name\\\":\\\"probe.echo\\\"",
         "## mcp-tool-schemas",

@@ -15,8 +15,8 @@ fn with_helper(helper: &str) -> ScenarioFolder {
     folder
 }
 
-/// S4, I6: A child agent has no effects outside of the scenario: it writes no events to its outbox folder and no files
-/// to the folders that its agent file grants.
+/// S4, I6: A child agent does not change anything outside of the scenario: it does not write events to its outbox
+/// folder, or files to the folders that its agent file grants.
 #[test]
 fn s4_child_agents_have_no_effects_outside_the_scenario() {
     let tide = "[services.tide]\ntype = \"com.example.tide\"\n[outbox]\ndirectory = \"out\"\ncompletions = true\n";

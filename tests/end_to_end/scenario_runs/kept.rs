@@ -87,7 +87,7 @@ fn reports_projects_that_cannot_be_built() {
         "{}",
         report()
     );
-    // A run that cannot start writes a report too, which replaces the report of the previous run.
+    // If a run cannot start, it still writes a report, which replaces the report of the previous run.
     let output = test(&["nowhere", "--json", "--junit", "report.xml"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(report().contains("there is no file or folder `nowhere`") && !report().contains("good"), "{}", report());

@@ -112,8 +112,8 @@ fn reports_invalid_answers_at_their_lines() {
     assert!(printed.contains("approval.scenario.toml:7: turns[0].approvals[0]\n"), "{printed}");
 }
 
-/// S4: Only the components in the folder that `--plugins` names are tested. If a component that a scenario needs is
-/// missing from this folder, no scenario runs.
+/// S4: With `--plugins DIR`, only the components in the folder `DIR` are tested. If a component that a scenario needs
+/// is missing from this folder, no scenario runs.
 #[test]
 fn tests_only_the_components_in_the_named_folder() {
     let folder = ScenarioFolder::with(&[(

@@ -166,7 +166,7 @@ impl ResumeSetup {
     }
 }
 
-/// L1–L6, L9, L10, L12, L13, I5: A session passes all steps of the complete sequence.
+/// L1–L6, L9, L10, L12, L13, I5: A session goes through every step, from its input to the end of its quota.
 #[tokio::test(flavor = "multi_thread")]
 async fn l10_a_session_runs_from_its_input_to_its_exhausted_quota() {
     let mut setup = ResumeSetup::new().await;
@@ -194,7 +194,7 @@ async fn l10_a_session_runs_from_its_input_to_its_exhausted_quota() {
         // Only the calls with the highest priority run.
         &["tool_deferred", "tool_deferred", "tool_call", "tool_result"],
         &step,
-        // In this order, these are the events for the unknown tool, the call that violates its schema, the MCP tool,
+        // The events of five calls, in this order: the unknown tool, the call that violates its schema, the MCP tool,
         // the built-in tool, and the service.
         &[
             "tool_not_found",

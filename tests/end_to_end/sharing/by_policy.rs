@@ -137,7 +137,8 @@ fn p11_adds_plugins_from_a_web_server() {
     cli.fails(1, &with_agent(&remote), &["does not use TLS", "--plain-http"]);
 }
 
-/// P11: The command that creates a key overwrites no key file, and by default it protects the key with a password.
+/// P11: The command that creates a key does not overwrite existing key files. By default, the command protects the key
+/// with a password.
 #[test]
 fn p11_does_not_overwrite_keys() {
     let cli = TestCli::new();

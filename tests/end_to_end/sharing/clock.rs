@@ -49,7 +49,7 @@ fn row_53_does_not_follow_a_tag_to_an_older_version() {
     }
 }
 
-/// Row 53: After a signed version, these versions are not installed: the same version with other content and without a
+/// Row 53: a signed version is not replaced by any of these versions: the same version with other content and without a
 /// signature, a newer version without a signature, and a version that cannot be compared with the installed version.
 #[test]
 fn row_53_a_signed_version_does_not_become_an_unsigned_one() {
@@ -80,7 +80,7 @@ fn row_53_the_content_of_a_version_cannot_change() {
     let first = cli.move_tag("1.0.0", Asks::default(), &[]);
     cli.succeed(&with_agent(&["plugin", "add", &reference]));
     cli.move_tag("1.0.0", asking_for_files(), &[]);
-    cli.fails(1, &with_agent(&["plugin", "update"]), &["the locked version with other content", "--allow-downgrade"]);
+    cli.fails(1, &with_agent(&["plugin", "update"]), &["the locked version but different content", "--allow-downgrade"]);
     cli.move_tag("nightly", asking_for_files(), &[]);
     cli.fails(1, &with_agent(&["plugin", "update"]), &["cannot be compared", "--allow-downgrade"]);
     cli.check_installed(&first);

@@ -13,7 +13,7 @@ fn free_port() -> u16 {
     std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-/// A running registry from Debian. The registry is stopped when this value is dropped.
+/// A running registry server from a Debian package. The server is stopped when this value is dropped.
 pub(crate) struct DebianRegistry {
     child: Child,
     pub(crate) host: String,
@@ -193,7 +193,7 @@ fn p11_works_with_debians_minisign_in_both_directions() {
         command.current_dir(cli.path("")).args(arguments).stdin(Stdio::null());
         output_of_success(&command.output().unwrap())
     };
-    // Minisign verifies the signature from the lock file and the component from the plugin folder.
+    // The program minisign accepts the signature in the lock file for the component in the plugin folder.
     let public = cli.key("team");
     std::fs::write(cli.path("tides.wasm"), component("tides", "1.0.0", Asks::default())).unwrap();
     let reference = cli.reference("team/tides");

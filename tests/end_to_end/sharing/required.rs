@@ -118,7 +118,7 @@ fn row_45_local_builds_can_be_signed() {
 /// Row 45: If the lock file is deleted, emptied, or edited so that a plugin from the registry looks like a local build,
 /// no unsigned plugin is used.
 #[test]
-fn row_45_an_edited_lock_allows_nothing_unsigned() {
+fn row_45_an_edited_lock_does_not_allow_unsigned_plugins() {
     let cli = TestCli::new();
     let team = cli.key("team");
     cli.agent("required", &team);
@@ -161,7 +161,7 @@ fn row_45_an_edited_lock_allows_nothing_unsigned() {
 /// P15, row 45: If bytes were appended to a plugin file that has an entry in the lock file, the file is refused. The
 /// error says that the file is not the file of the lock entry.
 #[test]
-fn row_45_appended_bytes_are_not_the_locked_file() {
+fn row_45_a_locked_file_with_appended_bytes_is_refused() {
     let cli = TestCli::new();
     cli.push("tides", "1.0.0", &[]);
     cli.succeed(&super::in_plugins(&["plugin", "add", &cli.reference("team/tides:latest")]));

@@ -36,9 +36,9 @@ fn unsigned_plugin_for_new_user() -> (TestCli, TestCli) {
 
 const REFUSED: [&str; 2] = ["it is not signed", "signatures = \"required\""];
 
-/// P11: No command that loads plugins from a folder compiles an unverified plugin.
+/// P11: Commands that load plugins from a folder never compile an unverified plugin.
 #[test]
-fn p11_compiles_nothing_unverified_from_a_folder() {
+fn p11_does_not_compile_unverified_components_from_a_folder() {
     let (_author, user) = unsigned_plugin_for_new_user();
     let team = user.key("team");
     user.agent("required", &team);
@@ -68,7 +68,7 @@ fn p11_compiles_nothing_unverified_from_a_folder() {
 /// P11: `plugin add` and `plugin update` do not compile an unverified plugin, even if the plugin has an entry in the
 /// lock file.
 #[test]
-fn p11_compiles_nothing_unverified_from_a_registry() {
+fn p11_does_not_compile_unverified_components_from_a_registry() {
     let (author, user) = unsigned_plugin_for_new_user();
     let team = user.key("team");
     user.agent("required", &team);
@@ -137,7 +137,7 @@ async fn p11_verifies_stored_versions_with_their_own_signature() {
 
 /// P10, P11: An unverified plugin in a watched folder is not compiled.
 #[tokio::test(flavor = "multi_thread")]
-async fn p11_compiles_nothing_unverified_from_a_watched_folder() {
+async fn p11_does_not_compile_unverified_components_from_a_watched_folder() {
     let (_author, user) = unsigned_plugin_for_new_user();
     let (cache, store) = (user.path("cache"), user.path("store"));
     let requiring_sandbox = sandbox(SignaturePolicy::Required, (&cache, &store));

@@ -1,4 +1,4 @@
-//! `plugin history|rollback|prune` and `audit` with the real binary.
+//! Tests of the commands `plugin history|rollback|prune` and `audit`, with the real binary.
 
 use super::{probe_version, write_atomically};
 use agent_plugins::digest_of;

@@ -17,7 +17,8 @@ use std::time::Duration;
 const SWAPS: usize = 1_000;
 /// The number of file swaps in a normal test run. The number is small, because the test waits for each swap.
 const FILE_SWAPS: u32 = 20;
-/// The number of file swaps that row 30 requires. The test makes so many swaps if `AGENT_HOST_EVERY_SWAP` is set.
+/// The number of file swaps that row 30 requires. The test makes all these swaps if `AGENT_HOST_EVERY_SWAP`
+/// is set.
 const ALL_FILE_SWAPS: u32 = 1_000;
 const EVERY_SWAP_VARIABLE: &str = "AGENT_HOST_EVERY_SWAP";
 /// The number of concurrent sessions.

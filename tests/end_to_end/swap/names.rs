@@ -23,13 +23,13 @@ async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     assert!(reason.contains(&format!("probe@{}", short_digest(&probe_version(2)))), "{reason}");
     assert_eq!(watched_agent.served_digests(), [digest_of(&probe_version(1))]);
 
-    // A new version in the file of the loaded plugin still replaces the plugin, and the host does not repeat
-    // its notice.
+    // A new version in the file of the loaded plugin still replaces the plugin, and the host does not report the
+    // other file again.
     write_atomically(&watched_agent.file("probe.wasm"), &probe_version(3));
     watched_agent.wait_for_version(&probe_version(3)).await;
     assert_eq!(watched_agent.refusals(), 0);
 
-    // When the loaded plugin with this name is gone, the host loads the file that it had refused.
+    // After the file of the loaded plugin is removed, the host loads the file that it had refused because of the name.
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
     watched_agent.wait_for_version(&probe_version(2)).await;
 }
@@ -44,7 +44,7 @@ async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
         assert!(watched_agent.refusal().await.0.ends_with(name));
     }
     std::fs::remove_file(watched_agent.file("probe.wasm")).unwrap();
-    watched_agent.wait_for_no_plugin().await;
+    watched_agent.wait_until_no_plugin_is_left().await;
     std::fs::remove_file(watched_agent.file("aaa.wasm")).unwrap();
     watched_agent.wait_for_version(&probe_version(3)).await;
 }

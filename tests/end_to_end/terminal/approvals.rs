@@ -73,7 +73,7 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
     assert!(screen.echoes(), "the terminal settings are restored");
 }
 
-/// L17: Text that was typed before the question is not used as the answer.
+/// L17: Text that was typed before the question appeared is not used as the answer.
 #[test]
 fn l17_text_typed_ahead_allows_nothing() {
     let mut slow = payments_reply(&[("Ann", 1)]);

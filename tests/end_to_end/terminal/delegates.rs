@@ -31,8 +31,8 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
 }
 
 /// L16, L17: If a call of a child agent needs an approval, the user is asked at the terminal of the child's parent.
-/// The user sees which agent asks and which agent delegated to it. After the answers, the child agent and its
-/// parent continue.
+/// The user sees which agent asks and which agent delegated to it. After the user has answered, the child agent
+/// and its parent continue.
 #[test]
 fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
     let cli = three_levels("", &[payments_reply(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);

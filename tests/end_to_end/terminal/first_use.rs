@@ -135,7 +135,7 @@ impl AgentFolder {
 /// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file are not
 /// changed, and later processes do not ask the user.
 #[test]
-fn p6_the_answer_always_writes_the_grant_to_the_file() {
+fn p6_with_the_answer_always_the_grant_is_written_to_the_file() {
     let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("First.")]);
     let mut screen = folder.session_that_asks();
     screen.send("a\r");
@@ -174,10 +174,10 @@ fn p6_grants_another_folder_on_request() {
     assert!(folder.file().ends_with(&format!("read = [\"{}\"]\n", other_folder.display())), "{}", folder.file());
 }
 
-/// P6: The default answer is "no". After this answer, the denial names the configuration line to add, and the question
-/// is not repeated in this run. The answer "never" is written to the file.
+/// P6: The default answer is "no". After the answer "no", the denial shows the configuration line to add, and the
+/// question is not repeated in this run. The answer "never" is written to the file.
 #[test]
-fn p6_the_answer_no_applies_to_this_run_and_never_is_written_to_the_file() {
+fn p6_a_refusal_lasts_for_this_run_and_a_permanent_refusal_is_saved() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(AGENT_FILE, &replies);
     let mut screen = folder.session_that_asks();
@@ -231,8 +231,8 @@ fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("Done.")]);
     drop(folder.session_that_asks());
     let output_text = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
-    // A turn does not get a permission that it did not have at its start from another process that continues the
-    // turn (P10).
+    // If another process continues a turn with additional permissions, the turn does not get the permissions that it
+    // did not have at its start (P10).
     assert!(output_text.contains("denied reading files") && output_text.contains("Done."), "{output_text}");
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
@@ -260,7 +260,7 @@ fn p6_does_not_ask_in_scripts() {
 }
 
 /// P6: If the calls of one reply use two plugins that need grants, the host asks about one plugin after the other.
-/// Calls of plugins that need no grant run in the meantime.
+/// While a question is open, calls of plugins that need no grant run.
 #[test]
 fn p6_asks_about_two_plugins_one_after_the_other() {
     let calls = [
@@ -317,7 +317,7 @@ fn p6_shows_the_line_that_could_not_be_written() {
 /// P6, L16: A child agent's question names the agent, and the answer is written to the agent's own file. If two child
 /// agents work at the same time and need the same grant, both get it.
 #[test]
-fn p6_a_question_names_the_child_agent() {
+fn p6_the_question_contains_the_name_of_the_child_agent() {
     let ask = |task: &str| ("reader", json!({"task": task}));
     let lead = "plugin_directory = \"../other\"\n[agents.reader]\nagent = \"reader.toml\"\ndescription = \"Reads.\"\n";
     let folder = AgentFolder::new(lead, &[call_reply(&[ask("one"), ask("two")]), text_reply("Done.")]);
@@ -345,7 +345,7 @@ fn p6_a_question_names_the_child_agent() {
 
 /// P6: The host asks about the grants of a context builder before the agent's first turn.
 #[test]
-fn p6_asks_for_a_context_builder_before_its_first_turn() {
+fn p6_asks_about_a_context_builder_before_the_first_turn_that_uses_it() {
     let folder = AgentFolder::new(
         "plugin_directory = \"../plugins\"\ncontext_builder = \"project-context\"\n",
         &[text_reply("Done.")],

@@ -1,5 +1,5 @@
-//! A turn waits for the answer of a service while its session is open in a terminal. A process other than the
-//! terminal's may store the answer.
+//! A turn waits for the answer of a service while its session is open in a terminal. The answer may be
+//! stored by a process other than the one that runs in the terminal.
 
 use super::first_use::AgentFolder;
 use super::{CTRL_D, Screen};
@@ -53,8 +53,8 @@ fn l10_an_answer_from_another_process_arrives_at_the_prompt() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L10: The process that accepts the answer may continue the turn until the turn ends. The terminal then shows how the
-/// turn ended, and the session continues.
+/// L10: The process that accepts the answer may continue the turn until the turn ends. In this case, the terminal
+/// shows how the turn ended, and the session continues.
 #[test]
 fn l10_shows_a_turn_that_another_process_finished() {
     let folder = payment_folder();

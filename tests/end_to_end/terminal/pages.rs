@@ -10,7 +10,7 @@ use std::path::PathBuf;
 const SDK: &str = "sdk/README.md";
 const CONTRACT: &str = "wit/README.md";
 
-/// The sections of the pages that contain code. Each entry names a page, a section, and how the section's code is
+/// The pages' sections that contain code. Each entry names a page, a section, and how the section's code is
 /// checked. Sections that these tests do not follow contain only Rust code without a file name, which is compiled and
 /// run as doctests of the SDK.
 const SECTIONS: [(&str, &str, SectionCheck); 7] = [
@@ -73,15 +73,15 @@ fn every_block_of_the_pages_is_checked() {
     }
 }
 
-/// S1, S2, S3, S4, S5: The first commands on the page of the SDK work.
+/// S1, S2, S3, S4, S5: The commands at the beginning of the SDK's page succeed.
 #[test]
 fn s1_the_first_commands_of_the_sdk_page_work() {
     let mut walk = ShellUser::begin("sdk-first", &rust_variables("new-projects/target"));
     follow_blocks(&mut walk, &section(SDK, "Create a project"));
 }
 
-/// Fills the current folder with this repository, without its plugins.
-fn checkout(walk: &ShellUser) {
+/// Puts the files of this repository, except its plugins, into the current folder.
+fn copy_repository(walk: &ShellUser) {
     for name in ["host", "sdk", "wit", "tests", "rust-toolchain.toml"] {
         std::os::unix::fs::symlink(repository().join(name), walk.current_folder.join(name)).unwrap();
     }
@@ -94,12 +94,12 @@ fn checkout(walk: &ShellUser) {
 /// S2, S7: The example tools of the README and of the SDK's page can be built in a checkout of the repository. The
 /// built component is about as large as the page states.
 #[test]
-fn s2_the_tools_in_two_minutes_work() {
+fn s2_the_sections_a_tool_in_two_minutes_can_be_followed() {
     let readme: Vec<Block> =
         blocks(&page("README.md")).into_iter().filter(|block| block.section == "A tool in two minutes").collect();
     for (name, blocks) in [("readme-tool", readme), ("sdk-tool", section(SDK, "A tool in two minutes"))] {
         let mut walk = ShellUser::begin(name, &rust_variables("end-to-end/shout"));
-        checkout(&walk);
+        copy_repository(&walk);
         follow_blocks(&mut walk, &blocks);
         if name == "sdk-tool" {
             let size = std::fs::metadata(walk.current_folder.join("shout.wasm")).unwrap().len();
@@ -118,7 +118,7 @@ fn s2_the_other_plugin_kinds_of_the_sdk_page_work() {
     assert_is_about(size, "The component of a media policy has a size of ");
 }
 
-/// Checks that the size differs by at most a tenth from the number that follows these words on the SDK's page.
+/// Checks that the number that follows `words` on the SDK's page differs from `size` by at most a tenth.
 fn assert_is_about(size: u64, words: &str) {
     let page = page(SDK).split_whitespace().collect::<Vec<_>>().join(" ");
     let documented =
@@ -134,26 +134,26 @@ fn assert_is_about(size: u64, words: &str) {
 /// Follows the section about a language on the contract's page, with the toolchain of that language.
 fn follow_language_section(name: &str, key: &str) {
     let Some((variables, _)) = peer(key) else { return };
-    // The commands find the toolchain in the folder in which the page installs the toolchain.
+    // One command of the page installs the toolchain in a folder. The other commands find the toolchain in this folder.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
     let mut walk = ShellUser::begin(&format!("contract-{key}"), &variables);
     follow_blocks(&mut walk, &section(CONTRACT, name));
 }
 
-/// S1–S4, P1, P2: The commands and files of the contract page's section about Python work.
+/// S1–S4, P1, P2: All steps in the Python section of the contract page succeed.
 #[test]
 fn s1_the_contract_page_works_in_python() {
     follow_language_section("Python", "python");
 }
 
-/// S1–S4, P1: The commands and files of the contract page's section about JavaScript work.
+/// S1–S4, P1: All steps in the JavaScript section of the contract page succeed.
 #[test]
 fn s1_the_contract_page_works_in_javascript() {
     follow_language_section("JavaScript", "js");
 }
 
-/// S1–S4, P1: The commands and files of the contract page's section about C work.
+/// S1–S4, P1: All steps in the C section of the contract page succeed.
 #[test]
 fn s1_the_contract_page_works_in_c() {
     follow_language_section("C", "c");

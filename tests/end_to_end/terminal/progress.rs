@@ -6,7 +6,7 @@ use crate::compiler_process::compile_bomb;
 use std::path::Path;
 use std::process::Command;
 
-/// The number of additions in the component of the test: so many that the compilation takes at least one second.
+/// The number of additions in the test's component. With so many additions, the compilation takes at least one second.
 const ADDITIONS: usize = 120_000;
 
 fn command(data: &Path, arguments: &[&str]) -> Command {
@@ -16,8 +16,9 @@ fn command(data: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// P9: On a terminal, a line names the component that is being compiled, and a count if several components are
-/// compiled. The line disappears when the compilation ends. Without a terminal, the host shows no progress line.
+/// P9: On a terminal, a line shows the name of the component that is being compiled. If several components are
+/// compiled, the line also shows how many. The line disappears when the compilation ends. Without a terminal, the host
+/// shows no progress line.
 #[test]
 fn p9_shows_progress_while_compiling() {
     let folder = tempfile::tempdir().unwrap();

@@ -95,7 +95,7 @@ impl Screen {
         self.keyboard().write_all(keys.as_bytes()).expect("the terminal accepts typed keys");
     }
 
-    /// Resizes the window to this many rows and columns, and tells the process its new size.
+    /// Changes the size of the window to `rows` rows and `columns` columns, and notifies the process of the new size.
     pub(crate) fn resize(&mut self, rows: u16, columns: u16) {
         self.state.lock().unwrap().parser.screen_mut().set_size(rows, columns);
         resize(self.keyboard(), rows, columns);
@@ -247,7 +247,7 @@ fn pseudo_terminal() -> (File, File) {
     const NUMBER: rustix::ioctl::Opcode = opcode::read::<u32>(b'T', 0x30);
     let open = |path: &str| OpenOptions::new().read(true).write(true).open(path);
     let master = open("/dev/ptmx").expect("the system has pseudo-terminals");
-    // SAFETY: TIOCSPTLCK takes a pointer to an int, TIOCGPTN returns an unsigned int.
+    // SAFETY: TIOCSPTLCK takes a pointer to an int, and TIOCGPTN returns an unsigned int.
     let number = unsafe {
         ioctl(&master, Setter::<UNLOCK, i32>::new(0)).expect("a pseudo-terminal can be unlocked");
         ioctl(&master, Getter::<NUMBER, u32>::new()).expect("a pseudo-terminal has a number")
@@ -263,8 +263,8 @@ fn pseudo_terminal() -> (File, File) {
 /// Makes the terminal the controlling terminal of the process, so that Ctrl-C reaches only this process.
 #[allow(unsafe_code, reason = "between fork and exec, only two system calls are made")]
 fn use_controlling_terminal(command: &mut Command) {
-    // SAFETY: The two functions that this closure calls only make a system call, which is allowed between fork
-    // and exec.
+    // SAFETY: This closure calls two functions, each of which only makes a system call. System calls are allowed
+    // between fork and exec.
     unsafe {
         command.pre_exec(|| {
             rustix::process::setsid()?;

@@ -37,8 +37,8 @@ pub(crate) struct ShellUser {
 }
 
 impl ShellUser {
-    /// Creates a user in an empty folder. The folder's path is always the same, so that cargo reuses crates that it has
-    /// already compiled in this folder.
+    /// Creates a user whose current folder is empty. The path of this folder is always the same, so that cargo reuses
+    /// crates that it has already compiled in this folder.
     pub(crate) fn begin(name: &str, variables: &[(&'static str, PathBuf)]) -> Self {
         let top = scratch().join("walks").join(name);
         if top.exists() {
@@ -114,8 +114,8 @@ impl ShellUser {
         shell
     }
 
-    /// Replaces an installation command of a page: makes the packages available that `tests/install-peers` has
-    /// installed in the same versions.
+    /// Does what an installation command of a page would do, but does not download the packages: `tests/install-peers`
+    /// has already installed the same versions of the packages.
     fn use_installed_packages(&self, command: &str) {
         let peers = repository().join("tests/.peers");
         if command != "npm install" {

@@ -1,4 +1,4 @@
-//! Changes to the plugins and to the agent file of an interactive session while the user types (P6, P10, L17).
+//! Tests changes to the plugins and to the agent file of an interactive session while the user types (P6, P10, L17).
 
 use super::CTRL_D;
 use super::first_use::{AgentFolder, count};
@@ -96,8 +96,8 @@ fn p6_a_changed_file_applies_from_the_next_turn() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// Row 47: If agent.toml is replaced by a pipe, it is refused immediately. The session continues with the previous
-/// configuration, and loads agent.toml once it is a regular file.
+/// Row 47: If agent.toml is replaced by a pipe, the pipe is refused immediately. The session continues with the
+/// previous configuration, and loads agent.toml once it is a regular file.
 #[cfg(unix)]
 #[test]
 fn row_47_a_pipe_in_place_of_agent_toml_does_not_block() {

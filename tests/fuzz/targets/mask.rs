@@ -57,15 +57,15 @@ fuzz_target!(|input: Input| {
     let secret: String = input.secret.iter().map(|byte| char::from(ALPHABET[usize::from(byte % 64)])).collect();
     let redaction = Redaction::new([secret.as_str()]);
     let text = encoded(&secret, &input.before, &input.after, input.encoding);
-    // In arbitrary bytes, the redaction replaces the secret by stars. In text, it replaces the secret by the mark.
+    // The redaction replaces the secret with stars in arbitrary bytes, and with the mark in text.
     check(&redaction, &input, (&secret, &text), Replacement::Stars);
     let text = String::from_utf8_lossy(&text).into_owned();
     check(&redaction, &input, (&secret, text.as_bytes()), Replacement::Mark);
 });
 
 /// The maximum length of a range of bytes in which the output for the whole text may differ from the output for its
-/// pieces: three symbols of at most twelve bytes each. At the end of a piece, the redaction does not hold back such a
-/// short beginning of a secret, because nearly any text contains some.
+/// pieces: three symbols of at most twelve bytes each. At the end of a piece, the redaction does not hold back a
+/// beginning of a secret that is this short, because nearly any text contains one.
 const MAX_DIFFERENT_BYTES: usize = 36;
 
 fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), replacement: Replacement) {

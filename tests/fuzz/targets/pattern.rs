@@ -37,8 +37,7 @@ fn lenient_parts(path: &str) -> Vec<String> {
 }
 
 fuzz_target!(|input: Input<'_>| {
-    // Parsing a text as a grant fails, or it returns a grant that is equal after it was printed and parsed a
-    // second time.
+    // If a text can be parsed as a grant, printing the grant and parsing the printed text returns an equal grant.
     if let Ok(pattern) = input.pattern.parse::<HttpPattern>() {
         let shown = pattern.to_string();
         assert_eq!(shown.parse::<HttpPattern>().as_ref(), Ok(&pattern), "{shown}");

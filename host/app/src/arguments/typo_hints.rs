@@ -31,8 +31,8 @@ pub(super) fn hint_for_prompt(prompt: &str) -> Option<String> {
     Some(format!("`{prompt}` is not a command and would be sent as a prompt; did you mean `agent-host {command}`?"))
 }
 
-/// Returns a hint if the first word is a mistyped command. Clap interprets such a word as the prompt and then rejects
-/// the words after it.
+/// Returns a hint if the first word is a mistyped command. Clap interprets a mistyped command as the prompt, and
+/// rejects the words after the prompt.
 pub(crate) fn hint_for_error(error: &clap::Error, words: impl Iterator<Item = String>) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;

@@ -1,4 +1,4 @@
-//! Reads the settings of the agent that the command line names, chooses a model, and builds plugin projects
+//! Reads the settings of the agent that is selected on the command line, chooses a model, and builds plugin projects
 //! for `--build`.
 
 use super::build_projects::build;

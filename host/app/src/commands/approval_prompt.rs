@@ -31,7 +31,7 @@ pub(crate) struct ApprovalPrompter {
     yes: Vec<String>,
 }
 
-/// What the prompter does with a suspended turn after it has asked the questions of the turn.
+/// What the prompter does with a suspended turn after the prompter has asked all questions of the turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterQuestions {
     /// Continue the turn, because the user answered a question or the turn was cancelled.

@@ -115,7 +115,7 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
 }
 
 /// Combines all problems of an agent file into one failure. If a problem belongs to a line of the file, the failure
-/// shows the line with the problem, in the format that syntax errors have.
+/// shows the line with the problem, in the same format as a syntax error.
 fn all_problems(problems: Problems, path: &Path) -> Failure {
     let text = read_bounded(path, MAX_BYTES).unwrap_or_default();
     let shown = problems.in_order(Some(path)).into_iter().map(|(line, problem)| match line {
@@ -244,7 +244,8 @@ fn grants(settings: &Settings) -> Vec<String> {
     if lines.is_empty() { vec!["none".to_owned()] } else { lines }
 }
 
-/// Lists, for each folder that a plugin may write, the paths in the folder that the plugin may not write.
+/// Lists the paths that plugins must not change, although the paths are in folders that plugins may write to. The list
+/// is grouped by folder.
 fn excluded(settings: &Settings, sandbox: &Sandbox) -> Vec<String> {
     let protected = sandbox.protected();
     let trees = protection::granted_trees(settings).into_iter().filter(|(_, tree)| tree.access == Access::ReadWrite);

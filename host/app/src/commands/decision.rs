@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn decision_result_requires_text_and_retry_rejects_it() {
+    fn the_decision_result_needs_a_text_and_the_decision_retry_refuses_one() {
         assert!(matches!(decision(Verdict::Retry, None), Ok(Decision::Retry)));
         assert!(matches!(decision(Verdict::Failed, None), Ok(Decision::Failed(_))));
         assert!(matches!(decision(Verdict::Result, Some("7".into())), Ok(Decision::Result(text)) if text == "7"));

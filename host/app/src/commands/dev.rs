@@ -67,7 +67,8 @@ pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal:
 fn first_progress(is_first: Arc<AtomicBool>, terminal: Terminal) -> impl Fn(BuildEvent<'_>) + Send + Sync {
     move |event: BuildEvent<'_>| match &event {
         // The toolchain's output is shown only on an interactive terminal, where each line overwrites the line before
-        // it. On other outputs, each line would stay and the lines would fill the output.
+        // it. In a file or a pipe, the lines would not be overwritten and
+        // would fill the output.
         BuildEvent::Line { .. } if !terminal.is_interactive() => {}
         _ if is_first.load(Ordering::Relaxed) => show_build(&terminal, &event),
         _ => {}
@@ -99,7 +100,7 @@ struct DevSession {
     watcher: SourceWatcher,
     run: RunArguments,
     data: DataDirectory,
-    /// True if the command line names an agent. In that case, the agent's file determines which plugins the agent uses.
+    /// True if the command line names an agent, because the file of this agent then determines which plugins it uses.
     has_agent: bool,
 }
 

@@ -11,7 +11,7 @@ use serde::Serialize;
 /// Maximum displayed length of each of the two parts of a memory, in characters.
 const MAX_CHARACTERS: usize = 200;
 /// Labels that can begin the second part of a memory. The second part is an answer or a tool call.
-const SECOND_PART: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
+const SECOND_PART_LABELS: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
 
 /// Runs a subcommand of `memory`.
 pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -63,7 +63,7 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
 
 /// Returns the user whom the command line names, or else the logged-in user.
 fn user_or_current(named: Option<String>) -> Result<String, Failure> {
-    let unknown = || Failure::refused("the current user cannot be determined here: name the user with --user NAME");
+    let unknown = || Failure::refused("the current user cannot be determined here: give a name with --user NAME");
     named.or_else(environment::user).ok_or_else(unknown)
 }
 
@@ -74,7 +74,7 @@ fn list_entry(stored: &StoredMemory) -> String {
 
 fn describe(id: &str, details: &[&str], text: &str) -> String {
     let (id, details) = (text::one_line(id, 200), details.join(", "));
-    let position = SECOND_PART.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
+    let position = SECOND_PART_LABELS.iter().filter_map(|begin| text.find(begin)).min().unwrap_or(text.len());
     let (first, second) = text.split_at(position);
     let second = if second.is_empty() { String::new() } else { format!("\n  {}", shortened(second)) };
     format!("{BOLD}{id}{BOLD:#}  {DIM}{details}{DIM:#}\n  {}{second}", shortened(first))

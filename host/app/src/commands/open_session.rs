@@ -1,4 +1,4 @@
-//! Opens the session that the command line names, or a new session.
+//! Opens the session that is given on the command line, or a new session.
 
 use super::agent_settings::{self, BuildingReader};
 use super::stored_sessions;
@@ -15,8 +15,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
-/// Maximum number of queued questions about first uses of plugins. While the queue is full, a call that needs a further
-/// question waits.
+/// Maximum number of queued questions about first uses of plugins. While the queue is full, a call waits before it adds
+/// its question.
 const FIRST_USE_QUEUE: usize = 16;
 
 /// Time between two attempts to open a session that another process has open.

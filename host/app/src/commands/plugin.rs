@@ -1,4 +1,4 @@
-//! The `plugin` subcommands: creates, builds, checks, lists, explains, calls and shares plugins outside of any session.
+//! The `plugin` subcommands, which create, build, check, list, explain, call and share plugins outside of any session.
 
 mod call;
 mod check;
@@ -198,7 +198,7 @@ async fn list(
     }
     for plugin in generation.plugins() {
         let grants = settings.grants.plugins.get(plugin.name()).cloned().unwrap_or_default();
-        print(terminal, describe::listed(plugin, &grants))?;
+        print(terminal, describe::list_entry(plugin, &grants))?;
     }
     list_servers(&settings, terminal).await?;
     assembly::refuse_unusable_plugins(&problems)?;
@@ -278,7 +278,7 @@ mod tests {
 
     /// L14: all tools share one namespace.
     #[test]
-    fn l14_duplicate_names_reports_both_plugins() {
+    fn l14_reports_both_plugins_that_have_the_same_name() {
         let tools = |names: &[(&'static str, &str)]| {
             let owned: Vec<_> = names.iter().map(|(name, plugin)| (*name, (*plugin).to_owned())).collect();
             duplicate_names(owned.into_iter())

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn i1_text_reads_the_command_line_or_a_pipe() {
+    fn i1_the_prompt_is_read_from_the_command_line_or_a_pipe() {
         let read = |run: &RunArguments, input, stdin: &str| {
             text(run, input, stdin.as_bytes()).map_err(|failure| failure.message)
         };

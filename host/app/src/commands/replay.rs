@@ -71,14 +71,14 @@ fn granted(arguments: &ReplayArguments) -> Result<BTreeMap<String, Grants>, Fail
     resolved.map(|resolved| resolved.plugins).map_err(|problems| Failure::refused(problems.join("\n")))
 }
 
-/// Reads the settings of the agent that `--agent` names. The replay uses the limits, variables and configuration values
-/// of this agent.
+/// Reads the settings of the agent in the option `--agent`. The replay uses the limits, variables and configuration
+/// values of this agent.
 fn agent_settings(arguments: &ReplayArguments) -> Result<Option<Settings>, Failure> {
     let Some(agent) = &arguments.agent else { return Ok(None) };
     let path = agent_lookup::find_agent(agent, Path::new("."))?;
     let mut file = AgentFile::read(&path).map_err(Failure::refused)?;
-    // A replay sends no requests, so it needs no secrets. The secrets are removed, because the environment may not
-    // contain them, for example in CI.
+    // A replay does not send requests, so it does not need secrets. The secrets are removed, because their values may
+    // be missing in the environment, for example in CI.
     file.secrets.clear();
     let (settings, problems) = Settings::of_file((Some(path), file), &AgentOptions::default(), &environment::host())?;
     problems.into_result(settings.path.as_deref())?;
@@ -86,8 +86,8 @@ fn agent_settings(arguments: &ReplayArguments) -> Result<Option<Settings>, Failu
 }
 
 /// Returns a map from plugin names to allowances, and the allowance of all plugins that are not in the map. The map
-/// contains the plugins that the agent's settings name and the plugins that have grants on the command line. The
-/// allowance of a plugin contains the grants that the command line gives to the plugin. It also contains the agent's
+/// contains the plugins in the agent's settings and the plugins that have grants on the command line. The allowance of
+/// a plugin contains the grants that the command line gives to the plugin. The allowance also contains the agent's
 /// limits, variables and configuration values, because these values are not recorded.
 fn allowances(
     agent: Option<&Settings>,
@@ -125,7 +125,9 @@ async fn replacements(
             )));
         }
         if plugins.insert(name.clone(), plugin).is_some() {
-            return Err(Failure::refused(format!("--with {name}=…: `{name}` is named twice; name one version for it")));
+            return Err(Failure::refused(format!(
+                "--with {name}=…: the plugin `{name}` is given twice; give only one version of it"
+            )));
         }
     }
     Ok(plugins)

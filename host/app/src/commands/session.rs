@@ -77,8 +77,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Search { words, limit, json } => {
             return search::search((&*store, data), search::SearchOptions { words, limit, json }, terminal).await;
         }
-        // `main` handles `session resume`, because `session resume` runs a turn as `agent-host` without a
-        // subcommand does.
+        // `main` handles `session resume`, because `session resume` runs a turn, like `agent-host` without
+        // a subcommand.
         SessionCommand::Resume(_) => {}
         SessionCommand::Resolve { call, decision, text, session } => {
             let options = resolve::ResolveOptions { call, decision, text, session };
@@ -139,7 +139,7 @@ async fn open_to_decide(
     let (sandbox, downscaler) = (assembly::open_default_sandbox(data, &environment::host())?, Downscaler::default());
     let (checkpoint, leaving) = (open_session::checkpoint(), Default::default());
     let host = Host { store, sandbox, downscaler, checkpoint, first_uses: None, http: None, leaving };
-    // No turn runs, so the agent needs only its name and no plugins. When the turn continues later, the turn finds its
+    // No turn runs here, so the agent needs a name but no plugins. When the turn continues later, the turn finds its
     // plugins by their digests.
     let generation = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;
     let model = provider("offline", Path::new("")).map_err(Failure::refused)?;

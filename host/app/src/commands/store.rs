@@ -14,7 +14,7 @@ pub(crate) async fn run(command: StoreCommand, data: &DataDirectory, terminal: &
     let database = data.database();
     if !database.exists() {
         return Err(Failure::refused(format!(
-            "there is no database `{}` yet, because nothing was stored so far",
+            "there is no database `{}` yet, because nothing has been stored",
             database.display()
         )));
     }
@@ -78,8 +78,8 @@ async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -
     }
 }
 
-/// Returns the words that messages use for a projection: its name, and the noun (singular and plural) for the records
-/// from which it is built.
+/// Returns the words that messages use for a projection: the projection's name, and the singular and plural of the noun
+/// for its source records.
 fn nouns(projection: Projection) -> (&'static str, [&'static str; 2]) {
     match projection {
         Projection::MessageWords => ("the search index of messages", ["message", "messages"]),
@@ -102,7 +102,7 @@ fn describe(comparison: &ProjectionComparison) -> String {
     if comparison.different == 0 {
         return format!("{GREEN}✓{GREEN:#} {name}: {compared}");
     }
-    let mut lines = vec![format!("{RED}✗{RED:#} {name}: of {compared}, {} differ", comparison.different)];
+    let mut lines = vec![format!("{RED}✗{RED:#} {name}: {compared}, {} of them different", comparison.different)];
     lines.extend(comparison.examples.iter().map(|example| format!("    {DIM}{}{DIM:#}", text::one_line(example, 200))));
     if comparison.different > comparison.examples.len() as u64 {
         lines.push(format!("    {DIM}…{DIM:#}"));

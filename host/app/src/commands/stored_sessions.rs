@@ -42,7 +42,7 @@ async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
             let owner = text::one_line(&owner, 128);
             format!("session `{id}` belongs to the user `{owner}`; `--user {}` selects that user", shell_word(&owner))
         }
-        None => format!("there is no session `{id}`; `agent-host session list` shows all"),
+        None => format!("there is no session `{id}`; `agent-host session list` shows all sessions"),
     }))
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");
     let (id, state) = (text::one_line(&session.subject, 250), &session.state);
-    // The list shows no fractions of a second.
+    // The list does not show fractions of a second.
     let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
     let title = if title.is_empty() { title } else { format!("\n  {DIM}{title}{DIM:#}") };
     format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC{title}")

@@ -191,7 +191,7 @@ async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components
     }
 }
 
-/// A scenario that runs, or that could not be started.
+/// A scenario that was started, or the report about a scenario that could not be started.
 enum ScenarioRun {
     Started(JoinHandle<Report>),
     Refused(Report),
@@ -215,7 +215,7 @@ impl ScenarioRun {
     }
 }
 
-/// Starts all scenarios. At most as many scenarios run at the same time as there are processors.
+/// Starts all scenarios. The number of scenarios that run at the same time is at most the number of processors.
 fn start_all(
     read: Vec<(&DiscoveredScenario, Result<Scenario, agent_devkit::scenario::ScenarioError>)>,
     player: &Arc<Player>,

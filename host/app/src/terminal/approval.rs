@@ -29,7 +29,7 @@ pub(crate) enum Answer {
     Help,
 }
 
-/// Which calls of an approval request an answer applies to.
+/// The calls of an approval request to which an answer applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AnswerScope {
     /// Only the call that is shown.

@@ -63,7 +63,7 @@ pub(crate) fn show_load(terminal: &Terminal, event: &LoadEvent) {
 pub(super) struct Compiling {
     /// Name and size in bytes of each component, in the order in which the compilations started.
     running: Vec<(String, u64)>,
-    /// Number of compilations that have ended since the last time that no compilation was running.
+    /// Number of compilations that have ended. The count starts from zero again when no compilation is running.
     ended: usize,
 }
 

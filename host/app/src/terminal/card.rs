@@ -118,7 +118,7 @@ impl Card<'_> {
     }
 }
 
-/// Removes from an error message the denials that the user has already seen as separate lines.
+/// Removes denials from an error message. The user has already seen these denials as separate lines.
 pub(crate) fn without_denials<'d>(mut error: String, denials: impl IntoIterator<Item = &'d Denial>) -> String {
     for Denial { thing, grant, .. } in denials {
         error = error.replacen(&format!("\n{}", Denial::in_error(thing, grant)), "", 1);

@@ -3,7 +3,7 @@
 use super::text::{count, grouped, size, time};
 use agent_core::tool::CallCost;
 
-/// Minimum queue time of a call, in microseconds. A shorter queue time is not shown on the first line of a card.
+/// Shortest queue time of a call that is shown on the first line of the call's card, in microseconds.
 const MIN_QUEUE_TIME: u64 = 10_000;
 
 /// Formats the most important costs of a call, for the first line of a card. The result is empty if the call never ran.

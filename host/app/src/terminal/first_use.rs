@@ -5,7 +5,8 @@ use super::{BOLD, DIM, YELLOW};
 use agent_config::first_use::{FirstUseQuestion, GrantOffers, Keeping};
 use agent_plugins::PluginIdentity;
 
-/// Maximum number of entries in the list of grants that the plugin requests but that no answer can give.
+/// Maximum number of entries in the list of grants that the plugin requests but that the user cannot give by
+/// an answer.
 const MAX_NOT_OFFERED: usize = 12;
 /// Maximum displayed length of a plugin's text, in characters.
 const MAX_CHARACTERS: usize = 200;
@@ -144,9 +145,10 @@ mod tests {
     use agent_core::message::Digest;
     use agent_plugins::{Access, GrantAdvice, Need, UnmetNeed};
 
-    /// P6: the card names the plugin, the grants and their configuration lines, and cannot control the terminal.
+    /// P6: the card contains the plugin's name, the grants and their configuration lines, and cannot control
+    /// the terminal.
     #[test]
-    fn p6_card_names_plugin_and_requested_grants() {
+    fn p6_card_contains_plugin_name_and_requested_grants() {
         let lacking = |need| UnmetNeed {
             need,
             thing: "the secret K\u{1b}[2J\u{202e}".into(),

@@ -47,15 +47,15 @@ impl Prefix {
     }
 }
 
-/// A writer that wraps words into lines. The writer buffers each word until the word is complete, because only then is
-/// it known whether the word fits on the line.
+/// A writer that wraps words into lines. The writer buffers each word until the word is complete, because it cannot
+/// know earlier whether the word fits on the line.
 #[derive(Clone, Debug)]
 pub(crate) struct Flow {
     /// Width of a line in columns.
     width: usize,
     /// Column at which the next output starts.
     column: usize,
-    /// Prefix of the further lines of a wrapped line.
+    /// If a line is wrapped, the prefix of each of its output lines after the first.
     hanging: Prefix,
     /// Styled parts of the word that is not complete yet.
     word: Vec<(Style, String)>,

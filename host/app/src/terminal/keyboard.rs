@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-/// The keyboard of the process's terminal. Clones share the saved original mode.
+/// The keyboard of the process's terminal. All clones of this value share the saved original mode.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Keyboard {
     original: Arc<OriginalMode>,
@@ -91,8 +91,8 @@ mod unix {
         }
     }
 
-    /// Turns off echo and line editing in the modes. With the returned modes, Ctrl-C does not discard typed text, and
-    /// Ctrl-S does not stop the output.
+    /// Returns the terminal modes without echo and line editing. With the returned modes, Ctrl-C does not discard typed
+    /// text, and Ctrl-S does not stop the output.
     fn without_echo(mut modes: Termios) -> Termios {
         modes.local_modes.remove(LocalModes::ECHO | LocalModes::ECHONL | LocalModes::ICANON);
         modes.local_modes.insert(LocalModes::NOFLSH);
@@ -127,8 +127,8 @@ mod unix {
         poll(&mut terminal, Some(&no_wait)).is_ok() && terminal[0].revents().contains(PollFlags::HUP)
     }
 
-    /// Returns the width in columns of stdout or stderr. Returns None if neither stream is a terminal that reports
-    /// its width.
+    /// Returns the width of the terminal on stdout or stderr, in columns. Returns None if neither stream is a
+    /// terminal that reports its width.
     pub(in crate::terminal) fn columns() -> Option<usize> {
         let sizes = [tcgetwinsize(stdout()), tcgetwinsize(stderr())];
         sizes.into_iter().flatten().map(|size| usize::from(size.ws_col)).find(|columns| *columns > 0)

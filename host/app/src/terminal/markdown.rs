@@ -19,8 +19,8 @@ use table::Table;
 const CODE: Style = AnsiColor::Cyan.on_default();
 /// Maximum width of a horizontal rule in columns.
 const MAX_RULE_WIDTH: usize = 40;
-/// If a table has this many rows, the rows are shown before the end of the table arrives. The widths of the table's
-/// columns then no longer change.
+/// If a table has this many rows, the rows are shown before the end of the table arrives. After these rows are shown,
+/// the widths of the table's columns no longer change.
 const MAX_HELD_ROWS: usize = 200;
 
 /// Whether Markdown marks are replaced by styles.
@@ -55,7 +55,7 @@ pub(crate) struct Markdown {
 enum State {
     /// The renderer is at the start of a line, after this number of `>` marks.
     Start(usize),
-    /// The renderer is within the text of the line.
+    /// The renderer is inside the text of a line.
     Words(Inline),
     /// The renderer is at the end of a line that is completely rendered.
     Done,
@@ -98,7 +98,7 @@ impl Markdown {
         }
     }
 
-    /// Sets the width of the following lines in columns.
+    /// Sets the width, in columns, of the lines that follow.
     pub(crate) fn resize(&mut self, width: usize) {
         self.flow.resize(width);
     }

@@ -45,7 +45,7 @@ fn answer() -> String {
 fn question(offers: &[ModelOffer]) -> Option<String> {
     // Names with special characters are quoted for the shell.
     let line = |offer: &ModelOffer| format!("{} at {} ({})", shell_word(&offer.name), offer.base_url, offer.reason);
-    let begin = "no model is configured, so the built-in `offline`, which is not a language model, would answer";
+    let begin = "no model is configured, so the built-in `offline` would answer (it is not a language model)";
     match offers {
         [] => None,
         [one] => Some(format!("{begin}\nuse {}? [y/N] ", line(one))),
@@ -64,7 +64,7 @@ fn question(offers: &[ModelOffer]) -> Option<String> {
     }
 }
 
-/// Returns the offer that the answer selects. Returns None if the answer selects no single offer.
+/// Returns the offer that the answer selects. Returns None if the answer does not select exactly one offer.
 fn chosen<'o>(offers: &'o [ModelOffer], answer: &str) -> Option<&'o ModelOffer> {
     let answer = answer.trim().to_lowercase();
     match offers {
@@ -87,7 +87,7 @@ mod tests {
     fn chooses_single_model_only_after_yes() {
         let offers = ModelOffer::of_servers(&[server(&["qwen3:8b"])]);
         insta::assert_snapshot!(question(&offers).expect("an offer"), @r"
-        no model is configured, so the built-in `offline`, which is not a language model, would answer
+        no model is configured, so the built-in `offline` would answer (it is not a language model)
         use ollama/qwen3:8b at http://127.0.0.1:11434/v1 (a server on this machine)? [y/N]
         ");
         for answer in ["", "n", "no", "yep", "1", "\n", "offline"] {
@@ -108,7 +108,7 @@ mod tests {
         let mut offers = ModelOffer::of_servers(&[server(&["a", "b"])]);
         offers.push(ModelOffer::of_openai("https://api.openai.com/v1"));
         insta::assert_snapshot!(question(&offers).expect("offers"), @r"
-        no model is configured, so the built-in `offline`, which is not a language model, would answer; available models:
+        no model is configured, so the built-in `offline` would answer (it is not a language model); available models:
           1  ollama/a at http://127.0.0.1:11434/v1 (a server on this machine)
           2  ollama/b at http://127.0.0.1:11434/v1 (a server on this machine)
           3  openai/gpt-4.1-mini at https://api.openai.com/v1 (OPENAI_API_KEY is set)

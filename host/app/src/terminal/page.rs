@@ -3,7 +3,7 @@
 use super::{Output, Terminal};
 use std::io;
 
-/// Kind of a block of output, by the origin of the text in the block.
+/// A block of output. The variants differ in the origin of the text in the block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Block {
     /// A prompt that the user typed.

@@ -8,7 +8,7 @@ use agent_core::event::{Wait, WaitCause};
 use agent_store::{MAX_PAGE, OutboxFilter, Store};
 use std::collections::BTreeMap;
 
-/// Maximum number of characters that are shown of a name or a question.
+/// Maximum length, in characters, to which a name or a question is cut before it is shown.
 const MAX_CHARACTERS: usize = 120;
 
 /// Describes the services that a turn waits for, and the questions that the user has not answered yet. The result is

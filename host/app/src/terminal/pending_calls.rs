@@ -20,7 +20,7 @@ pub(crate) fn waits_for_approval(session: &str, calls: &[CallRecord], data: &Dat
         let showing = format!("agent-host session show {session} --call {}{flag} shows", call.id);
         lines.extend(approval::arguments(call.effective_arguments(), &showing).iter().map(|line| format!("  {line}")));
     }
-    // A session id begins with the name of its agent. For a delegated session, that agent is the delegate.
+    // A session id begins with the name of the session's agent. The agent of a delegated session is the delegate.
     let agent = session.split_once('/').map_or(session, |(agent, _)| agent);
     lines.push(format!(
         "    agent-host session approve {session} [CALL] [--scope session|always]{flag}, with the options of agent {agent} \

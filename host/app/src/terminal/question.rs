@@ -1,4 +1,4 @@
-//! Asks the user for one line while a turn waits. Text that was typed before the question is discarded.
+//! Asks the user for one line while a turn waits. Discards text that was typed before the question appeared.
 
 use super::Terminal;
 use super::keyboard::{KeyboardMode, discard_typed, wait_for_line};
@@ -30,7 +30,7 @@ impl Terminal {
         let stopped = cancel.clone();
         let line = tokio::task::spawn_blocking(move || read(&stopped)).await.map_err(io::Error::other)?;
         if !matches!(line, Ok(Line::Text(_))) {
-            // The cursor is still in the line of the prompt, so this line is ended.
+            // The cursor is still in the line with the question, so print a line break.
             self.note("");
         }
         if mode_before == KeyboardMode::NoEcho {

@@ -30,7 +30,7 @@ enum Completeness {
 /// Whether any part of a reply is on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ScreenOutput {
-    /// Some of the reply is on the screen.
+    /// A part of the reply is on the screen.
     Something,
     /// None of the reply is on the screen.
     Nothing,

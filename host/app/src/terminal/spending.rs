@@ -16,7 +16,7 @@ pub(crate) struct TurnSpending {
 /// Whether the prices of the replies are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum PriceCoverage {
-    /// No price has been needed so far, because no reply costs money.
+    /// Prices have not been needed so far, because the replies cost nothing.
     #[default]
     Nothing,
     /// The prices of all replies are known.

@@ -69,7 +69,7 @@ fn indented(lines: String) -> String {
 }
 
 /// Describes the answers that a session itself waits for, but not the answers that its delegated sessions wait for.
-/// Each description of an answer contains the command that gives the answer.
+/// Each description contains the command with which the user gives the answer.
 pub(crate) async fn own_waits(
     store: &dyn Store,
     session: &str,

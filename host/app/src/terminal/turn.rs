@@ -78,8 +78,8 @@ pub(crate) struct TurnView<'t> {
     denied: BTreeMap<CallId, Vec<Denial>>,
     /// The last complete reply that was shown.
     answered: Option<String>,
-    /// Whether a reply that is on the screen has been discarded and the reason has not been shown yet. The reason is
-    /// shown when a later event contains it.
+    /// Whether a reply that is on the screen has been discarded and the reason has not been shown yet. A later event
+    /// contains the reason, and then the reason is shown.
     discarded: ScreenOutput,
     spent: TurnSpending,
     /// Cost of the turn that has ended. `None` while the turn runs.
@@ -90,9 +90,9 @@ pub(crate) struct TurnView<'t> {
 /// Whether the model's replies in this turn are text or JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Replies {
-    /// The reply is text for users, which is shown while the reply is streamed.
+    /// The reply is text for users. The text is shown while the reply is streamed.
     Words,
-    /// The reply is JSON for programs, which is shown when the reply is complete.
+    /// The reply is JSON for programs. The JSON is shown when the reply is complete.
     Data,
 }
 

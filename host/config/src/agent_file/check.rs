@@ -184,8 +184,8 @@ fn check_provider(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     }
 }
 
-/// Checks an MCP server, which is either a process (`command`) or an address (`url`). Processes and addresses allow
-/// different keys.
+/// Checks the table of an MCP server. A table with `command` (a process) may contain other keys than a table with `url`
+/// (an address).
 fn check_server(parent: &Table<'_>, entry: &Entry<'_>, table: &Table<'_>) {
     let key = parent.key_of(&entry.name);
     if let Some(problem) = TextFormat::Server.problem(&entry.name) {
@@ -248,7 +248,7 @@ fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
         entry.value.hide();
         let message = format!("`{key}`: a secret must not be written into the file");
         let advice =
-            "put the secret into an environment variable and name the variable: `key_env = \"OPENAI_API_KEY\"`"
+            "put the secret into an environment variable, and set `key_env` to its name: `key_env = \"OPENAI_API_KEY\"`"
                 .to_owned();
         return table.problem(entry.span.clone(), message, advice);
     }

@@ -191,8 +191,8 @@ impl<'d> Table<'d> {
 }
 
 impl<'d> TomlValue<'d> {
-    /// Records that the file at `path` is read because this value names the file.
-    pub(super) fn names_file(&self, path: &Path) {
+    /// Records that the file at `path` is read because this value contains its path.
+    pub(super) fn record_named_file(&self, path: &Path) {
         self.document.named_files.borrow_mut().push(path.to_owned());
     }
 

@@ -157,7 +157,8 @@ fn text(format: TextFormat) -> Json {
     schema
 }
 
-/// Converts a TOML value from the list of keys to JSON. Invalid TOML becomes `null`; a test parses every listed value.
+/// Converts a TOML value from the list of keys to JSON. Invalid TOML becomes `null`, but a
+/// test checks that every value in the list is valid TOML.
 fn from_toml(value: &str) -> Json {
     let document: Option<toml::Table> = format!("value = {value}").parse().ok();
     let value = document.and_then(|mut document| document.remove("value"));

@@ -30,7 +30,7 @@ pub(super) fn read_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value>
 
 fn schema_from_file(value: &TomlValue<'_>, path: &str, folder: &Path) -> Option<Value> {
     let path = folder.join(path);
-    value.names_file(&path);
+    value.record_named_file(&path);
     let text = match super::read_bounded(&path, MAX_BYTES) {
         Ok(text) => text,
         Err(error) => {

@@ -1,4 +1,4 @@
-//! Reads the tables `[providers.NAME]`: how model providers are reached.
+//! Reads the tables `[providers.NAME]`, which describe how to connect to model providers.
 
 use super::document::{Table, TomlValue};
 use super::{Located, located_string, string_map};
@@ -15,17 +15,17 @@ pub struct ProviderTable {
     pub protocol: Option<Protocol>,
     /// Environment variable that contains the provider's key.
     pub key_env: Option<Located>,
-    /// Headers that are sent with every request, by the header's name.
+    /// Values of the headers that are sent with every request, keyed by the names of the headers.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
     pub header_env: BTreeMap<String, Located>,
     /// Maximum time to connect, in milliseconds.
     pub connect_timeout_ms: Option<u32>,
-    /// Maximum time without a byte of the reply, in milliseconds.
+    /// Maximum time to wait for the next bytes of the reply, in milliseconds.
     pub stall_timeout_ms: Option<u32>,
     /// Maximum time from the request to the end of the reply, in milliseconds.
     pub total_timeout_ms: Option<u32>,
-    /// Settings of single models, by the model's name.
+    /// Settings of single models, keyed by the names of the models.
     pub models: BTreeMap<String, ModelConfig>,
 }
 

@@ -13,14 +13,14 @@ use std::path::Path;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceTable {
     /// CloudEvent type of the service's requests. The default is the name of the table. `None` if the type is invalid.
-    /// In this case, the invalid type has been reported as a problem.
+    /// An invalid type has already been reported as a problem.
     pub event_type: Option<ServiceEventType>,
     /// Description of the service for the model.
     pub description: Option<String>,
     /// JSON Schema of a request's data.
     pub accepts: Option<Value>,
-    /// JSON Schemas of the data of answers, by CloudEvent type. The schema of the key `*` applies to all types that are
-    /// not listed.
+    /// For each CloudEvent type of an answer, the JSON Schema of the answer's data. The schema of the key `*` applies
+    /// to all types that are not listed.
     pub emits: BTreeMap<String, Value>,
     /// Attribute `domain` of the requests, for routing.
     pub domain: Option<String>,
@@ -35,7 +35,7 @@ pub struct ServiceTable {
 /// The table `[outbox]`, which configures the folder and the choice of outgoing events.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxTable {
-    /// Folder that events are written to, as it is written in the file.
+    /// Path of the folder for outgoing events, as it is spelled in the agent file.
     pub directory: Option<Located>,
     /// Whether the end of each turn is announced by an event.
     pub completions: Option<bool>,
@@ -139,8 +139,8 @@ fn emits(value: &TomlValue<'_>, folder: &Path) -> BTreeMap<String, Value> {
     entries.filter_map(|entry| Some((entry.name, read_usable_schema(&entry.value, folder)?))).collect()
 }
 
-/// Reads a JSON Schema and checks that the schema compiles. A schema that compiles refers to no other documents, and
-/// validation with it always terminates.
+/// Reads a JSON Schema and checks that the schema compiles. If a schema compiles, it does not refer to other documents,
+/// and validation with it always terminates.
 fn read_usable_schema(value: &TomlValue<'_>, folder: &Path) -> Option<Value> {
     let schema = read_schema(value, folder)?;
     match Schema::compile(&schema) {

@@ -250,8 +250,8 @@ fn a_plugin_folder_under_the_wrong_key_is_explained() {
     "#);
 }
 
-/// I2: the error for a key in the wrong table names the right table. The error for a duplicate key names the line that
-/// sets the key first.
+/// I2: if a key is in the wrong table, the error contains the name of the right table. If a key occurs twice, the error
+/// contains the line of the first occurrence.
 #[test]
 fn reports_misplaced_and_duplicate_keys() {
     let error = parse(
@@ -384,7 +384,7 @@ windows = 3
     agents/agent.toml:12:1: `providers.office.key`: a secret must not be written into the file
       12 | key = ******
          | ^^^
-         = put the secret into an environment variable and name the variable: `key_env = "OPENAI_API_KEY"`
+         = put the secret into an environment variable, and set `key_env` to its name: `key_env = "OPENAI_API_KEY"`
 
     agents/agent.toml:13:13: `providers.office.headers.Authorization`: the key is a header for a secret, which must not be written into the file
       13 | headers = { Authorization = ******* **, "a b" = "c" }

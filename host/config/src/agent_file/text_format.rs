@@ -8,7 +8,7 @@ use agent_registry::{LOCAL_NAMESPACE, PublicKey};
 
 /// Headers that contain secrets, which must not be written into a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
-/// Usual names of keys that contain secrets, in addition to the headers.
+/// Usual names of keys that contain secrets. The names in [`SECRET_HEADERS`] are not repeated here.
 const SECRETS: [&str; 5] = ["key", "api_key", "apikey", "token", "secret"];
 /// Path that the host appends to the base URL of a provider.
 const CHAT_PATH: &str = "/chat/completions";
@@ -223,7 +223,7 @@ fn is_secret_header(header: &str) -> bool {
     SECRET_HEADERS.iter().any(|secret| secret.eq_ignore_ascii_case(header))
 }
 
-/// Whether a key or a header with the name `name` usually contains a secret.
+/// Returns whether a key or a header with the name `name` usually contains a secret.
 pub(super) fn is_secret(name: &str) -> bool {
     is_secret_header(name) || SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(name))
 }

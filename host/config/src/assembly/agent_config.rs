@@ -93,10 +93,10 @@ fn loop_config(settings: &Settings) -> LoopConfig {
     }
 }
 
-/// Returns the names of all plugins that the agent's file and grants mention, in sorted order.
+/// Returns the sorted names of all plugins that occur in the agent's file or in the agent's grants.
 pub fn plugin_names(settings: &Settings) -> impl Iterator<Item = &str> {
     let file = &settings.file;
-    // A table with the name of a plugin mentions the plugin even if the table is empty.
+    // A plugin counts as mentioned even if its table is empty.
     let names = settings
         .grants
         .plugins

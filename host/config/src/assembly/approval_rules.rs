@@ -9,14 +9,14 @@ use agent_core::approval::rule_source;
 use agent_runtime::Agent;
 use std::collections::BTreeSet;
 
-/// Rejects each rule that matches no tool, if the rule names a source that exists, or if the rule is similar to the
-/// name of an existing tool.
+/// Rejects each rule that does not match any tool if the rule names an existing source, or if the rule is similar to
+/// the name of an existing tool.
 pub(super) fn refuse_unmatched_rules(settings: &Settings, agent: &Agent) -> Result<(), ConfigError> {
     let (tools, sources) = (tools(agent), sources(agent));
     let problem = |rule: &str| {
         let source = rule_source(rule).filter(|name| sources.contains(name));
         let suggestion = nearest(&rule.replace('*', ""), candidates(&tools, source));
-        // A rule without a source applies to a tool of the host, a service or an agent. A rule without a source is
+        // A rule without a source applies to tools of the host, to services and to agents. A rule without a source is
         // rejected only if its name is similar to the name of an existing tool.
         if source.is_none() && (rule.contains(['.', '*']) || suggestion.is_none()) {
             return None;
@@ -57,7 +57,7 @@ fn tools(agent: &Agent) -> Vec<&str> {
     agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect()
 }
 
-/// Returns the tools that belong to `source`. If `source` is None, returns the tools whose names contain no source.
+/// Returns the tools that belong to `source`. If `source` is None, returns the tools without a source in their names.
 fn candidates<'t>(tools: &[&'t str], source: Option<&str>) -> impl Iterator<Item = &'t str> {
     tools.iter().copied().filter(move |tool| rule_source(tool) == source)
 }

@@ -33,8 +33,8 @@ pub trait DelegateReader: Send + Sync {
         settings.servers()
     }
 
-    /// Called once for each plugin directory, before the plugins in the directory are loaded. An implementation can
-    /// build plugin projects here.
+    /// Prepares a plugin directory. The host calls this function once for each plugin directory, before it loads the
+    /// plugins in the directory. An implementation can build plugin projects here.
     async fn prepare_plugins(&self, folder: &Path) -> Result<(), ConfigError> {
         let _ = folder;
         Ok(())

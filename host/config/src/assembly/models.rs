@@ -18,8 +18,8 @@ pub fn models(settings: &Settings) -> Result<Models, ConfigError> {
             Err(error) => problems.push(format!("{}: {error}", model.place)),
         }
     }
-    // The summary model is the last model in the list if all models can be used. A model that cannot be used is missing
-    // from the list, so in that case the last model may not be the summary model.
+    // The summary model is the last model in the list if all models can be used. If a model cannot
+    // be used, it is missing from the list, and the last model may be a different model.
     let summary = settings.models.summary.as_ref().filter(|_| problems.is_empty()).and_then(|_| chain.pop());
     let mut chain = chain.into_iter();
     let Some(first) = chain.next().filter(|_| problems.is_empty()) else {

@@ -20,8 +20,8 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Rejects a folder that belongs to another user or that other users can access. If other users can access a folder
-/// that is empty, makes the folder private and does not reject the folder.
+/// Rejects a folder that belongs to another user or that other users can access. An empty folder that other users can
+/// access is not rejected, but made private.
 #[cfg(unix)]
 pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};

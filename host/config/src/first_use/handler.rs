@@ -25,13 +25,13 @@ pub struct FirstUseHandler {
     files: BTreeMap<String, PathBuf>,
     /// Receives a message for each first use of a plugin. None if the user cannot be asked.
     first_uses: Option<Receiver<FirstUse>>,
-    /// Grants that the user has refused to a plugin, by the names of the agent and the plugin.
+    /// For each pair of an agent's name and a plugin's name, the grants that the user has refused to the plugin.
     answers: BTreeMap<(String, String), RefusedNeeds>,
 }
 
 impl FirstUseHandler {
-    /// Creates a handler for a host whose user cannot be asked. With this handler, plugins run without their
-    /// missing grants.
+    /// Creates a handler for a host whose user cannot be asked. With this handler, a plugin runs even if
+    /// grants are missing, and does not get these grants.
     pub fn closed(prompt: Arc<dyn FirstUsePrompt>, store: Arc<dyn Store>) -> Self {
         let (environment, files, answers) = (HostEnvironment::default(), BTreeMap::new(), BTreeMap::new());
         Self { prompt, store, environment, files, first_uses: None, answers }
@@ -59,8 +59,8 @@ impl FirstUseHandler {
         }
     }
 
-    /// Asks the user about those missing grants that the user has not already refused, and applies the answer. The turn
-    /// continues after this method has returned.
+    /// Asks the user about the missing grants, except those that the user has already refused, and applies the answer.
+    /// The turn continues after this method has returned.
     pub async fn serve(&mut self, first_use: FirstUse, stop: &CancellationToken) {
         if !first_use.is_pending() {
             return;

@@ -73,13 +73,13 @@ pub struct OfferBounds {
 /// The servers to which the user may allow a plugin to send HTTP requests.
 #[derive(Clone, Debug, Default)]
 pub enum OfferedHosts {
-    /// All servers that the plugin requests are offered.
+    /// The user can allow all servers that the plugin requests.
     #[default]
     All,
-    /// Only the requested servers whose URLs are in the arguments of the call. If the arguments contain no URL of a
-    /// requested server, all requested servers are offered.
+    /// The user can allow only the requested servers whose URLs are in the arguments of the call. If the arguments
+    /// contain no URL of a requested server, all requested servers are offered.
     OfCall(Vec<HttpPattern>),
-    /// Only the servers that the user has typed are offered.
+    /// The user can allow only the servers whose names the user has typed.
     Typed(Vec<HttpPattern>),
 }
 
@@ -113,7 +113,7 @@ fn collect_hosts(arguments: &Value, hosts: &mut Vec<HttpPattern>) {
 
 /// Returns request patterns for a server that the user types, such as `a.example`, `a.example:8080` or
 /// `https://a.example`. The patterns include `private` patterns, for plugins that request servers in private networks.
-/// Returns no patterns unless the text names exactly one server.
+/// If the text is not the address of exactly one server, returns an empty list.
 pub fn host_patterns(typed: &str) -> Vec<HttpPattern> {
     if typed.contains(['*', ' ', '@']) {
         return Vec::new();
@@ -363,8 +363,8 @@ mod tests {
         GrantOffers::new("p", needs.into_iter().map(lacking).collect(), (folder, &OfferBounds::default()), &lang)
     }
 
-    /// P6: the answer yes gives the plugin exactly the grants that are shown. Requests that cannot be granted are shown
-    /// with the reason.
+    /// P6: the answer `yes` gives the plugin exactly the grants that are shown. Requests that cannot be granted are
+    /// shown with the reason.
     #[test]
     fn p6_answering_yes_grants_exactly_the_shown_grants() {
         let directory = tempfile::tempdir().expect("a temporary folder");
@@ -476,7 +476,7 @@ mod tests {
 
     /// Row 48: the offered grants do not exceed the revoked grants.
     #[test]
-    fn row_48_offers_no_more_than_was_revoked() {
+    fn row_48_offered_grants_do_not_exceed_revoked_grants() {
         let directory = tempfile::tempdir().expect("a temporary folder");
         let base = directory.path().to_owned();
         std::fs::create_dir(base.join("docs")).expect("created");

@@ -26,10 +26,10 @@ pub enum FirstUseAnswer {
     ThisRun,
     /// Gives the offered grants to the plugin, and writes them into the agent's file.
     Always,
-    /// Gives the plugin no further grants until the host exits.
+    /// Does not give the plugin any further grants until the host exits.
     No,
-    /// Gives the plugin no further grants, and writes `ask = false` into the agent's file, so that the user is not
-    /// asked again.
+    /// Does not give the plugin any further grants, and writes `ask = false` into the agent's file, so that the user is
+    /// not asked again.
     Never,
     /// The turn ended before the user answered.
     Stopped,
@@ -74,7 +74,7 @@ impl FirstUseQuestion<'_> {
         self.update_offers();
     }
 
-    /// Changes the servers to which the user may allow the plugin to send requests.
+    /// Sets the servers that the question offers: the user can allow the plugin to send requests to these servers.
     pub fn offer_hosts(&mut self, hosts: OfferedHosts) {
         self.bounds.hosts = hosts;
         self.update_offers();

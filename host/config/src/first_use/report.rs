@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-/// The effect of the user's answer, as a message. The message is one sentence without a full stop. In some cases, lines
-/// that the user can copy follow this sentence.
+/// The effect of the user's answer, as a message. The message is one sentence without a full stop. In some cases, the
+/// sentence is followed by lines that the user can copy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FirstUseReport {
     /// The grants were written into the agent's file.

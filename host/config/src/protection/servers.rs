@@ -33,7 +33,7 @@ pub(super) fn server_paths(
         collector.add_program(&folder.join(command));
     } else {
         let path = table.env.get("PATH").cloned().or_else(|| variable("PATH")).unwrap_or_default();
-        // An empty part of `PATH` means the working directory of the server.
+        // If an entry of `PATH` is empty, it stands for the working directory of the server.
         std::env::split_paths(&path).for_each(|searched| collector.add_path_folder(command, &searched));
     }
     // An argument can contain paths. For example, `--script=run.py` contains a file, and `"exec node run.js"`, an
@@ -133,8 +133,8 @@ impl PathCollector<'_> {
         }
     }
 
-    /// Adds a program and its folder. If the program is in the folder `bin` of a Python virtual environment, the files
-    /// next to `bin` are added, because the program loads these files.
+    /// Adds a program and its folder to the protected paths. If the program is in the folder `bin` of a Python virtual
+    /// environment, the files next to `bin` are added, because the program loads these files.
     fn add_program(&mut self, program: &Path) {
         self.add(program.to_owned(), ProtectedKind::File);
         let Some(folder) = program.parent() else { return };
@@ -147,8 +147,8 @@ impl PathCollector<'_> {
             self.add_folder(environment);
         }
         // If the program is a link, the package that contains the link's target is added, because the program loads
-        // code from this package. The folder of the target is not added, because the interpreter of a virtual
-        // environment, which is a link, loads no code from the folder of its target.
+        // code from this package. The folder of the target is not added: the interpreter of a virtual environment is a
+        // link, and it does not load code from the folder of the link's target.
         if let Ok(target) = program.canonicalize() {
             self.add_package_folder(&target);
         }
@@ -207,8 +207,7 @@ impl PathCollector<'_> {
     }
 
     /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder of code
-    /// contains the agent's folder, the code files in the folder of code, which are recognised by their names, are
-    /// added as well.
+    /// contains the agent's folder, also adds the files in the folder of code whose names show that they are code.
     fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
         self.ancestor_files

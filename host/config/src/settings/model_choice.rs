@@ -14,8 +14,8 @@ use std::time::Duration;
 
 /// Environment variable that contains the key for OpenAI.
 const OPENAI_KEY: &str = "OPENAI_API_KEY";
-/// Maximum time to wait for model servers on this machine. This time is short, because most of these servers are
-/// usually not running.
+/// Maximum time to wait for model servers on this machine. The time is short, because most model servers that the host
+/// looks for are usually not running.
 const LOCAL_WAIT: Duration = Duration::from_millis(300);
 /// Maximum time to wait for the list of models from the server at the base URL.
 const LIST_WAIT: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ pub trait ModelChooser: Send + Sync {
     fn can_ask(&self) -> bool;
 
     /// Asks the user to choose one of the offered models. The list of offers contains at least one offer. If the user
-    /// chooses no model, returns None, and the built-in `offline` model is used.
+    /// does not choose a model, returns None, and the built-in `offline` model is used.
     async fn choose(&self, offers: Vec<ModelOffer>) -> Option<ModelOffer>;
 
     /// Reports that `model` is used because the server at the base URL has no other model. The name of the model is

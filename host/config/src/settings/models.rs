@@ -1,5 +1,5 @@
-//! Determines the models of an agent. The options `--model` and `--base-url` override the models in `agent.toml`. If
-//! neither the options nor the file names a model, the model is `offline` (M2).
+//! Determines the models of an agent. The options `--model` and `--base-url` override the models in `agent.toml`. If no
+//! model is set in the options or in the file, the model is `offline` (M2).
 
 use super::AgentOptions;
 use crate::agent_file::{AgentFile, BUILT_IN, Located, nearest};
@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 /// Name of the model that is used if no model is named.
 pub(super) const OFFLINE: &str = "offline";
-/// Provider of a model whose name contains no provider if `--base-url` is set.
+/// If `--base-url` is set, this is the provider of each model whose name contains no provider.
 pub(super) const AT_BASE_URL: &str = "openai";
 
-/// The models that the options or the file name.
+/// The models that are set in the command-line options or in the agent file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedModels {
     /// The first model and its fallback models.
@@ -37,14 +37,14 @@ pub struct Helpers {
     pub embedding: Option<NamedModel>,
 }
 
-/// The first model and its fallback models, from the options or the file.
+/// The first model and its fallback models, as set in the command-line options or in the agent file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Chain {
     /// At least one model, in the order in which the models are called.
     Named(Vec<NamedModel>),
     /// The only model of the server at the base URL. The model's name is not known yet.
     AtBaseUrl,
-    /// Neither the options nor the file names a model.
+    /// The model is set neither in the options nor in the file.
     Unnamed,
 }
 
@@ -55,7 +55,7 @@ pub struct NamedModel {
     pub name: String,
     /// Location of the model's name, such as `agent.toml:3: model` or `--model`, for messages.
     pub place: String,
-    /// Base of a relative path in the name, such as `scripted:replies.json`.
+    /// The folder to which a relative path in the name refers, if the name is, for example, `scripted:replies.json`.
     pub base: PathBuf,
 }
 
@@ -66,8 +66,8 @@ impl WantedModels {
         OFFLINE
     }
 
-    /// Combines the models that the options and the file name. A model in the options replaces the model, the fallback
-    /// models and the summary model of the file.
+    /// Combines the models in the options with the models in the file. A model in the options replaces the model, the
+    /// fallback models and the summary model of the file.
     pub fn new(options: &AgentOptions, file: &AgentFile) -> Result<Self, String> {
         let from_file = |located: &Located| NamedModel {
             name: located.value.clone(),
@@ -156,8 +156,8 @@ impl WantedModels {
     }
 }
 
-/// Returns the model whose replies the model `record:FILE:PROVIDER/MODEL` records, or None if the name does not have this
-/// form.
+/// Returns the model whose replies the model `record:FILE:PROVIDER/MODEL` records, or None if the name does not have
+/// this form.
 fn recorded_model(name: &str) -> Option<&str> {
     Some(name.strip_prefix("record:")?.split_once(':')?.1)
 }
@@ -236,7 +236,7 @@ mod tests {
         wanted(options_line, file).expect("wanted").named().into_iter().map(|model| model.name).collect()
     }
 
-    /// L27: if the options name a model, this model also writes summaries, instead of the summary model of the file.
+    /// L27: if the options set a model, this model writes the summaries too, and the file's summary model is ignored.
     #[test]
     fn l27_summary_model_comes_from_the_file() {
         let file = "model = \"openai/a\"\nsummary_model = \"ollama/b\"\n";

@@ -34,8 +34,8 @@ impl Problems {
         Err(ConfigError::Settings(problems.collect::<Vec<_>>().join("\n")))
     }
 
-    /// Returns the problems with their lines in `file`, sorted by line. Problems that are not in `file` have no line,
-    /// and are at the end of the list.
+    /// Returns the problems with their lines in `file`, sorted by line. Problems that are not in `file` are at the
+    /// end of the list, without a line.
     pub fn in_order(self, file: Option<&Path>) -> Vec<(Option<usize>, String)> {
         let lead = file.map(|file| format!("{}:", file.display()));
         let line = |problem: &str| {
@@ -45,8 +45,8 @@ impl Problems {
         let mut problems: Vec<(Option<usize>, String)> = Vec::new();
         for text in self.0.iter().flat_map(|message| message.split('\n')) {
             match (line(text), problems.last_mut()) {
-                // A line of text without a location continues the previous problem if the previous problem has no
-                // location. After a problem with a location, such a line is a separate problem.
+                // The text of a problem can have several lines. If neither this line nor the previous problem has a
+                // location, this line belongs to the previous problem. In all other cases, a new problem starts.
                 (None, Some((None, previous))) => previous.push_str(&format!("\n{text}")),
                 (line, _) => problems.push((line, text.to_owned())),
             }

@@ -11,8 +11,8 @@ use std::time::Duration;
 /// Environment variable with the address of the provider `openai`. OpenAI's own clients also read this variable.
 pub(super) const OPENAI_BASE_URL: &str = "OPENAI_BASE_URL";
 
-/// Returns all known and all configured providers. In addition, returns the problems of those providers that the
-/// agent's models use. Each problem is returned with the index of the model in [`WantedModels::all_named`].
+/// Returns all known and all configured providers, and the problems of those providers that the agent's models use.
+/// Each problem is returned with the index of the model in [`WantedModels::all_named`].
 pub(super) fn providers(
     wanted: &WantedModels,
     file: &AgentFile,
@@ -39,7 +39,7 @@ pub(super) fn providers(
 enum Address {
     /// The default address of a known provider.
     Known,
-    /// An address that the user configured. A server at a configured address may not need a key.
+    /// An address that the user configured. A server at a configured address can work without a key.
     Configured,
 }
 
@@ -86,8 +86,8 @@ fn provider(
     })
 }
 
-/// Returns the address of a provider. Returns None if the provider has no address. In this case, the check of the file
-/// has already reported the missing address.
+/// Returns the address of a provider. Returns None if the provider has no address. The check of the file has already
+/// reported such a missing address.
 fn address(
     name: &str,
     wanted: &WantedModels,
@@ -133,8 +133,8 @@ fn valid_key(name: &str, value: String) -> Result<Option<Secret>, String> {
     }
 }
 
-/// Returns the problem of an invalid key or header value, worded as the end of a sentence. The text never contains
-/// the value.
+/// If a key or header value is invalid, returns a description of the problem, which is the end of a sentence. The text
+/// never contains the value.
 fn value_problem(value: &str) -> Option<&'static str> {
     if value.trim().is_empty() {
         Some("is empty")

@@ -63,8 +63,8 @@ fn missing_plugins_and_folders_are_explained() {
     assert_eq!(shown, expected);
 }
 
-/// An `agent.toml` in the current folder is not used unless the user names it. The error message explains how to name
-/// this file.
+/// An `agent.toml` in the current folder is used only if the user names it. The error message explains how to name an
+/// `agent.toml` in the current folder.
 #[test]
 fn agent_toml_in_the_current_folder_is_mentioned_but_not_used() {
     let (folder, _) = agent("");

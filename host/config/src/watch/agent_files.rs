@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 
 /// Interval between two checks of a file, and the time for which a file must be unchanged before it is read.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
-/// Time for which a file with errors must be unchanged before the errors are reported. This time is needed because the
-/// file may be only partly written.
+/// Time for which a file with errors must be unchanged before the errors are reported. The errors are not reported
+/// earlier, because the file may be only partly written.
 const ERROR_DELAY: Duration = Duration::from_secs(2);
 /// Keys whose changes apply only after the host is restarted.
 const RESTART_KEYS: [&str; 4] = ["name", "plugin_directory", "agents", "mcp"];

@@ -3,9 +3,9 @@
 
 use serde_json::Value;
 
-/// Maximum number of characters that the note about edited arguments shows of each changed value.
+/// Maximum number of characters of each changed value that are shown in the note about edited arguments.
 const MAX_VALUE_LENGTH: usize = 200;
-/// Maximum number of changed fields that the note about edited arguments names.
+/// Maximum number of changed fields whose names are shown in the note about edited arguments.
 const MAX_NAMED_FIELDS: usize = 10;
 
 /// Returns the canonical JSON of a value: without spaces and with the keys in byte order. Equal values have the same

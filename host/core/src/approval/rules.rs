@@ -94,8 +94,8 @@ impl ApprovalRules {
     }
 }
 
-/// Returns the name of the tool's source, which is the part of a tool name or pattern before the first `.`. None: the
-/// rule contains no `.`, or the part before the first `.` contains a `*`.
+/// Returns the name of the tool's source, which is the part of a tool name or pattern before the first `.`. `None`
+/// means that the rule contains no `.`, or the part before the first `.` contains a `*`.
 pub fn rule_source(rule: &str) -> Option<&str> {
     rule.split_once('.').map(|(source, _)| source).filter(|source| !source.contains('*'))
 }

@@ -1,6 +1,6 @@
 //! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, the
-//! automaton's state represents the longest suffix of the text so far that occurs in one of the strings. One step takes
-//! constant time on average, for any number of strings.
+//! automaton's state represents the longest suffix of the text so far that occurs in one of the strings. To read one
+//! symbol takes constant time on average, for any number of strings.
 
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
@@ -11,7 +11,7 @@ pub(super) struct Thresholds {
     /// Minimum number of matching symbols if they occur anywhere in a text. A string that has at most this number of
     /// symbols matches only as a whole.
     pub(super) part: usize,
-    /// Minimum number of matching symbols if they occur at the beginning or end of a text that may have been cut.
+    /// Minimum number of matching symbols if they occur at the beginning or end of a text that may have been truncated.
     pub(super) at_edge: usize,
 }
 
@@ -25,8 +25,8 @@ pub(super) struct SubstringAutomaton {
     width: usize,
     /// The transition table. Each state has a row with the next state for each of the `width` columns.
     next: Vec<u32>,
-    /// The suffix link of each state. The link leads to the state that represents the longest suffix of this state's
-    /// substrings that this state does not represent itself.
+    /// The suffix link of each state. The substrings that a state represents have common suffixes, and some of these
+    /// suffixes belong to other states. The link leads to the state that represents the longest of these suffixes.
     link: Vec<u32>,
     /// For each state, the length of the longest substring that the state represents.
     length: Vec<u32>,
@@ -38,13 +38,14 @@ pub(super) struct SubstringAutomaton {
     prefix_lengths: Vec<u32>,
 }
 
-/// Minimum number of matched symbols that are held back if the symbols do not begin a string. Shorter matches are
-/// frequent in any text.
+/// A match that does not start at the beginning of a string is held back only if it has at least this many symbols,
+/// because shorter matches are frequent in any text.
 const MIN_HELD_BACK: usize = 4;
 
 const NO_COLUMN: u16 = u16::MAX;
 
-/// A position in the automaton. The position represents the longest suffix of the text so far that occurs in a string.
+/// A position in the automaton. The position represents the longest suffix of the text read so far that is a substring
+/// of one of the strings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Matched {
     state: u32,
@@ -143,8 +144,8 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns the state whose longest substring is the longest substring of `from` plus one symbol. The returned state
-    /// is `to` or a new state that is split off from `to`.
+    /// Returns the state whose longest substring is the longest substring of `from`, followed by one symbol. The
+    /// returned state is `to` or a new state that is split off from `to`.
     fn longest_after(&mut self, from: u32, column: usize, to: u32) -> u32 {
         let length = self.length[from as usize] + 1;
         if self.length[to as usize] == length {
@@ -161,7 +162,7 @@ impl SubstringAutomaton {
         split
     }
 
-    /// Adds a state. If `copied_from` is set, the new state has the same transitions as that state.
+    /// Adds a state. If `copied_from` is set, the new state gets a copy of the transitions of the state `copied_from`.
     fn push_state(&mut self, length: u32, copied_from: Option<u32>) -> u32 {
         let new = self.length.len() as u32;
         match copied_from {
@@ -176,16 +177,16 @@ impl SubstringAutomaton {
         new
     }
 
-    /// For each state, considers the suffixes of the state's longest substring, and returns the length of the longest
-    /// suffix that equals the longest substring of a state in `suffix_states`. The length is 0 if no suffix equals such
-    /// a substring.
+    /// Returns a length for each state. The state has a longest substring, and some suffixes of this substring may be
+    /// the longest substring of a state in `suffix_states`. The length is the length of the longest of these suffixes,
+    /// or 0 if there is none.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {
             lengths[*state as usize] = self.length[*state as usize];
         }
-        // The states are handled in the order of their longest substrings' lengths, so the link of a state, which has
-        // shorter substrings, is handled before the state.
+        // The link of a state leads to a state with shorter substrings. The states are sorted by the length of their
+        // longest substring, so that the loop handles the link of a state before the state itself.
         let mut by_length: Vec<usize> = (1..self.length.len()).collect();
         by_length.sort_unstable_by_key(|state| self.length[*state]);
         for state in by_length {
@@ -202,7 +203,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns the length of the longest suffix of `text` that occurs in one of the strings, found by brute force.
+    /// Tries all suffixes of `text`, and returns the length of the longest suffix that occurs in one of the strings.
     fn longest(strings: &[Vec<u8>], text: &[u8]) -> usize {
         let occurs = |part: &[u8]| strings.iter().any(|string| string.windows(part.len()).any(|window| window == part));
         (1..=text.len()).rev().find(|length| occurs(&text[text.len() - length..])).unwrap_or(0)

@@ -14,8 +14,8 @@ const MIN_PART: usize = 12;
 const MIN_PART_AT_EDGE: usize = 8;
 /// Maximum number of digits of a byte in decimal, including leading zeros.
 const MAX_DECIMAL_DIGITS: u8 = 3;
-/// Number of symbols whose positions are remembered. This number equals the largest threshold, which is the threshold
-/// for hexadecimal digits.
+/// Number of symbols whose positions are remembered. This number equals the largest minimum length of a part of a
+/// secret, which is the minimum length in hexadecimal digits.
 const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
 /// The automata that search for the secrets. Decimal numbers are decoded to bytes, and the automaton `plain` reads
@@ -70,7 +70,7 @@ fn hexadecimal_form(value: &[u8]) -> Vec<u8> {
     value.iter().flat_map(|byte| [DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]).collect()
 }
 
-/// The state of reading a text in each encoding.
+/// The reader's state for each encoding, after the part of a text that was read so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Readings {
     plain: Track,
@@ -83,7 +83,7 @@ pub(super) struct Readings {
     number: Option<Number>,
 }
 
-/// Where the digit `0` begins and ends in the text.
+/// The positions at which a digit `0` begins and ends in the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Zero {
     start: u64,
@@ -144,7 +144,7 @@ impl Readings {
         self.decimal.cut(&patterns.plain, report);
     }
 
-    /// Returns the state at the beginning of a text whose beginning may have been cut off.
+    /// Returns the state in which reading starts if the first part of a text may have been cut off.
     pub(super) fn after_cut(mut self) -> Self {
         for track in [&mut self.plain, &mut self.base64, &mut self.hexadecimal, &mut self.decimal] {
             track.start_match = StartMatch::AllMatched;
@@ -152,7 +152,7 @@ impl Readings {
         self
     }
 
-    /// Position of the first byte that is part of a secret or not, depending on the bytes that follow.
+    /// Position of the first byte that may be part of a secret. The bytes that follow decide whether it is.
     pub(super) fn uncertain_from(&self, patterns: &Patterns) -> Option<u64> {
         let tracks = [
             self.plain.uncertain_from(&patterns.plain),
@@ -218,8 +218,8 @@ impl Readings {
     }
 }
 
-/// Maps a digit of the standard or the URL-safe Base64 alphabet to the standard alphabet. None: the byte is not a
-/// Base64 digit.
+/// Maps a digit of the standard or the URL-safe Base64 alphabet to the standard alphabet. `None` means that the byte is
+/// not a Base64 digit.
 fn base64_digit(byte: u8) -> Option<u8> {
     match byte {
         b'-' => Some(b'+'),
@@ -262,7 +262,7 @@ impl Line {
     }
 }
 
-/// The state of searching a text with one automaton.
+/// The state of one automaton while it searches a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Track {
     matched: Matched,
@@ -272,8 +272,8 @@ struct Track {
     end: u64,
 }
 
-/// Whether all symbols since the beginning of the text match a secret. The beginning of that secret may have been cut
-/// off.
+/// Whether all symbols since the beginning of the text match a secret, or match the rest of a secret whose beginning
+/// was cut off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum StartMatch {
     AllMatched,
@@ -309,8 +309,8 @@ impl Starts {
         self.next = (self.next + 1) % REMEMBERED_POSITIONS;
     }
 
-    /// Position at which the last `length` symbols begin. If `length` is too large, the earliest remembered position
-    /// is returned.
+    /// Returns the position at which the last `length` symbols begin. If `length` is too large, returns the earliest
+    /// remembered position.
     fn of_last(&self, length: usize) -> u64 {
         self.positions
             [(self.next + REMEMBERED_POSITIONS - length.clamp(1, REMEMBERED_POSITIONS)) % REMEMBERED_POSITIONS]

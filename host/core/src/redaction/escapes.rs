@@ -83,7 +83,7 @@ impl Unescape {
         }
     }
 
-    /// Position of the first pending byte. None: no byte is pending.
+    /// Position of the first pending byte. `None` means that no byte is pending.
     pub(super) fn pending_from(&self) -> Option<u64> {
         self.pending.first().map(|symbol| symbol.start)
     }
@@ -169,7 +169,7 @@ fn octal(bytes: &[u8]) -> Escape {
 }
 
 /// Reads a numeric HTML reference, such as `&#116;` or `&#x74;`. The `;` is optional, because browsers accept
-/// references without a `;`. None: the reference is not numeric.
+/// references without a `;`. `None` means that the reference is not numeric.
 fn numeric_reference(bytes: &[u8]) -> Option<Escape> {
     let (prefix, radix) = match bytes {
         [_, b'#', b'x' | b'X', ..] => (3, 16),
@@ -239,7 +239,7 @@ fn single_byte(length: usize, byte: u8) -> Escape {
     Escape::Complete(length, Decoded { bytes: [byte, 0, 0, 0], length: 1 })
 }
 
-/// Returns the escape for a number. A number with two digits is a byte. A number with more digits is a Unicode
+/// Decodes the number in an escape. A number with two digits is a byte. A number with more digits is a Unicode
 /// character, which is encoded in UTF-8.
 fn character(number: u32, length: usize, digits: usize) -> Escape {
     match (u8::try_from(number), char::from_u32(number)) {

@@ -20,8 +20,8 @@ pub enum Replacement {
 pub enum Edges {
     /// The text is complete.
     Whole,
-    /// The text may have been cut in the middle of a secret. At the beginning and end of such a text, even parts of a
-    /// secret that would be too short elsewhere are removed.
+    /// The text may have been cut in the middle of a secret. At the beginning and end of a text that may have been cut,
+    /// even parts of a secret that would be too short elsewhere are removed.
     Cut,
 }
 
@@ -33,12 +33,12 @@ pub struct RedactionStream {
     replacement: Replacement,
     edges: Edges,
     as_written: Readings,
-    /// The decoded layers. None: the decoded layers do not differ from the text as written.
+    /// The search in the text after escapes are decoded. `None` means that decoding does not change the text.
     unescaped: Option<Box<Unescaped>>,
     pending: PendingOutput,
 }
 
-/// The readings of the text with one layer of escapes decoded, and with two layers decoded.
+/// The search in the decoded text: once with one layer of escapes decoded, and once with two layers decoded.
 #[derive(Debug)]
 struct Unescaped {
     first: Unescape,

@@ -97,8 +97,8 @@ fn encoded(secret: &str) -> Vec<(&'static str, String)> {
         ("octal", each(&|byte| format!("\\{byte:03o}"))),
         ("\\U", each(&|byte| format!("\\U{:08x}", u32::from(byte)))),
         ("HTML without semicolon", each(&|byte| format!("&#{byte}"))),
-        ("hexadecimal of upper case", secret.to_ascii_uppercase().bytes().map(|byte| format!("{byte:02x}")).collect()),
-        ("Base64 of upper case", STANDARD.encode(secret.to_ascii_uppercase())),
+        ("upper case in hexadecimal", secret.to_ascii_uppercase().bytes().map(|byte| format!("{byte:02x}")).collect()),
+        ("upper case in Base64", STANDARD.encode(secret.to_ascii_uppercase())),
         ("Base64 in groups", in_base64.as_bytes().chunks(4).map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ")),
         ("UTF-16", each(&|byte| format!("{}\0", char::from(byte)))),
         ("wrapped", wrapped(secret, 5)),
@@ -143,8 +143,8 @@ proptest! {
             prop_assert!(redacted.ends_with("\n\n<p> after"), "{}: {}", encoding, redacted);
             let shown = &redacted[12..redacted.len() - 11];
             let unmasked = shown.bytes().filter(|byte| *byte != b'*').count();
-            // Separators inside a secret may remain unmasked, and so may Base64 digits that also encode bits of
-            // neighbouring bytes.
+            // Separators inside a secret, and Base64 digits that also encode bits of neighbouring bytes, may remain
+            // unmasked in the output.
             let min_masked = match encoding {
                 name if name.starts_with("Base64") => STANDARD_NO_PAD.encode(&secret).len() - 2 * SHARED_DIGITS,
                 name if name.starts_with("hexadecimal") => 2 * secret.len(),

@@ -30,7 +30,7 @@ pub(super) const COMPLETE: SentenceKind = SentenceKind {
     ],
 };
 
-/// The sentence states that work is left to do. This kind is ignored if the input asked what work is left.
+/// The sentence states that work is left to do. This kind of sentence is ignored if the user asked what work is left.
 pub(super) const WORK_LEFT: SentenceKind = SentenceKind {
     patterns: &[
         "# ~ remaining",
@@ -86,7 +86,7 @@ pub(super) const WORK_LEFT: SentenceKind = SentenceKind {
         "kb",
         "mb",
         "gb",
-        // These words describe work that was left earlier, or that would be left under a condition.
+        // These words describe work that remained earlier, or that would remain under a condition.
         "was",
         "were",
         "had",
@@ -235,7 +235,7 @@ pub(super) const BARRIERS: &[&str] =
     &["no", "none", "nothing", "zero", "the", "and", "but", "or", "with", "while", "than", "not"];
 
 /// Words that occur in a question about the work that is left.
-pub(super) const WORDS_FOR_WORK_LEFT: &[&str] = &[
+pub(super) const WORDS_FOR_REMAINING_WORK: &[&str] = &[
     "remain",
     "remains",
     "remaining",

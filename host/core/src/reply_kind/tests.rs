@@ -92,7 +92,7 @@ fn l23_replies_that_only_sound_incomplete_are_answers() {
 }
 
 #[test]
-fn l23_an_answer_about_remaining_work_is_accepted_if_the_input_asked() {
+fn l23_an_answer_about_remaining_work_is_accepted_if_the_input_asks_about_it() {
     let reply = "There are 4 screenshots remaining: a, b, c and d.";
     for input in ["How many files are left?", "list the remaining files", "What is still pending?"] {
         assert_eq!(classify(reply, input, ToolUse::Some), ReplyKind::Answer, "{input}");
@@ -201,7 +201,7 @@ fn l23_replies_that_only_sound_like_deflections_are_answers() {
     );
 }
 
-/// L23: a refusal in the first person is a deflection if the reply is short and the turn has called no tool.
+/// L23: a refusal in the first person is a deflection if the reply is short and no tool was called in the turn.
 #[test]
 fn l23_a_short_refusal_without_any_tool_call_is_a_deflection() {
     let refusals = [

@@ -8,9 +8,9 @@
 
 use super::patterns::{BARRIERS, NUMBERS, SentenceKind};
 
-/// Maximum number of words that `*` and `~` match.
+/// Maximum number of words that one `*` or `~` can match.
 const SHORT_GAP: usize = 3;
-/// Maximum number of words that `**` matches.
+/// Maximum number of words that one `**` can match.
 const LONG_GAP: usize = 8;
 /// The element of [`Sentence::words`] for a comma. `*` and `~` do not match across a comma.
 const COMMA: &str = ",";
@@ -158,7 +158,7 @@ fn matches_at_start(words: &[String], items: &[&str]) -> bool {
 }
 
 /// Returns the remaining words after a gap of zero words, after a gap of one word, and so on. The gap ends at a comma
-/// or a barrier, and after [`SHORT_GAP`] words.
+/// or a barrier, and has at most [`SHORT_GAP`] words.
 fn after_gap<'w>(words: &'w [String], barriers: &[&str]) -> impl Iterator<Item = &'w [String]> {
     let is_open = |word: &&String| *word != COMMA && !barriers.contains(&word.as_str());
     let open = words.iter().take(SHORT_GAP).take_while(is_open).count();

@@ -20,32 +20,33 @@ pub struct DroppedClaims {
     pub pins: bool,
     /// Number of dropped system sections of the open turn.
     pub sections: usize,
-    /// Whether the open turn had the state of a context builder.
+    /// Whether the state of a context builder was dropped from the open turn.
     pub builder_state: bool,
     /// Calls of the open turn that were about to run, were running, or were sent to a service or another agent.
     pub calls: Vec<CallId>,
-    /// Whether the state had a summary of evicted messages. The model would read the summary as the host's own text.
+    /// Whether the state had a summary of evicted messages. The summary was dropped, because the model would read it as
+    /// the host's own text.
     pub summary: bool,
     /// Number of dropped prompts that waited in the session's queue.
     pub prompts: usize,
-    /// Id (subject) of the session that delegated the work. None: the work was not delegated.
+    /// Id (subject) of the session that delegated the work. `None` means that the work was not delegated.
     pub delegated_by: Option<String>,
-    /// The user for whom the open turn worked. None: the turn had no user, or the turn's user is the user who imports
-    /// the document.
+    /// The user for whom the open turn worked. `None` means that the turn had no user, or the turn's user is the user
+    /// who imports the document.
     pub user: Option<String>,
 }
 
 /// The user who imports a document, and the number of replies in the last turn of the document.
 #[derive(Clone, Debug, Default)]
 pub struct ImportTerms {
-    /// The user who imports the document. None: the user is unknown.
+    /// The user who imports the document. `None` means that the user is unknown.
     pub user: Option<String>,
     /// Number of the model's replies in the last turn. The turn has made at least this number of interactions.
     pub replies: u32,
 }
 
 impl LoopConfig {
-    /// Returns the limits in `self`, but replaces each limit that is wider than the agent's current limit by the
+    /// Returns the limits in `self`. Each limit that is wider than the agent's current limit is replaced by the
     /// current limit. The fallback output, the announced events and the weights of execution units always come from the
     /// current configuration.
     #[must_use]
@@ -80,14 +81,14 @@ impl LoopConfig {
 }
 
 impl Run {
-    /// Narrows the open turn to the agent's current limits. The stored state can never widen these limits (P14).
+    /// Narrows the open turn to the agent's current limits, so that the stored state can never raise a limit (P14).
     pub fn narrow(&mut self, current: &LoopConfig) {
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.config = turn.config.within(current);
         }
     }
 
-    /// Removes from the state of an imported document everything about which the document must not decide. Returns the
+    /// Removes the parts of an imported document's state that the document must not determine. Returns the remaining
     /// state and a description of the removed parts. Calls that would otherwise run wait for a user's decision, because
     /// a document must not cause any call to run.
     pub fn imported(mut self, terms: &ImportTerms) -> (Self, DroppedClaims) {

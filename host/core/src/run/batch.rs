@@ -45,7 +45,8 @@ pub(super) struct BatchCall {
     pub(super) repeatable: bool,
     pub(super) attempt: u32,
     pub(super) state: CallProgress,
-    /// Why the call is allowed to run (L17). None: the call needs no approval, or nobody has approved the call yet.
+    /// Why the call is allowed to run (L17). `None` means that the call needs no approval, or nobody has approved the
+    /// call yet.
     pub(super) authorization: Option<Authorization>,
     /// The service request of the call's tool, if the request needs an approval before it is sent (P2).
     pub(super) request: Option<UnapprovedRequest>,
@@ -53,7 +54,8 @@ pub(super) struct BatchCall {
     pub(super) spent_cost: CallCost,
     /// Fingerprint of the call's arguments (L28).
     pub(super) arguments: u64,
-    /// How the call ends the turn. A call that ends the turn runs last (L18). None: the call does not end the turn.
+    /// How the call ends the turn. A call that ends the turn runs last (L18). `None` means that the call does not end
+    /// the turn.
     pub(super) loop_break: Option<LoopBreak>,
 }
 
@@ -62,8 +64,8 @@ pub(super) struct BatchCall {
 pub(super) enum CallProgress {
     Waiting,
     AwaitingApproval {
-        /// Identity of the tool for which the approval is requested (L17). None: the call was imported, or an older
-        /// version of the host stored it.
+        /// Identity of the tool for which the approval is requested (L17). `None` means that the call was imported, or
+        /// an older version of the host stored it.
         identity: Option<Digest>,
     },
     Running,
@@ -76,7 +78,8 @@ pub(super) enum CallProgress {
     Finished {
         /// Estimated tokens of the result as the model sees it.
         tokens: u32,
-        /// Whether the call succeeded. None: the call was deferred, or the turn ended before the call finished.
+        /// Whether the call succeeded. `None` means that the call was deferred, or the turn ended before the
+        /// call finished.
         end: Option<CallEnd>,
         /// Whether the call was outstanding and its answer has arrived (L11).
         answered: bool,
@@ -121,7 +124,7 @@ impl BatchCall {
 }
 
 impl CallProgress {
-    /// The state of a finished call that counts as neither a success nor a failure.
+    /// Returns the state of a finished call that counts as neither a success nor a failure.
     pub(super) fn abandoned(tokens: u32) -> Self {
         CallProgress::Finished { tokens, end: None, answered: false }
     }
@@ -150,7 +153,8 @@ impl CallProgress {
         matches!(self, CallProgress::Finished { .. })
     }
 
-    /// Whether the call succeeded. None: the call has not finished, or it counts as neither a success nor a failure.
+    /// Whether the call succeeded. `None` means that the call has not finished, or it counts as neither a success nor
+    /// a failure.
     pub(super) fn end(&self) -> Option<CallEnd> {
         match self {
             CallProgress::Finished { end, .. } => *end,
@@ -213,7 +217,7 @@ impl Batch {
         Suspension { waits: waits.collect() }
     }
 
-    /// Whether the batch can only continue after an external decision or response.
+    /// Returns whether the batch can only continue after an external decision or response.
     pub(super) fn is_blocked(&self) -> bool {
         let may_run = |call: &BatchCall| call.state.is_waiting() && !self.waits_for_others(&call.id);
         let can_continue =
@@ -232,7 +236,7 @@ impl Batch {
         })
     }
 
-    /// Number of responses to outstanding calls that have arrived, by tool (L11).
+    /// For each tool, the number of outstanding calls whose response has arrived (L11).
     pub(super) fn answered(&self) -> BTreeMap<String, u32> {
         let mut answered = BTreeMap::new();
         let answered_calls =
@@ -301,7 +305,8 @@ impl Batch {
         if self.approval_requested { Ok(()) } else { Err(InputError::Unexpected("an approval")) }
     }
 
-    /// Checks that each call is waiting to run and does not end the turn. Calls that end the turn never need approval.
+    /// Checks that all calls are waiting to run and that no call ends the turn. Calls that end the turn never need
+    /// an approval.
     pub(super) fn check_reapproval<'a>(&self, ids: impl Iterator<Item = &'a CallId> + Clone) -> Result<(), InputError> {
         self.check_all(ids.clone(), CallProgress::is_waiting)?;
         let breaks = |id: &CallId| self.find(id).is_ok_and(|call| call.loop_break.is_some());

@@ -9,43 +9,44 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct LoopConfig {
-    /// Maximum number of model calls of a turn (L4). Default 10.
+    /// Maximum number of model calls of a turn (L4). The default is 10.
     pub max_interactions: u32,
     /// What the turn does when it reaches `max_interactions` (L4). By default, the turn makes one last model call
     /// without tools.
     pub at_limit: AtLimit,
-    /// Number of rejected outputs that the model may correct (L12). Default 2.
+    /// Number of rejected outputs that the model may correct (L12). The default is 2.
     pub max_corrections: u32,
-    /// Maximum number of calls of a batch that run at the same time (L9). Default 4.
+    /// Maximum number of calls of a batch that run at the same time (L9). The default is 4.
     pub parallel_calls: u32,
-    /// Maximum number of characters that the model sees of a tool result (L26). Default 6,000.
+    /// Maximum length of the part of a tool result that the model sees, in characters (L26). The default is 6,000.
     pub result_characters: u32,
-    /// Minimum number of tokens that must remain in the context window before a step (L26). Default 1,500.
+    /// Minimum number of tokens that must remain in the context window before a step (L26). The default is 1,500.
     pub minimum_remaining: u32,
     /// The oldest messages are evicted if the messages use more than this percentage of the tokens that are available
-    /// for messages (L27). Default 80.
+    /// for messages (L27). The default is 80.
     pub evict_at: u32,
     /// After an eviction, the remaining messages use about this percentage of the tokens that are available for
-    /// messages. Default 50.
+    /// messages. The default is 50.
     pub evict_to: u32,
-    /// Maximum number of successive delegations, starting at the agent with which the user works (L16). Default 4.
+    /// Maximum number of successive delegations, starting at the agent with which the user works (L16). The default
+    /// is 4.
     pub max_depth: u32,
-    /// The kind of reply that ends the turn (L18). Default: a reply without a tool call.
+    /// The kind of reply that ends the turn (L18). The default is a reply without a tool call.
     pub finish: Finish,
-    /// Whether the host nudges the model if a reply ends the task too early (L23). Default: no.
+    /// Whether the host nudges the model if a reply ends the task too early (L23). The default is `false`.
     pub persistence: bool,
-    /// Maximum time that a call to `ask_question` waits for the user's answer, in milliseconds. None: the call
-    /// waits indefinitely.
+    /// Maximum time that a call to `ask_question` waits for the user's answer, in milliseconds. `None` means that the
+    /// call waits indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_within_ms: Option<u64>,
     /// The user for whom the turn works: the user of the request or, if the request names no user, the agent's
     /// configured user (D4).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// The output if no model answers (M3). None: the turn ends with the error `model_failed`.
+    /// The output if no model answers (M3). `None` means that the turn ends with the error `model_failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<OutputData>,
-    /// The events that announce the turn's progress to services (I6). Default: no events.
+    /// The events that announce the turn's progress to services (I6). By default, there are no such events.
     #[serde(skip_serializing_if = "AnnouncedEvents::announces_nothing")]
     pub announced: AnnouncedEvents,
     /// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
@@ -53,15 +54,15 @@ pub struct LoopConfig {
     pub execution_units: UnitWeights,
 }
 
-/// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
+/// How model calls are counted in execution units (L5). By default, each token of a prompt or a reply is one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct UnitWeights {
-    /// Execution units for one token of the prompt. Default 1.
+    /// Execution units for one token of the prompt. The default is 1.
     pub prompt_token: Weight,
-    /// Execution units for one token of the reply. Default 1.
+    /// Execution units for one token of the reply. The default is 1.
     pub completion_token: Weight,
-    /// Execution units for one model call, in addition to the units for its tokens. Default 0.
+    /// Execution units for one model call, in addition to the units for its tokens. The default is 0.
     pub model_call: Weight,
 }
 
@@ -76,9 +77,10 @@ impl Weight {
     /// The maximum weight, in execution units.
     pub const MAX: u32 = 1_000;
 
-    /// Creates a weight, rounded to the nearest millionth. None: `units` is not between 0 and [`Weight::MAX`].
+    /// Creates a weight, rounded to the nearest millionth. `None` means that `units` is not between 0
+    /// and [`Weight::MAX`].
     pub fn of(units: f64) -> Option<Self> {
-        // For a value between 0 and the maximum weight, the conversion only loses fractions of a millionth.
+        // If the value is between 0 and the maximum weight, the conversion changes it by less than a millionth.
         (0.0..=f64::from(Self::MAX)).contains(&units).then(|| Self((units * f64::from(MILLION)).round() as u32))
     }
 
@@ -102,7 +104,7 @@ impl UnitWeights {
     }
 }
 
-/// A sum of execution units (L5), as whole units and a fraction in millionths.
+/// An amount of execution units (L5), as whole units and a fraction in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Units {
     pub(super) whole: u64,
@@ -110,7 +112,7 @@ pub(super) struct Units {
 }
 
 impl Units {
-    /// Returns these units plus the units of `calls` model calls and of the tokens that they used.
+    /// Returns the sum of `self`, the units for `calls` model calls, and the units for the tokens that the calls used.
     pub(super) fn plus(self, weights: &UnitWeights, usage: Usage, calls: u64) -> Self {
         let counted = [
             (weights.prompt_token, usage.prompt_tokens),
@@ -225,7 +227,7 @@ mod tests {
         assert_eq!(Weight::of(0.25).map(Weight::units), Some(0.25));
     }
 
-    /// L5: the sum saturates instead of overflowing.
+    /// L5: if the total number of units is too large for its type, the result is the largest value of the type.
     #[test]
     fn l5_sums_saturate() {
         let max = Weight::of(f64::from(Weight::MAX)).expect("in range");

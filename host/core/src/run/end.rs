@@ -24,7 +24,7 @@ pub enum TurnEnd {
 /// The output of a turn (L13).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Output {
-    /// The accepted output as JSON. An output that is text is a JSON string.
+    /// The accepted output as JSON. If the output is text, `data` is a JSON string.
     pub data: serde_json::Value,
     /// Why the turn ended.
     pub finish: EndReason,
@@ -42,7 +42,8 @@ pub struct Output {
     pub session: String,
     /// Number of the turn in its session, starting at 1.
     pub turn: u32,
-    /// The session's messages except those that were undone. None: the agent does not set `include_history`.
+    /// The session's messages except those that were undone. `None` means that the agent does not
+    /// set `include_history`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub messages: Option<Vec<Message>>,
 }
@@ -82,7 +83,7 @@ pub enum TurnError {
         interactions: u32,
         /// Why the turn could not finish.
         reason: String,
-        /// The text of the last reply. None: the last reply had no text, or there was no last call.
+        /// The text of the last reply. `None` means that the last reply had no text, or there was no last call.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         last_reply: Option<String>,
     },
@@ -161,7 +162,7 @@ pub enum TurnError {
         #[serde(default, rename = "prospect", skip_serializing_if = "Retryability::is_retryable")]
         retryability: Retryability,
     },
-    /// A context builder, validator or media policy failed. The host never ignores such a failure.
+    /// A context builder, validator or media policy failed. The host never ignores a failure of these plugins.
     #[error("plugin {plugin} failed: {message}")]
     PluginFailed {
         /// The plugin, as `name@digest`.

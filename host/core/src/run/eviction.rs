@@ -4,7 +4,7 @@
 use super::budget::PromptBudget;
 use super::input::Summarised;
 use super::state::{NO_TURN, Run};
-use super::turn::{Phase, Turn, answered};
+use super::turn::{Phase, Turn, counted_calls};
 use crate::change::{Change, HideReason};
 use crate::event::EventKind;
 use crate::message::{MessageId, Role};
@@ -19,7 +19,7 @@ use std::ops::Range;
 pub struct SummaryPlan {
     /// Ids of the messages, oldest first. The messages form whole groups.
     pub messages: Vec<MessageId>,
-    /// Summary of the messages that were evicted before. None: no messages were evicted before.
+    /// Summary of the messages that were evicted before. `None` means that no messages were evicted before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub earlier: Option<HistorySummary>,
     /// Maximum number of tokens of the whole summary section. A longer summary is cut.
@@ -36,13 +36,13 @@ pub(super) enum AfterEviction {
     SameStep { last: bool },
 }
 
-/// The tokens of the messages in the view, and the tokens that are available for them.
+/// How many tokens the messages in the view have, and how many tokens are available for messages.
 struct Load {
-    /// Tokens that are available for messages.
+    /// Number of tokens that are available for messages.
     capacity: u64,
-    /// Tokens that are available for messages after an eviction whose summary has the maximum length.
+    /// Number of tokens that are available for messages after an eviction whose summary has the maximum length.
     capacity_after: u64,
-    /// Tokens of all messages in the view.
+    /// Number of tokens of all messages in the view.
     view: u64,
     /// Number of tokens above which messages are evicted.
     high: u64,
@@ -110,7 +110,7 @@ impl Run {
         };
         let (messages, then) = (messages.clone(), *then);
         let limit = turn.budget.summary_limit();
-        turn.spend(summarised.usage, answered(summarised.usage));
+        turn.spend(summarised.usage, counted_calls(summarised.usage));
         let evicted = self.view.iter().filter(|entry| messages.binary_search(&entry.id).is_ok());
         let (tokens, through_turn) = evicted
             .fold((0_u32, 0), |(tokens, turn), entry| (tokens.saturating_add(entry.tokens), entry.turn.max(turn)));
@@ -131,7 +131,7 @@ impl Run {
         }
     }
 
-    /// Selects the messages to evict. None: the threshold is not exceeded, or an eviction would not help.
+    /// Selects the messages to evict. `None` means that the threshold is not exceeded, or an eviction would not help.
     ///
     /// The oldest groups are evicted until a target below the threshold is reached. Evictions are therefore rare, and
     /// the beginning of the prompt stays the same between two evictions.
@@ -183,8 +183,8 @@ impl Run {
     }
 
     /// Returns the groups of messages that are evicted together, as ranges of indices in the view. A message with calls
-    /// and the results of these calls form a group, and every other message forms a group by itself. If the roles are
-    /// unknown, a whole turn is a group.
+    /// forms one group together with the results of the calls. Every other message forms a group by itself. If the
+    /// roles are unknown, a whole turn is a group.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (index, entry) in self.view.iter().enumerate() {
@@ -215,10 +215,9 @@ impl Run {
 
 /// Returns the maximum number of tokens that the messages may have after an eviction.
 ///
-/// Normally, this target is the configured percentage of the tokens that are available for messages. If the messages
-/// that must stay use almost as many tokens as the target, or more, the target is higher: the tokens of these messages,
-/// plus a quarter of the tokens that are left between them and the threshold. The target always leaves enough tokens
-/// for a step.
+/// Normally, this target is the configured percentage of the tokens that are available for messages. The target is
+/// higher if the messages that must stay use many tokens: it is at least the number of these tokens, plus a quarter of
+/// the difference between this number and the threshold. The target always leaves enough tokens for a step.
 fn target(load: &Load, staying: u64, turn: &Turn) -> u64 {
     let config = &turn.config;
     let high = percent(load.capacity_after, config.evict_at);

@@ -19,15 +19,14 @@ use serde_json::Value;
 const EXPIRED: &str = "no answer came in time";
 const DENIED: &str = "a person was asked and did not allow this call; don't repeat it";
 
-/// The identity of the service's tool for which an approval is requested, and the cost of the call that made the
-/// request.
+/// The identity of the service's tool that needs an approval, and the cost of the call that made the request.
 pub(super) struct ServiceApproval {
     pub(super) digest: Digest,
     pub(super) cost: CallCost,
 }
 
 impl Batch {
-    /// Marks a call as outstanding. The event that requests the call's answer is stored in the same commit.
+    /// Marks a call as outstanding. The event that asks for the answer to the call is stored in the same commit.
     pub(super) fn mark_outstanding(
         &mut self,
         id: &CallId,
@@ -80,7 +79,8 @@ impl Run {
         }
     }
 
-    /// Returns the service request of an open call that needed approval. None: the call has no such request.
+    /// Returns the service request of an open call if the request needed an approval. `None` means that the call has no
+    /// service request that needed an approval.
     pub fn unapproved_request(&self, id: &CallId) -> Option<&UnapprovedRequest> {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &self.turn else { return None };
         batch.calls.iter().find(|call| call.id == *id)?.request.as_ref()
@@ -141,7 +141,7 @@ impl Run {
     }
 
     /// Handles an outstanding call whose time limit has passed. If the call was a question to the user, the turn ends
-    /// (L18). Any other call gets an error result.
+    /// (L18). If the call was not a question to the user, the call gets an error result.
     pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -158,8 +158,8 @@ impl Run {
     }
 
     /// Applies a user's answers to an approval request (L17). Granted calls run with the arguments that the user edited
-    /// or, if the user edited none, with the model's arguments. Denied calls get an error result. If a tool has changed
-    /// since the approval request, the user is asked again.
+    /// or, if the user did not edit them, with the model's arguments. Denied calls get an error result. If a tool has
+    /// changed since the approval request, the user is asked again.
     pub(super) fn approval(&mut self, answers: Vec<ApprovalAnswer>, change: &mut Change) {
         let mut denied = Vec::new();
         for ApprovalAnswer { call, verdict } in answers {
@@ -168,7 +168,7 @@ impl Run {
                     self.grant(call, edited, grant, change);
                 }
                 ApprovalVerdict::Granted { grant, .. } => {
-                    self.void_answer(call, grant.grant.identity().clone(), change)
+                    self.discard_answers(call, grant.grant.identity().clone(), change)
                 }
                 ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
             }
@@ -179,8 +179,8 @@ impl Run {
             return self.inconsistent(NO_OPEN_BATCH);
         };
         let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
-        // The set of waiting calls has changed. The turn announces that it continues or, if calls still wait, for which
-        // calls it waits.
+        // The set of waiting calls has changed. If no call waits any more, the turn announces that it continues.
+        // Otherwise, the turn announces the calls that still wait.
         match batch.continues_after(settled) {
             true => self.announce_resumption(change),
             false => batch.suspended = false,
@@ -230,8 +230,8 @@ impl Run {
             GrantScope::Session if self.grants.contains(&grant) => {}
             GrantScope::Session => self.grants.push(grant),
             GrantScope::Always => {
-                // The same call may be approved twice, and each grant is a separate effect. The sequence number makes
-                // the ids of these effects different.
+                // The same call may be approved twice, and each approval stores a grant with its own outbox effect. The
+                // sequence number makes the ids of the two effects different.
                 let id = format!("allow/{id}/{}", self.sequence + 1);
                 change.outbox.push(OutboxItem { id, effect: OutboxEffect::Allow(grant) });
             }
@@ -239,17 +239,17 @@ impl Run {
         self.emit(change, EventKind::ApprovalResolved { call: id, name, verdict });
     }
 
-    /// Requests new approvals for calls whose tools have changed since they were approved (L17).
+    /// Requests a new approval for each approved call whose tool has changed since the approval (L17).
     pub(super) fn request_reapproval(&mut self, calls: Vec<ReapprovalRequest>, change: &mut Change) {
         for ReapprovalRequest { call, digest } in calls {
-            self.void_answer(call, digest, change);
+            self.discard_answers(call, digest, change);
         }
         self.announce_suspension(change);
     }
 
-    /// Makes users' earlier answers about a call void. The call then waits for an approval of the tool with the
-    /// identity `digest`.
-    fn void_answer(&mut self, id: CallId, digest: Digest, change: &mut Change) {
+    /// Discards the answers that users gave about a call earlier. After this, the call waits for an approval of the
+    /// tool with the identity `digest`.
+    fn discard_answers(&mut self, id: CallId, digest: Digest, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
         };

@@ -12,9 +12,9 @@ use std::collections::HashMap;
 pub struct CutError {
     /// Why the session cannot be cut after the message.
     pub why: String,
-    /// The nearest earlier message after which the session can be cut. None: the view has no such message.
+    /// The nearest earlier message after which the session can be cut. `None` means that the view has no such message.
     pub before: Option<MessageId>,
-    /// The nearest later message after which the session can be cut. None: the view has no such message.
+    /// The nearest later message after which the session can be cut. `None` means that the view has no such message.
     pub after: Option<MessageId>,
 }
 
@@ -110,7 +110,8 @@ impl CutPoints {
         self.messages.is_empty()
     }
 
-    /// Returns the last message after which the session can be cut. None: the session cannot be cut after any message.
+    /// Returns the last message after which the session can be cut. `None` means that the session cannot be cut after
+    /// any message.
     pub fn last(&self) -> Option<MessageId> {
         self.cut_points().next_back()
     }
@@ -127,8 +128,8 @@ impl CutPoints {
         if self.messages[wanted].is_cut_point {
             return Ok(at);
         }
-        // The message belongs to a group of calls and results, which ends at the next cut point. If another group
-        // begins before the next cut point, results of the message's group are missing.
+        // The message belongs to a group of calls and results. A complete group ends at a cut point. If another group
+        // begins before the next cut point, the group of this message lacks some results.
         let mut later = self.messages[wanted + 1..].iter().take_while(|message| !message.has_calls);
         let end = later.find(|message| message.is_cut_point).map(|message| message.id);
         end.ok_or_else(|| {
@@ -150,6 +151,6 @@ fn nearest(before: Option<MessageId>, after: Option<MessageId>) -> String {
         (Some(point), None) | (None, Some(point)) => {
             format!("the nearest message after which the session can be cut is {point}")
         }
-        (None, None) => "the session cannot be cut after any message".to_owned(),
+        (None, None) => "the session has no message after which it can be cut".to_owned(),
     }
 }

@@ -33,8 +33,8 @@ pub enum Input {
         config: LoopConfig,
         /// The plugin versions to which the turn is pinned.
         plugins: Vec<PinnedPlugin>,
-        /// The agent's settings, other than plugin versions, to which the turn is pinned. None: the turn uses the
-        /// agent's current settings.
+        /// The agent's settings, other than plugin versions, to which the turn is pinned. `None` means that the turn
+        /// uses the agent's current settings.
         #[serde(default)]
         pinned: Option<PinnedAgent>,
         /// Trace context to which the turn belongs.
@@ -97,7 +97,7 @@ pub enum Input {
     Respond {
         /// Id of the tool call.
         call: CallId,
-        /// Sender of the response. The run only accepts a response from the sender for which the call waits.
+        /// Sender of the response. The run only accepts a response from the sender that the call waits for.
         from: Answerer,
         /// The final result of the call.
         result: CallResult,
@@ -168,7 +168,7 @@ pub struct ModelFailure {
     /// Whether the same request may succeed later.
     #[serde(default, rename = "prospect")]
     pub retryability: Retryability,
-    /// How the host proceeds.
+    /// What the host does after the failure.
     pub then: AfterFailure,
 }
 
@@ -224,16 +224,18 @@ pub struct TurnContext {
     pub preface: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// Messages that begin the turn. Empty: the turn begins with the message for its input.
+    /// Messages that begin the turn. If the list is empty, the turn begins with the message for its input.
     pub messages: Vec<Message>,
-    /// State that the context builder receives again before each step. None: the context builder has no state.
+    /// State that the context builder receives again before each step. `None` means that the context builder has
+    /// no state.
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt.
     pub budget: PromptBudget,
-    /// Tools that the model is offered, by their authors' names (L25). None: all tools are offered.
+    /// Names of the tools that are offered to the model, as the tools' authors wrote them (L25). `None` means that all
+    /// tools are offered.
     #[serde(default)]
     pub offered: Option<Vec<String>>,
-    /// Token budgets of the planner and the executor, for a planned turn (L24). None: the turn has no plan.
+    /// Token budgets of the planner and the executor, for a planned turn (L24). `None` means that the turn has no plan.
     #[serde(default)]
     pub plan: Option<PlanBudgets>,
 }
@@ -261,7 +263,7 @@ pub struct DispatchedCall {
     pub call: CallId,
     /// Arguments from the call's record, which are copied into the call's event.
     pub arguments: Value,
-    /// The external response for which the call waits from now on. None: the host runs the call.
+    /// The external response for which the call waits from now on. `None` means that the host runs the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaits: Option<Awaited>,
 }
@@ -271,7 +273,8 @@ pub struct DispatchedCall {
 pub struct Awaited {
     /// The kind of response for which the call waits.
     pub cause: WaitCause,
-    /// Event that the host sends after the commit, such as the request to a service. None: the host sends no event.
+    /// Event that the host sends after the commit, such as the request to a service. `None` means that the host sends
+    /// no event.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub event: Option<OutgoingEvent>,
 }
@@ -329,7 +332,8 @@ pub struct ResolvedReply {
     pub model: String,
     /// Token counts as the provider reported them.
     pub usage: Usage,
-    /// Data that the provider requires back when the reply is sent again. None: the provider sent no such data.
+    /// Data that the host must return to the provider when it sends the reply again. `None` means that the provider
+    /// sent no such data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replay: Option<Replay>,
     /// Media items that were masked for this model call and stay masked (P4).
@@ -341,7 +345,7 @@ pub struct ResolvedReply {
     /// The text as the model wrote it, including the calls in `unreadable`. Empty if `unreadable` is empty.
     #[serde(default)]
     pub written: String,
-    /// The planner's reply (L24). None: the planner was not called.
+    /// The planner's reply (L24). `None` means that the planner was not called.
     #[serde(default)]
     pub plan: Option<PlannerReply>,
 }
@@ -353,7 +357,7 @@ pub struct ResolvedCall {
     pub name: String,
     /// The arguments as the model wrote them.
     pub arguments: Value,
-    /// Where the tool comes from. None: the tool does not exist.
+    /// Where the tool comes from. `None` means that the tool does not exist.
     pub source: Option<ToolSource>,
     /// Whether the call may run.
     pub disposition: Disposition,
@@ -381,7 +385,7 @@ pub enum Approval {
 pub enum Disposition {
     /// The call may run.
     Ready {
-        /// Priority of the tool. Only calls with the highest priority in a reply run (L6).
+        /// Priority of the tool. Of the calls in a reply, only those with the highest priority run (L6).
         priority: i32,
         /// Whether the call must run alone (L9).
         sequential: bool,
@@ -518,7 +522,7 @@ impl Run {
             (Input::Expire { call }, Phase::Working(batch)) => batch.check_outstanding(call),
             (Input::Approval { answers }, Phase::Working(batch)) => {
                 batch.check_awaiting_approval(answers.iter().map(|answer| &answer.call))?;
-                answers.iter().find_map(too_deep).map_or(Ok(()), |call| Err(InputError::TooDeep(call.clone())))
+                answers.iter().find_map(too_deep_call).map_or(Ok(()), |call| Err(InputError::TooDeep(call.clone())))
             }
             (Input::RequestReapproval { calls }, Phase::Working(batch)) => {
                 batch.check_reapproval(calls.iter().map(|request| &request.call))
@@ -557,8 +561,9 @@ impl Run {
     }
 }
 
-/// Returns the id of an answer's call if the answer's edited arguments are nested too deeply.
-fn too_deep(answer: &ApprovalAnswer) -> Option<&CallId> {
+/// Returns the id of the call that an approval answer refers to, if the edited arguments in the answer are nested
+/// too deeply.
+fn too_deep_call(answer: &ApprovalAnswer) -> Option<&CallId> {
     match &answer.verdict {
         ApprovalVerdict::Granted { edited: Some(edited), .. } if is_too_deep(edited) => Some(&answer.call),
         _ => None,

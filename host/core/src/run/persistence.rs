@@ -35,7 +35,7 @@ const REPLY_WAS_EMPTY: &str =
 const ASK_FOR_SUMMARY: &str = "Your replies are empty. No tools can be called any more. Say in a few sentences what you have \
     done, what came of it, and what is still open.";
 
-/// Counts of the turn's replies without a tool call.
+/// The counters of a turn for replies that do not contain a tool call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct ReplyCounters {
@@ -61,8 +61,8 @@ impl ReplyCounters {
         *self = Self { deflections: self.deflections, called: true, ..Self::default() };
     }
 
-    /// Counts a reply. If the model must be nudged because of the reply, returns the cause, the number and the text of
-    /// the nudge. None: the reply is accepted as an answer.
+    /// Updates the counts for a reply. If the model must be nudged because of the reply, returns the cause, the number
+    /// and the text of the nudge. `None` means that the reply is accepted as an answer.
     fn nudge(&mut self, kind: ReplyKind) -> Option<(NudgeCause, u32, &'static str)> {
         if kind != ReplyKind::Empty {
             self.empty = 0;
@@ -94,7 +94,7 @@ impl ReplyCounters {
 /// Whether the turn continues after a reply without a tool call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReplyHandling {
-    /// The reply does not end the turn: the model continues, or the turn has ended with an error.
+    /// The reply is not the output of the turn: the model is called again, or the turn has already ended with an error.
     TurnContinues,
     /// The reply may be the output of the turn.
     MayBeAnswer,
@@ -111,7 +111,7 @@ impl Run {
     }
 
     /// Appends a reply that did not end the turn, and a reminder for the model. If only a tool may end the turn, and
-    /// the model has sent too many such replies in a row, the turn ends with an error.
+    /// the model has sent too many replies without a readable tool call in a row, the turn ends with an error.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         // This reply interrupts the sequences of repeated errors (L19) and of empty replies (L23).

@@ -10,7 +10,7 @@ use crate::event::EventKind;
 use crate::plan::PlanStep;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of characters that the reason for abandoning a plan quotes from an error.
+/// Maximum number of characters of an error that are quoted in the reason for abandoning a plan.
 const MAX_QUOTED: usize = 300;
 
 /// The role of the model that is called.
@@ -49,7 +49,7 @@ pub struct PlanBudgets {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PlannerReply {
-    /// The reply is a plan with these steps. If there are no steps, the answer needs no tools.
+    /// The reply is a plan with these steps. If there are no steps, the model can answer without tools.
     Steps(Vec<PlannedStep>),
     /// The reply is not a valid plan. The text states the reason.
     Invalid(String),
@@ -76,7 +76,7 @@ pub struct Plan {
     fallback: PromptBudget,
     steps: Vec<PlannedStep>,
     stage: Stage,
-    /// Why the current step has failed. None: the step has not failed.
+    /// Why the current step has failed. `None` means that the step has not failed.
     #[serde(default, rename = "trouble", skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
@@ -102,8 +102,8 @@ pub enum OfferedTools<'t> {
 }
 
 impl Plan {
-    /// Returns the step that is being performed. None: the planner is still making the plan, or all steps have
-    /// been performed.
+    /// Returns the step that is being performed. `None` means that the planner is still making the plan, or all steps
+    /// have been performed.
     pub fn current_step(&self) -> Option<&PlannedStep> {
         match self.stage {
             Stage::Step(index) => self.steps.get(index),
@@ -146,7 +146,7 @@ impl Turn {
         self.plan.as_ref().map_or(ModelRole::Agent, Plan::model_role)
     }
 
-    /// Returns the tools that the next model call offers. The last call of a turn never offers tools.
+    /// Returns the tools that the next model call offers. The last model call of a turn never offers tools.
     pub fn offered_tools(&self) -> OfferedTools<'_> {
         match &self.plan {
             Some(plan) => plan.current_step().map_or(OfferedTools::None, |step| OfferedTools::Only(&step.offered)),
@@ -226,8 +226,8 @@ impl Run {
             ModelRole::Synthesizer => "the planner's answer is empty".to_owned(),
         };
         self.emit(change, EventKind::StreamClear);
-        // Unreadable calls are reported as they are in a turn without a plan (L20). Unreadable calls are not added to
-        // the history, because the model that wrote them is not asked to correct them.
+        // Unreadable calls are reported in the same way as in a turn without a plan (L20). Unreadable calls are not
+        // added to the history, because the model that wrote them is not asked to correct them.
         self.report_unreadable(&reply.unreadable, change);
         self.abandon_plan(&failure, change);
         self.next_step(change);

@@ -1,5 +1,5 @@
-//! Refuses those calls of a reply that must not run. A call is refused if the reply has too many calls (L9) or was cut
-//! (row 31), if its arguments are nested too deeply, or if its tool is disabled (L28).
+//! Refuses those calls of a reply that must not run. A call is refused if the reply has too many calls (L9) or was
+//! truncated (row 31), if the call's arguments are nested too deeply, or if the called tool is disabled (L28).
 
 use super::depth;
 use super::input::{Disposition, ResolvedCall, ResolvedReply};
@@ -7,7 +7,7 @@ use super::state::Run;
 use crate::model::StopReason;
 use crate::tool::{ToolError, Violation};
 
-/// Maximum number of calls of one reply. If a reply has more calls, no call of the reply runs, because the host cannot
+/// Maximum number of calls of one reply. If a reply has more calls, none of its calls runs, because the host cannot
 /// know which calls the model needs most.
 pub const MAX_CALLS: usize = 128;
 
@@ -72,7 +72,7 @@ fn too_many(call_count: usize) -> ToolError {
     ToolError::Failed { message }
 }
 
-/// Returns what is wrong with a reply that was cut (L12; row 31). None: the reply is complete.
+/// Returns what is wrong with a reply that was cut (L12; row 31). `None` means that the reply is complete.
 pub(super) fn cut(stop: StopReason) -> Option<Violation> {
     let message = match stop {
         StopReason::Stop | StopReason::ToolCalls | StopReason::Paused => return None,

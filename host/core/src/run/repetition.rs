@@ -14,16 +14,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Number of replies with the same failing call and the same error after which the call's tool is disabled (L28).
+/// If the same call fails with the same error in this number of replies, the call's tool is disabled (L28).
 const MAX_FAILURES: u32 = 3;
-/// Number of replies with the same failing call and the same error after which the model is warned (L28).
+/// If the same call fails with the same error in this number of replies, the model is warned (L28).
 const WARNING_AT: u32 = MAX_FAILURES - 1;
-/// Number of consecutive replies with the same error after which the turn ends, if only a tool may end the turn (L19).
+/// If this number of consecutive replies have the same error, and only a tool may end the turn, the turn ends (L19).
 const MAX_SAME_ERRORS: u32 = 5;
 /// Maximum number of characters that [`TurnError::SameError`] quotes from the repeated error.
 const MAX_SHOWN_CHARACTERS: usize = 300;
 
-/// Counts of the failures in a turn. Errors are identified by fingerprints, so that the state contains no results.
+/// How often each failure has occurred in a turn. Errors are identified by fingerprints, so that the state contains no
+/// results of calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Repetition {
@@ -71,7 +72,7 @@ enum Consequence {
 }
 
 impl Repetition {
-    /// Returns the error for a call to a disabled tool. None: the tool is not disabled.
+    /// Returns the error for a call to a disabled tool. `None` means that the tool is not disabled.
     pub(super) fn refusal(&self, tool: &str) -> Option<ToolError> {
         self.disabled.contains_key(tool).then(|| disabled_error(tool))
     }
@@ -85,7 +86,7 @@ impl Repetition {
     /// the model has not seen the first error yet when it makes the second call.
     fn failed(&mut self, call: &BatchCall, text: &str, reply: u32) -> (u64, Consequence) {
         if let Some(error) = self.disabled.get(&call.name).filter(|_| text == disabled_error(&call.name).for_model()) {
-            // The refusal of a disabled tool counts as the error that disabled it.
+            // If a call is refused because its tool is disabled, the failure counts as the error that disabled it.
             return (*error, Consequence::None);
         }
         self.last = errors_as_sentences(text).chars().take(MAX_SHOWN_CHARACTERS).collect();
@@ -124,9 +125,9 @@ impl Repetition {
 }
 
 impl Run {
-    /// Counts the outcome of a call. In the second reply with the same failure, the model is warned. In the third
-    /// reply, the tool is disabled for the rest of the turn, and the calls to the tool that are still waiting do not
-    /// run (L28). The warning precedes the error, so that a long error does not hide the warning.
+    /// Counts the outcome of a call. After a second reply with the same failure, the result warns the model. After a
+    /// third such reply, the tool is disabled for the rest of the turn, and calls to the tool that are still waiting do
+    /// not run (L28). The warning precedes the error, so that a long error does not hide the warning.
     pub(super) fn note_outcome(
         &mut self,
         call: &BatchCall,
@@ -181,8 +182,8 @@ impl Run {
         }
     }
 
-    /// Returns the error that ends the turn because of repeated errors. None: the number of consecutive replies with
-    /// the same error is still below the maximum (L19).
+    /// Returns the error that ends the turn because of repeated errors. `None` means that the number of consecutive
+    /// replies with the same error is still below the maximum (L19).
     pub(super) fn repeated_error(&mut self) -> Option<TurnError> {
         let turn = self.turn.as_mut().filter(|turn| turn.config.finish == Finish::Tool)?;
         let Phase::Working(batch) = &turn.phase else { return None };

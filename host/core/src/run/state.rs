@@ -72,11 +72,11 @@ pub struct Run {
     /// Name of the agent in the configuration.
     pub agent: String,
     /// Suffix that makes the ids of this session's calls unique. Call ids are also used outside the session, as
-    /// idempotency keys of tools and as ids of service events. Empty: an older version of the host created the session,
-    /// so the ids are only unique within the session.
+    /// idempotency keys of tools and as ids of service events. The suffix is empty if an older version of the host
+    /// created the session, so that the ids are only unique within the session.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub id_ending: String,
-    /// Id (subject) of the session that delegated work to this session. None: no session delegated work to
+    /// Id (subject) of the session that delegated work to this session. `None` means that no session delegated work to
     /// this session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegated_by: Option<String>,
@@ -86,8 +86,8 @@ pub struct Run {
     /// Grants that a user gave for the rest of the session (L17).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<LastingGrant>,
-    /// Number of successful model calls in the session. The seen counts of messages are calculated from this
-    /// number (L3).
+    /// Number of successful model calls in the session. From this number, the host calculates each message's seen
+    /// count: how many times the model has seen the message (L3).
     pub model_calls: u64,
     /// Id that the next appended message gets.
     pub next_message: MessageId,
@@ -108,13 +108,13 @@ pub struct Run {
     /// Number of requests that plugins have made to the host's model (P5).
     #[serde(default, skip_serializing_if = "is_zero")]
     pub asks: u64,
-    /// Summary of the evicted messages (L27). None: no message was evicted.
+    /// Summary of the evicted messages (L27). `None` means that no message was evicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<HistorySummary>,
-    /// Prompts that arrived while a turn was open, oldest prompt first. The first prompt begins the next turn.
+    /// Prompts that arrived while a turn was open, oldest prompt first. The oldest prompt begins the next turn.
     #[serde(default, rename = "kept", skip_serializing_if = "Vec::is_empty")]
     pub queued_prompts: Vec<QueuedPrompt>,
-    /// The open turn or, if no turn is open, the last turn. None: no turn has begun.
+    /// The open turn or, if no turn is open, the last turn. `None` means that no turn has begun.
     pub turn: Option<Turn>,
     /// The first contradiction that the current transition has found. [`Run::apply`] returns it as an error.
     #[serde(skip)]
@@ -132,7 +132,7 @@ pub(super) const NO_SUCH_CALL: &str = "the open batch does not contain the call"
 pub struct QueuedPrompt {
     /// The input that will begin a turn.
     pub input: TurnInput,
-    /// Trace context of the event that contained the prompt. None: the event had no trace context.
+    /// Trace context of the event that contained the prompt. `None` means that the event had no trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
 }
@@ -157,8 +157,8 @@ pub struct ViewEntry {
     pub since: u64,
     /// Estimated tokens of the message as the model sees it.
     pub tokens: u32,
-    /// Role of the message. The role determines which messages are evicted together. None: the entry comes from an
-    /// older version of the host, which did not store roles.
+    /// Role of the message. The role determines which messages are evicted together. `None` means that the entry comes
+    /// from an older version of the host, which did not store roles.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
 }
@@ -170,8 +170,8 @@ pub struct Mask {
     pub message: MessageId,
     /// Index of the part in the message.
     pub part: u32,
-    /// Index of the media item among the media items of a tool result, starting at 0. Texts are not counted, because
-    /// they may be cut. None: the part itself is the media item.
+    /// Index of the media item among the media items of a tool result, starting at 0. The index does not count texts,
+    /// because texts may be truncated. `None` means that the part itself is the media item.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<u32>,
     /// Text that replaces the media item.
@@ -184,8 +184,8 @@ const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one fol
 /// Number of message ids that belong to one piece of the view.
 const PIECE: u64 = 32;
 
-/// Splits the view into pieces, each with its number. The number of a piece is `id / PIECE` for the id of each of
-/// its messages.
+/// Splits the view into pieces, each with its number. `id / PIECE` is the same for all messages of a piece, and is the
+/// number of the piece.
 fn pieces(view: &[ViewEntry]) -> impl Iterator<Item = (u64, &[ViewEntry])> {
     view.chunk_by(|entry, next| entry.id / PIECE == next.id / PIECE).map(|entries| (entries[0].id / PIECE, entries))
 }
@@ -250,7 +250,7 @@ impl Run {
         }
     }
 
-    /// Sets the suffix of the ids that the session assigns from now on. No other session may have the same suffix.
+    /// Sets the suffix of the ids that the session assigns from now on. Each session needs its own suffix.
     pub fn with_id_ending(mut self, ending: impl Into<String>) -> Self {
         self.id_ending = ending.into();
         self

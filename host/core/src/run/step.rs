@@ -133,15 +133,15 @@ impl Run {
         }
         self.report_unreadable(&reply.unreadable, change);
         if last && reply.text.trim().is_empty() {
-            let reason = "the last model call, which offered no tools, returned no text".to_owned();
+            let reason = "the last model call offered no tools, but did not return a text".to_owned();
             return self.fail(TurnError::InteractionsExhausted { interactions, reason, last_reply: None }, change);
         }
         if summary && reply.text.trim().is_empty() {
             return self.fail(TurnError::EmptyReplies { replies: MAX_EMPTY_REPLIES }, change);
         }
-        // The planner's last reply is the answer, unless the reply states that work is left or refuses the task.
+        // The planner's last reply is the answer, unless the reply refuses the task or states that work remains.
         if role == ModelRole::Synthesizer && !last && self.would_be_nudged(&reply.text) {
-            self.abandon_plan("the planner's answer leaves work undone, or refuses it", change);
+            self.abandon_plan("the planner's answer leaves work undone or refuses the task", change);
         }
         let has_no_plan = self.turn.as_ref().is_some_and(|turn| turn.plan.is_none());
         if !last && !summary && has_no_plan && self.continues_without_call(&reply.text, reply.stop, change) {
@@ -422,8 +422,8 @@ impl Run {
         for DispatchedCall { call: id, arguments, awaits } in calls {
             let Some(call) = batch.call_mut(&id) else { return self.inconsistent(NO_SUCH_CALL) };
             call.state = CallProgress::Running;
-            // If the tool has already run and requested a service, only the request to the service is sent. Sending the
-            // request does not count as a further attempt of the call.
+            // If the tool has already run and requested a service, only the request to the service is sent, and this
+            // does not count as a further attempt of the call.
             let runs = call.request.is_none();
             call.attempt += u32::from(runs);
             let (name, attempt) = (call.name.clone(), call.attempt);

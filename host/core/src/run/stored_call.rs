@@ -61,7 +61,7 @@ enum StoredProgress {
 
 /// Why a stored call cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("the stored call {0} is waiting, but does not state for what")]
+#[error("the stored call {0} is waiting, but does not state what it waits for")]
 pub(super) struct NoWaitCause(CallId);
 
 impl TryFrom<StoredCall> for BatchCall {
@@ -177,6 +177,6 @@ mod tests {
     #[test]
     fn l1_an_outstanding_call_without_a_cause_is_refused() {
         let error = serde_json::from_value::<BatchCall>(call(json!({"state": "outstanding"}))).unwrap_err();
-        assert_eq!(error.to_string(), "the stored call call_1_1_1 is waiting, but does not state for what");
+        assert_eq!(error.to_string(), "the stored call call_1_1_1 is waiting, but does not state what it waits for");
     }
 }

@@ -1,6 +1,6 @@
 //! Checks that the states in `tests/states/v2` cover every variant that a stored state can contain (L1, D3). A new
 //! variant must be listed here, because otherwise the `match` expressions below do not compile. The test fails until a
-//! stored state contains the variant.
+//! stored state contains the new variant.
 
 use super::batch::{Batch, BatchCall, CallProgress};
 use super::config::AtLimit;
@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 type Labels = BTreeSet<&'static str>;
 
-/// Defines one function for each listed type, which returns the label of a value of that type, and one function that
+/// For each listed type, defines a function that returns the label of a value of the type. Also defines a function that
 /// returns the labels of all types.
 macro_rules! variants {
     ($($name:ident: $type:ty { $($pattern:pat => $label:literal,)* })*) => {
@@ -191,5 +191,5 @@ fn l1_stored_states_cover_every_variant() {
     let missing: Vec<_> = all_labels().difference(&stored).copied().collect();
     assert_eq!(missing, Vec::<&str>::new(), "no state in tests/states/v2 contains these variants");
     let counts = [summaries, grants, masks, delegators];
-    assert!(counts.iter().all(|count| *count > 0), "a count is 0 (summaries, grants, masks, delegators): {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "0 summaries, grants, masks or delegators: {counts:?}");
 }

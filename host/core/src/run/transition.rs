@@ -11,7 +11,7 @@ use super::input::{Decision, Input, OutputVerdict, TurnContext};
 use super::plugin_changes;
 use super::state::{NO_OPEN_BATCH, NO_SUCH_CALL, NO_TURN, QueuedPrompt, Run, ViewEntry};
 use super::step::text_result;
-use super::turn::{Phase, PinnedAgent, PinnedPlugin, Turn, answered};
+use super::turn::{Phase, PinnedAgent, PinnedPlugin, Turn, counted_calls};
 use crate::change::{Body, Change, HiddenMessage, HideReason, NewMessage, OutboxEffect, OutboxItem};
 use crate::event::{EndReason, ErrorScope, EventKind, plugin_at_digest};
 use crate::message::{MessageId, Part, Role, TurnInput};
@@ -20,7 +20,7 @@ use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
 use crate::tool::{ModelUse, Violation};
 use crate::{prompt, tokens};
 
-// If a turn ends while calls are unfinished, these texts are the results of the calls.
+// Texts of the results of calls that are unfinished when the turn ends.
 const CANCELLED_WAITING: &str = "cancelled before it ran";
 const CANCELLED_RUNNING: &str = "cancelled; outcome unknown";
 const FAILED_WAITING: &str = "not run: the turn ended with an error first";
@@ -84,7 +84,7 @@ impl Run {
     fn count_plugin_model_use(&mut self, plugin: String, used: ModelUse) {
         self.asks = self.asks.saturating_add(used.asks);
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
-        turn.spend(used.usage, answered(used.usage));
+        turn.spend(used.usage, counted_calls(used.usage));
         *turn.plugin_model_use.entry(plugin).or_default() += used;
     }
 
@@ -258,8 +258,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Recovers after the host stopped. A call that was running waits to run again if it is repeatable. Otherwise, a
-    /// user must decide about the call (D3).
+    /// Continues the open turn after the host has stopped and started again. A call that was running when the host
+    /// stopped runs again if it is repeatable. Otherwise, a user must decide about the call (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
@@ -340,8 +340,8 @@ impl Run {
         if let Some(turn) = last {
             change.outbox.push(OutboxItem { id: format!("forget_{turn}"), effect: OutboxEffect::Forget { turn } });
         }
-        // The part of the summary about the turn cannot be removed, so a note in the summary tells the model about
-        // the undo.
+        // The part of the summary about the turn cannot be removed, so a note in the summary tells the model that the
+        // turn was undone.
         if let (Some(turn), Some(summary)) = (last, &mut self.summary)
             && summary.through_turn >= turn
         {
@@ -377,7 +377,8 @@ impl Run {
     }
 }
 
-/// Returns the feedback for the model about its rejected output. `how` tells the model in which way to answer again.
+/// Returns the feedback for the model about its rejected output. `how` is an instruction to the
+/// model, such as "Answer again".
 pub(super) fn feedback(by: &str, problems: &[Violation], how: &str) -> String {
     let mut text = format!("Your answer was not accepted ({by}). {how} with all of this put right:");
     for problem in problems {

@@ -29,8 +29,8 @@ pub struct Turn {
     pub config: LoopConfig,
     /// Plugin versions to which the turn is pinned.
     pub plugins: Vec<PinnedPlugin>,
-    /// The agent's settings, other than plugin versions, to which the turn is pinned. None: an older version of the
-    /// host began the turn, or the turn was imported.
+    /// The agent's settings, other than plugin versions, to which the turn is pinned. `None` means that an older
+    /// version of the host began the turn, or the turn was imported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pinned: Option<PinnedAgent>,
     /// Trace context to which the turn belongs.
@@ -57,15 +57,15 @@ pub struct Turn {
     /// Index of the current model in the agent's chain of models (M3).
     #[serde(default, rename = "place")]
     pub model_index: u32,
-    /// Number of attempts of the current model call, starting at 1.
+    /// Number of the current attempt at the model call, starting at 1.
     #[serde(default = "first_attempt")]
     pub attempt: u32,
     /// System sections that `init` returned. The sections are restored when the turn is resumed (L2).
     pub sections: Vec<Section>,
     /// Whether the messages of earlier turns are sent to the model.
     pub history: History,
-    /// State that `init` returned and that the context builder receives before each step. None: `init` returned
-    /// no state.
+    /// State that `init` returned and that the context builder receives before each step. `None` means that `init`
+    /// returned no state.
     #[serde(default, with = "hex_bytes", skip_serializing_if = "Option::is_none")]
     pub state: Option<Vec<u8>>,
     /// Token budget of the prompt, without the tokens of the session summary.
@@ -76,25 +76,27 @@ pub struct Turn {
     pub begun_until: MessageId,
     /// Id of the first message that was not yet in the prompt of the previous step.
     pub latest_from: MessageId,
-    /// Ids of the messages with the last rejected output and its feedback. None: the view contains no such messages.
+    /// Ids of the messages with the last rejected output and its feedback. `None` means that the view contains no
+    /// such messages.
     pub rejected: Option<[MessageId; 2]>,
-    /// Id of the `task_completion` call whose result was rejected last. The id is only set if the message also contains
-    /// other calls and therefore stays in the view (L12).
+    /// Id of the latest `task_completion` call whose result was rejected. The id is only set if the message also
+    /// contains other calls and therefore stays in the view (L12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rejected_call: Option<CallId>,
-    /// Counts of replies without a tool call (L19, L23).
+    /// The numbers of replies without a tool call (L19, L23).
     #[serde(default)]
     pub(super) effort: ReplyCounters,
-    /// Counts of the failures of the turn's calls (L19, L28).
+    /// The numbers of failures of the turn's calls (L19, L28).
     #[serde(default)]
     pub(super) repetition: Repetition,
     /// Whether the model was told that calls in code do not run (L20).
     #[serde(default, rename = "told_of_quoted", skip_serializing_if = "std::ops::Not::not")]
     pub told_about_quoted_calls: bool,
-    /// Tools that the model is offered, by their authors' names (L25). None: all tools are offered.
+    /// Names of the tools that are offered to the model, as the tools' authors wrote them (L25). `None` means that all
+    /// tools are offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offered: Option<Vec<String>>,
-    /// The plan of the turn (L24). None: the turn has no plan.
+    /// The plan of the turn (L24). `None` means that the turn has no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
     /// The provider's data of the reply that is being validated. `None` if the provider sent no such data.
@@ -122,14 +124,15 @@ pub struct PinnedPlugin {
     pub name: String,
     /// Digest of the plugin's component.
     pub digest: Digest,
-    /// The digest of the version in the plugin's file, if a user has rolled the plugin back so that this version runs
-    /// instead of the version in the file. None: the turn uses the version in the plugin's file.
+    /// The digest of the version in the plugin's file, if a user has rolled the plugin back so that the turn uses the
+    /// version with `digest` instead of the version in the file. `None` means that the turn uses the version in the
+    /// plugin's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<Digest>,
 }
 
 impl PinnedPlugin {
-    /// Pins the version in the plugin's file.
+    /// Pins a plugin to the version in the plugin's file, which has this digest.
     pub fn new(name: impl Into<String>, digest: Digest) -> Self {
         Self { name: name.into(), digest, instead_of: None }
     }
@@ -145,7 +148,7 @@ pub struct PinnedAgent {
     /// Grants of the host's built-in tools, in the sandbox's format.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub host_grants: Value,
-    /// Name of the context builder plugin. None: the host itself builds the context.
+    /// Name of the context builder plugin. `None` means that the host itself builds the context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context_builder: Option<String>,
     /// Names of the plugins that validate the output, in the order in which the plugins run.
@@ -158,8 +161,9 @@ pub struct PinnedAgent {
     /// the tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// The digest of the definition of each MCP tool. The keys are the names of the servers and, for each server, the
-    /// names of its tools. None: the state comes from an older version of the host, which did not store these digests.
+    /// For each MCP tool, the digest of its definition. The keys are the names of the servers and, for each server, the
+    /// names of its tools. `None` means that the state comes from an older version of the host, which did not store
+    /// these digests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
 }
@@ -169,7 +173,7 @@ pub struct PinnedAgent {
 pub struct StepPlan {
     /// Number of the step in its turn, starting at 1.
     pub step: u32,
-    /// Number of model calls that the turn may still make, including this one.
+    /// Number of model calls that the turn may still make, including the call of this step.
     pub steps_left: u32,
     /// Whether the host offers no tools to the model, because this call is the last model call of the turn (L4) or the
     /// reply must be a summary (L23).
@@ -195,7 +199,7 @@ fn first_attempt() -> u32 {
 }
 
 impl Turn {
-    /// Returns how the turn ended. None: the turn is open.
+    /// Returns how the turn ended. `None` means that the turn is open.
     pub fn end(&self) -> Option<&TurnEnd> {
         match &self.phase {
             Phase::Ended(end) => Some(end),
@@ -265,8 +269,8 @@ impl Turn {
         }
     }
 
-    /// Returns how often the model may still correct a rejected output. The number is 0 if the turn has reached its
-    /// limit of interactions and its configuration allows no last model call (L4).
+    /// Returns how often the model may still correct a rejected output. Returns 0 if the turn has reached its limit
+    /// of interactions and its configuration does not allow a last model call (L4).
     pub(super) fn corrections_left(&self) -> u32 {
         let spent = self.interactions >= self.config.max_interactions;
         match self.config.at_limit {
@@ -278,7 +282,7 @@ impl Turn {
 
 /// Returns the number of model calls that are counted for work outside the turn's steps: 0 if no model was called,
 /// otherwise 1.
-pub(super) fn answered(usage: Usage) -> u64 {
+pub(super) fn counted_calls(usage: Usage) -> u64 {
     u64::from(usage != Usage::default())
 }
 

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 /// Maximum number of subschema checks for one document. A computer performs this number of checks in well under
 /// a second.
 pub(super) const MAX_CHECKS: f64 = 2_000_000.0;
-/// A schema that checks each value at most this number of times counts as quick. If the schema of a document is quick,
-/// the checks of the document are not counted.
+/// A schema that checks each value at most this number of times always needs little work. For such a schema, the
+/// checks of a document are not counted.
 const ALWAYS_QUICK: f64 = 1_000.0;
 
 /// Maximum number of subschemas in one schema.
@@ -44,12 +44,12 @@ enum Step {
 /// in [`CheckCost::order`].
 type Counts = BTreeMap<usize, f64>;
 
-/// The graph of a schema's subschemas, from which the number of checks of a document is calculated.
+/// The graph of a schema's subschemas. It is used to calculate how many checks the validation of a document needs.
 #[derive(Debug, Default)]
 pub(super) struct CheckCost {
-    /// For each subschema, the indices of the subschemas that it applies to the same value that it checks.
+    /// For each subschema, the indices of the other subschemas that it applies to the whole value.
     same_value: Vec<Vec<usize>>,
-    /// For each subschema, the subschemas that it applies to members or elements of the value.
+    /// For each subschema, the subschemas that it applies to the members or elements of the value that it checks.
     inner_values: Vec<Vec<(Step, usize)>>,
     /// The subschemas in topological order: if subschema A applies subschema B to the same value that A checks, A
     /// precedes B.
@@ -76,8 +76,8 @@ impl CheckCost {
         Ok(check_cost)
     }
 
-    /// Whether every document is checked quickly. The result is conservative: it may be false although every document
-    /// is checked quickly.
+    /// Whether the work of a check is small for every document. The result is conservative: it may be false although
+    /// the work is always small.
     pub(super) fn is_always_small(&self) -> bool {
         let mut applied = BTreeMap::from([(self.rank[0], 1.0)]);
         for _ in 0..=super::MAX_DEPTH {
@@ -142,8 +142,8 @@ impl CheckCost {
         }
     }
 
-    /// Returns all subschemas that check a value: the subschemas in `applied`, and all subschemas that one of these
-    /// subschemas, directly or through others, applies to the same value.
+    /// Returns all subschemas that check a value: the subschemas in `applied`, the subschemas that these apply to
+    /// the same value, and so on.
     fn checking_same_value(&self, mut applied: Counts) -> Counts {
         let mut checking = BTreeMap::new();
         // A subschema only adds to the counts of subschemas with higher ranks, so the count of the subschema with the
@@ -169,7 +169,7 @@ impl CheckCost {
         inner
     }
 
-    /// Adds a schema and its subschemas to the graph. None: the schema has too many subschemas.
+    /// Adds a schema and its subschemas to the graph. `None` means that the schema has too many subschemas.
     fn add(
         &mut self,
         schema: &Value,
@@ -243,8 +243,8 @@ impl CheckCost {
         Some(())
     }
 
-    /// Sorts the subschemas topologically. None: a subschema applies itself, directly or through other subschemas, to
-    /// the value that it checks.
+    /// Sorts the subschemas topologically. `None` means that a subschema applies itself, directly or through other
+    /// subschemas, to the value that it checks.
     fn sort(&mut self) -> Option<()> {
         let mut unsorted_parents = vec![0_usize; self.same_value.len()];
         self.same_value.iter().flatten().for_each(|next| unsorted_parents[*next] += 1);

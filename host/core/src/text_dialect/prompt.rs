@@ -16,7 +16,7 @@ const HOW_TO_CALL: &str = r#"To call a tool, write this and nothing else on the 
 <tool>{"server_name": "SERVER", "tool_name": "NAME", "arguments": {}}</tool>
 SERVER, NAME and the JSON Schema of the arguments stand below, a tool a line. Several calls in a reply are several such lines. The results come with the next message: wait for them."#;
 
-/// The name of a tool together with its server, as a model that writes tool calls into its text names the tool.
+/// The server and the name of a tool, in the form in which a model writes them if it writes its tool calls as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAddress {
     /// Where the host looks up the tool: `local`, `mcp`, the name of an MCP server, or `service`.
@@ -74,7 +74,7 @@ impl ToolAddress {
     }
 }
 
-/// The tools in a registry to which an address refers.
+/// The result of looking up an address among the tools of a registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolMatch<'t> {
     /// The address refers to the tool with this name.

@@ -131,7 +131,7 @@ fn mcp(server: &str) -> ToolSource {
     ToolSource::of_server(server)
 }
 
-/// L20: the server of an address determines from which sources a tool with this address may come.
+/// L20: an address names a server, which determines the sources from which the tool with this address may come.
 #[test]
 fn l20_an_address_covers_the_tools_of_its_server() {
     let service = ToolSource::Service { event_type: "weather".into() };
@@ -157,7 +157,7 @@ fn l20_an_address_covers_the_tools_of_its_server() {
 
 /// L20: a call with the server name `mcp` is looked up among the tools of all MCP servers.
 #[test]
-fn l20_an_address_finds_its_tool() {
+fn l20_tools_are_found_by_server_and_name() {
     let (service, built_in) = (ToolSource::Service { event_type: "weather".into() }, ToolSource::BuiltIn);
     let (ocr, scan, own) = (mcp("ocr"), mcp("scan"), mcp("mcp"));
     let tools = [
@@ -258,8 +258,8 @@ fn l20_the_history_is_written_as_text() {
 }
 
 proptest! {
-    /// L20: the parsed calls and text do not depend on how the reply is cut into pieces. Text without code never
-    /// contains an opening tag.
+    /// L20: the parsed calls and text do not depend on how the reply is cut into pieces. If the reply contains no code,
+    /// the parsed text contains no opening tag.
     #[test]
     fn l20_a_reply_in_pieces_is_read_like_the_whole_reply(
         words in prop::collection::vec(

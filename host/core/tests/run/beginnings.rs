@@ -46,7 +46,7 @@ fn l2_a_builders_messages_replace_the_input_and_keep_their_seen_counts() {
 }
 
 #[test]
-fn l2_the_lifecycle_is_the_reason_for_the_prompt_and_init_is_called_once() {
+fn l2_the_lifecycle_states_why_the_prompt_is_built_and_init_runs_once() {
     let mut session = Session::new();
     session.start(TurnInput::Text("input".into()), LoopConfig::default());
     assert_eq!(session.run.action(), Action::BuildContext);

@@ -161,8 +161,7 @@ fn l26_below_the_minimum_a_final_answer_is_requested_with_any_at_limit_setting()
     ] {
         let mut session = Session::new();
         session.start(TurnInput::Text("How many?".into()), limited(5, at_limit));
-        // The message has 7 tokens. The system text, the tools and the tokens that are reserved for the reply use
-        // 1,300 tokens.
+        // The message has 7 tokens. The system text, the tools and the reserve for the reply have 1,300 tokens.
         session.context(TurnContext { budget: PromptBudget { window, ..WIDE }, ..Default::default() });
         assert_eq!(plan(&session).last, last, "{window} {at_limit:?}");
         session.answer("answer");

@@ -77,7 +77,7 @@ fn denial() -> Denial {
     Denial { plugin: "host".into(), thing: "`read_file`".into(), grant: "add a line".into() }
 }
 
-/// P6, O3: a call that the configuration denies emits an event for the denial, followed by an event for the
+/// P6, O3: if the configuration denies a call, the session emits an event for the denial and then an event for the
 /// call's error.
 #[test]
 fn p6_a_call_that_the_configuration_denies_gets_an_error_and_a_denial() {
@@ -92,7 +92,7 @@ fn p6_a_call_that_the_configuration_denies_gets_an_error_and_a_denial() {
 }
 
 /// P6: if the host denies a request that a plugin made outside of any call, the denial is reported in any phase of an
-/// open turn. Apart from the report, the denial does not change the turn.
+/// open turn. The turn does not change in any other way.
 #[test]
 fn p6_denials_outside_of_calls_are_reported() {
     let mut session = Session::calling(LoopConfig::default());

@@ -66,7 +66,7 @@ fn l9_a_host_failure_ends_the_turn_with_an_error_in_every_phase() {
 }
 
 #[test]
-fn d2_an_input_without_a_built_prompt_is_in_the_history() {
+fn d2_the_history_has_the_input_even_if_no_prompt_was_built() {
     for end in [Input::Cancel, Input::Failed(TurnError::HostFailed { message: "no".into() })] {
         let mut session = Session::new();
         session.start(TurnInput::Text("How many?".into()), LoopConfig::default());

@@ -146,7 +146,7 @@ fn l27_the_summary_follows_the_fixed_sections_and_stays_the_same_until_the_next_
 }
 
 #[test]
-fn l27_within_a_turn_calls_are_evicted_with_their_results_but_input_and_new_messages_stay() {
+fn l27_calls_are_evicted_with_their_results_but_the_turns_input_and_new_messages_stay() {
     let mut session = Session::new();
     let config = LoopConfig { max_interactions: 40, ..Default::default() };
     session.start(TurnInput::Text("Go.".into()), config);
@@ -184,7 +184,8 @@ fn l26_messages_are_evicted_before_a_final_answer_is_requested() {
     assert!(!step.last);
     session.answer("answer");
 
-    // The input alone leaves too few tokens for a step. All other messages are evicted, and then the last call is made.
+    // The input alone leaves too few tokens for a step. All other messages are evicted, and then the turn makes
+    // its last model call.
     session.start(TurnInput::Text("q".repeat(28_000)), config);
     session.context(TurnContext { budget: SMALL, ..Default::default() });
     session.must(summarised("They talked."));
@@ -374,8 +375,8 @@ fn d5_a_fork_keeps_the_summary_and_notes_that_parts_may_not_apply() {
     assert_eq!((summary.text.as_str(), summary.messages, summary.through_turn), ("They talked.", 0, 2));
     assert!(summary.section().text.starts_with("This session was forked from one with earlier messages"));
 
-    // In a long turn, the input stays in the view while later messages are evicted. If the session is then forked after
-    // the input, the summary in the fork covers messages that are not in the fork.
+    // In a long turn, the input stays in the view while later messages are evicted. If the session is forked at a point
+    // directly after the input, the summary in the fork covers messages that are not in the fork.
     let mut session = Session::new();
     session.start(TurnInput::Text("Go.".into()), LoopConfig::default());
     session.context(TurnContext { budget: SMALL, ..Default::default() });

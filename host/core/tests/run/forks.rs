@@ -65,7 +65,7 @@ fn d5_a_cut_moves_after_the_results_of_the_calls() {
 }
 
 #[test]
-fn d5_an_impossible_cut_names_the_nearest_cut_points() {
+fn d5_the_error_for_an_impossible_cut_contains_the_nearest_cut_points() {
     let (_, mut messages) = three_turns();
     let open = cut_points(&messages).after(9).unwrap_err();
     assert_eq!((open.before, open.after), (Some(8), None));
@@ -79,7 +79,7 @@ fn d5_an_impossible_cut_names_the_nearest_cut_points() {
     assert_eq!((hidden.before, hidden.after), (Some(5), Some(8)));
     assert!(hidden.to_string().ends_with("the session can be cut are 5 and 8"), "{hidden}");
     let nothing = cut_points(&messages[1..2]).after(2).unwrap_err();
-    assert!(nothing.to_string().ends_with("the session cannot be cut after any message"), "{nothing}");
+    assert!(nothing.to_string().ends_with("the session has no message after which it can be cut"), "{nothing}");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn d5_a_fork_has_the_view_up_to_the_message_and_no_open_turn() {
 /// D5: if a session with an undone turn is forked, the fork numbers its messages from 1, and its masks refer to the
 /// new numbers.
 #[test]
-fn d5_a_fork_numbers_visible_messages_from_1() {
+fn d5_visible_messages_of_a_fork_are_numbered_from_1() {
     let mut session = Session::new();
     for text in ["first", "undone"] {
         session.begin(LoopConfig::default());

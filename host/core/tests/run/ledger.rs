@@ -1,5 +1,5 @@
-//! A simple model of a session. The model contains the data that a store would contain, and checks the invariants after
-//! every change.
+//! A simple test model of a session. The test model contains the data that a store would contain, and checks the
+//! invariants after every change.
 
 mod checks;
 mod entries;
@@ -131,7 +131,7 @@ impl Ledger {
 
     /// Checks that the request of a call is sent once, in the commit that dispatches the call (D2, I6).
     fn take_outbox(&mut self, input: &Input, change: &Change) {
-        // A call without an event, such as a question to the user, sends no request.
+        // If a call waits for something that needs no event, such as the user's answer, no request is sent.
         let silent = |id: &CallId| match input {
             Input::Dispatched { calls } => calls
                 .iter()
@@ -194,7 +194,7 @@ impl Ledger {
         // (L18) or if the current step of a plan already has its call (L24).
         let is_accepted = lowest == highest && (!is_plan_step || highest.is_none());
         let breaks = requested.iter().position(breaks).filter(|_| is_accepted);
-        // No call of a reply runs if the reply was cut (row 31) or has too many calls.
+        // If a reply was cut (row 31) or has too many calls, none of its calls runs.
         let is_cut =
             matches!(input, Input::Reply(ResolvedReply { stop: StopReason::Length | StopReason::ContentFilter, .. }));
         let is_void = is_cut || requested.len() > MAX_CALLS;
@@ -210,7 +210,7 @@ impl Ledger {
                     };
                     self.request(record, call, ready && !is_void && can_run(call, &self.disabled));
                 }
-                CallChange::Moved { id, state, attempt } => self.moved((id, *state), *attempt, input),
+                CallChange::Moved { id, state, attempt } => self.check_moved_call((id, *state), *attempt, input),
                 CallChange::Edited { id, arguments } => {
                     assert!(matches!(input, Input::Approval { .. }), "only an approval edits arguments (L17)");
                     let call = self.call(id);
@@ -224,7 +224,8 @@ impl Ledger {
                     let (asked, was_disabled) = (self.user_asked, self.disabled.contains(&self.call(id).record.name));
                     let record = &mut self.call_mut(id).record;
                     assert_ne!(record.state, CallState::Finished, "{id} has two results");
-                    // A warning may precede the tool's content. Calls to a disabled tool end with an error (L28).
+                    // A stored result may have a warning before the content that the tool returned. Calls to a disabled
+                    // tool end with an error (L28).
                     let contains = |given: &CallResult| result.content.ends_with(&given.content);
                     let is_disabled = was_disabled || newly_disabled.contains(&record.name.as_str());
                     let has_begun = match record.state {
@@ -287,7 +288,7 @@ impl Ledger {
         });
     }
 
-    fn moved(&mut self, (id, state): (&CallId, CallState), attempt: u32, input: &Input) {
+    fn check_moved_call(&mut self, (id, state): (&CallId, CallState), attempt: u32, input: &Input) {
         let call = self.call_mut(id);
         let from = call.record.state;
         match state {
@@ -371,8 +372,8 @@ impl Ledger {
         }
     }
 
-    /// L27: evicted messages are in the view and are not system messages. Neither the messages with which the open turn
-    /// began nor new messages are evicted.
+    /// L27: an eviction removes only messages that were in the view and are not system messages. Neither the messages
+    /// with which the open turn began nor new messages are evicted.
     fn check_eviction(&self, before: &Run, change: &Change) {
         let Action::Summarise(plan) = before.action() else { panic!("{:?}", before.action()) };
         let evicted: Vec<u64> =

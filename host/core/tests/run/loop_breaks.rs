@@ -88,7 +88,7 @@ fn l18_a_rejected_completion_gets_an_error_result_and_uses_the_corrections_of_l1
     assert!(is_error && text.contains("/n: is not a number") && text.contains("task_completion"), "{text}");
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.lifecycle, plan.last), (Lifecycle::OutputErrorFeedback, false));
-    // Of several rejected results of `task_completion`, only the latest is sent again.
+    // If several results of `task_completion` were rejected, only the latest rejected result is sent again.
     session.reply("", vec![completing(json!({"n": 3}))]);
     dispatch(&mut session, None);
     assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));
@@ -269,7 +269,7 @@ fn l19_a_reply_without_a_tool_call_gets_a_reminder_and_five_in_a_row_end_the_tur
 }
 
 #[test]
-fn l19_a_tool_call_resets_the_count_and_an_empty_reply_counts() {
+fn l19_empty_replies_are_counted_until_a_tool_call_resets_the_count() {
     let mut session = Session::calling(LoopConfig { max_interactions: 40, ..by_tool() });
     for _ in 0..3 {
         for text in ["a", "", "c", " "] {
@@ -293,7 +293,7 @@ fn l19_a_cut_reply_without_a_call_gets_a_reminder_too() {
 }
 
 #[test]
-fn l19_five_identical_errors_in_a_row_end_the_turn_for_any_calls() {
+fn l19_five_identical_errors_in_a_row_end_the_turn_even_if_the_calls_differ() {
     let mut session = Session::calling(by_tool());
     for position in 1..=5 {
         assert!(session.run.is_open(), "{position}");
@@ -360,7 +360,7 @@ fn l19_repeated_errors_do_not_end_a_turn_that_ends_with_text() {
 
 /// L4, L19: with `at_limit = "error"`, replies without a call end the turn at the limit, and no last call is made.
 #[test]
-fn l4_l19_with_at_limit_error_no_last_call_is_made() {
+fn l4_l19_no_last_call_is_made_if_at_limit_is_error() {
     let bound = LoopConfig { max_interactions: 2, at_limit: AtLimit::Error, ..by_tool() };
     let mut session = Session::calling(bound.clone());
     session.reply("hm", Vec::new());
@@ -386,7 +386,7 @@ fn l4_l19_with_at_limit_error_no_last_call_is_made() {
 }
 
 #[test]
-fn l4_in_the_last_call_text_ends_the_turn_even_if_only_a_tool_may_end_it() {
+fn l4_in_the_last_call_text_ends_the_turn_although_otherwise_only_a_tool_ends_it() {
     let mut session = Session::calling(LoopConfig { max_interactions: 1, persistence: true, ..by_tool() });
     session.reply("hm", Vec::new());
     session.reply("4 remaining. I don't have access.", Vec::new());
@@ -407,7 +407,7 @@ fn persistent() -> LoopConfig {
 }
 
 #[test]
-fn l23_an_incomplete_reply_is_cleared_stored_and_nudged() {
+fn l23_an_incomplete_reply_is_cleared_and_stored_and_the_model_is_nudged() {
     let mut session = Session::calling(persistent());
     let text = "I've renamed 3 files. There are 4 remaining...";
     let change = session.reply(text, Vec::new());
@@ -433,7 +433,7 @@ fn l23_without_the_option_every_reply_is_the_answer() {
 }
 
 #[test]
-fn l23_a_deflection_is_nudged_three_times_in_a_turn_and_then_accepted() {
+fn l23_three_deflections_of_a_turn_cause_nudges_and_the_fourth_is_accepted() {
     let mut session = Session::calling(persistent());
     for attempt in 1..=3 {
         let change = session.reply("I don't have access to your files.", Vec::new());
@@ -482,7 +482,7 @@ fn l23_the_third_empty_reply_forces_a_summary_without_tools() {
 }
 
 #[test]
-fn l23_only_consecutive_empty_replies_count() {
+fn l23_only_consecutive_empty_replies_are_counted() {
     let mut session = Session::calling(persistent());
     for _ in 0..2 {
         session.reply("", Vec::new());
@@ -518,7 +518,7 @@ fn l23_l12_a_rejected_summary_may_be_corrected() {
 }
 
 #[test]
-fn l23_l4_at_the_limit_the_summary_is_the_last_call() {
+fn l23_l4_the_last_model_call_at_the_limit_is_the_summary() {
     let mut session = Session::calling(LoopConfig { max_interactions: 3, ..persistent() });
     for _ in 0..3 {
         session.reply("", Vec::new());
@@ -535,7 +535,7 @@ fn l23_l4_at_the_limit_the_summary_is_the_last_call() {
 
 /// L12, L23: corrections and nudges are counted separately, and a reply that was cut counts as a rejected output.
 #[test]
-fn l23_l12_cut_replies_and_corrections_are_not_nudged() {
+fn l23_l12_no_nudge_follows_cut_replies_or_corrections() {
     let mut session = Session::calling(persistent());
     let change =
         session.must(Input::Reply(ResolvedReply { stop: StopReason::Length, ..reply("4 remaining", Vec::new()) }));

@@ -85,7 +85,7 @@ fn m3_a_smaller_window_leads_to_a_last_call_or_an_error() {
 }
 
 #[test]
-fn m3_without_a_fallback_text_the_turn_ends_with_the_reason() {
+fn m3_without_a_fallback_text_the_turn_ends_with_the_models_error() {
     let mut session = Session::calling(LoopConfig::default());
     let change = session.must(failed(AfterFailure::GiveUp));
     assert_eq!(

@@ -20,7 +20,8 @@ fn visible(session: &Session) -> Vec<u64> {
     session.run.view.iter().map(|entry| entry.id).collect()
 }
 
-/// Row 31: a reply that was cut is never the answer. The model gets feedback and is called again.
+/// Row 31: a reply that was cut off is never used as the answer. The model gets feedback instead and
+/// is called again.
 #[test]
 fn l12_a_cut_reply_is_not_the_answer() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {
@@ -35,7 +36,7 @@ fn l12_a_cut_reply_is_not_the_answer() {
     }
 }
 
-/// Row 31: no call of a reply that was cut runs, because the arguments may look complete although they are not.
+/// Row 31: if a reply was truncated, none of its calls runs, because the arguments may wrongly look complete.
 #[test]
 fn row_31_calls_of_a_cut_reply_do_not_run() {
     for stop in [StopReason::Length, StopReason::ContentFilter] {

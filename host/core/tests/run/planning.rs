@@ -101,7 +101,7 @@ fn l24_a_turn_makes_a_plan_executes_it_and_writes_the_answer() {
 
 /// L24: if a plan has no steps, the planner writes the answer and no tool is called.
 #[test]
-fn l24_an_empty_plan_is_answered() {
+fn l24_after_an_empty_plan_the_planner_answers() {
     let mut session = planning(LoopConfig::default());
     session.must(planner_reply(PlannerReply::Steps(Vec::new())));
     assert_eq!(role(&session), ModelRole::Synthesizer);
@@ -187,7 +187,7 @@ fn l24_every_failure_abandons_the_plan() {
     }
 }
 
-/// L24: if a model that the plan calls fails, the call is retried before the plan is abandoned.
+/// L24: if a model call of a plan fails, the call is retried before the plan is abandoned.
 #[test]
 fn l24_a_retry_keeps_the_plan() {
     let mut session = planning(LoopConfig::default());
@@ -231,8 +231,8 @@ fn l26_a_window_that_is_too_small_abandons_the_plan() {
     assert_eq!(role(&session), ModelRole::Agent);
 }
 
-/// D3, L24: if the outcome of a step's call is unknown, the turn waits for a user's decision about the call. The plan
-/// continues after the decision.
+/// D3, L24: if the outcome of a step's call is unknown, the turn waits for a user's decision about the call. After
+/// the user's decision, the plan continues.
 #[test]
 fn l24_a_plan_survives_a_crash_and_a_suspension() {
     let mut session = planning(LoopConfig::default());
@@ -285,7 +285,8 @@ fn l23_a_planners_answer_that_leaves_work_undone_is_not_accepted() {
     }
 }
 
-fn deep(tool: &str) -> ResolvedCall {
+/// Returns a call whose arguments are nested more deeply than the host allows.
+fn nested_call(tool: &str) -> ResolvedCall {
     ResolvedCall { arguments: (0..65).fold(json!(1), |inner, _| json!([inner])), ..plain(tool) }
 }
 
@@ -295,7 +296,7 @@ fn l24_a_step_whose_calls_cannot_run_abandons_the_plan() {
     let cut = |session: &mut Session| {
         session.must(Input::Reply(ResolvedReply { stop: StopReason::Length, ..reply("", vec![plain("a")]) }))
     };
-    let too_deep = |session: &mut Session| session.reply("", vec![deep("a")]);
+    let too_deep = |session: &mut Session| session.reply("", vec![nested_call("a")]);
     let too_many = |session: &mut Session| session.reply("", (0..129).map(|_| plain("a")).collect());
     let unreadable = |session: &mut Session| {
         let broken = UnreadableCall::ParseError { problem: "it is not JSON".into(), written: "{\"server".into() };
@@ -345,9 +346,9 @@ fn l24_a_disabled_tool_cannot_be_called_in_a_later_step() {
     assert_eq!(role(&session), ModelRole::Synthesizer);
 }
 
-/// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. If the reply contains
-/// no such call, the loop-breaking call is performed. If the result of the loop-breaking call is rejected, the plan
-/// is abandoned.
+/// L18, L24: a loop-breaking call is deferred if the reply also contains the call of a step. If the reply does not
+/// contain the call of a step, the loop-breaking call is performed. If the result of the loop-breaking call is
+/// rejected, the plan is abandoned.
 #[test]
 fn l24_a_steps_call_takes_precedence_over_a_loop_breaking_call() {
     let done = || {

@@ -146,7 +146,7 @@ impl Move {
         Input::Resolve { call: call.clone(), decision }
     }
 
-    /// Returns the cause for which a call waits: usually a service, sometimes the user or another agent.
+    /// Returns a random reason for a call to wait: usually a service, sometimes the user or another agent.
     fn cause(&self) -> WaitCause {
         let expires_at = self.coin.then_some(5);
         match self.pick.index(8) {
@@ -437,7 +437,7 @@ proptest! {
     // L1: the same inputs lead to the same session, regardless of whether the state stays in memory or is restored
     // before each input.
     #[test]
-    fn l1_a_session_continues_the_same_after_its_state_is_restored(moves in moves()) {
+    fn l1_a_session_with_a_restored_state_continues_in_the_same_way(moves in moves()) {
         let (mut kept_session, mut restored_session) = (Session::new(), Session::new());
         for step in &moves {
             step.apply_to(&mut kept_session);
@@ -462,7 +462,7 @@ fn the_state_grows_with_the_view_and_not_with_hidden_messages() {
         assert_eq!(session.ledger.messages.len(), 1 + 2 * rejections as usize);
         session.run.snapshot().len()
     };
-    // The state only grows because its numbers get longer: about ten numbers get two more digits each.
+    // The size of the state increases only because its numbers get longer: about ten numbers get two more digits each.
     let (few, many) = (snapshot_after(5), snapshot_after(500));
     assert!(many <= few + 40, "{few} bytes after 5 rejected answers, {many} after 500");
 }

@@ -164,7 +164,7 @@ fn deep(depth: usize) -> Value {
         .expect("serde_json parses up to 127 levels")
 }
 
-// Row 26: JSON that serde_json can parse must still be parsed if it is part of a snapshot, a message or an event.
+// Row 26: if serde_json can parse a value, it can also parse a snapshot, a message or an event that contains the value.
 #[test]
 fn row_26_deeply_nested_json_never_makes_a_state_unreadable() {
     for depth in [1, 63, 64, 65, 100, 127] {

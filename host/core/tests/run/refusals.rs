@@ -12,7 +12,7 @@ fn many(count: usize) -> Vec<ResolvedCall> {
 /// L3 to L5, L9: a reply with too many calls is counted as an interaction like any other reply, and its stored calls
 /// get an error result.
 #[test]
-fn l9_no_call_of_a_reply_with_too_many_calls_runs_and_the_turn_continues() {
+fn l9_a_reply_with_too_many_calls_is_refused_and_the_turn_continues() {
     let mut session = Session::calling(LoopConfig::default());
     let replay = Some(Replay { provider: "p".into(), data: json!({"tool_calls": []}) });
     let reply = ResolvedReply { replay, ..crate::session::reply("All.", many(MAX_CALLS + 7)) };

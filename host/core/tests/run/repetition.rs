@@ -29,7 +29,7 @@ fn unapproved(name: &str) -> ResolvedCall {
     ResolvedCall { approval: Approval::Needed(grant(name).digest), ..plain(name) }
 }
 
-/// Sends two replies whose only call fails in the same way. A third such reply would disable the tool.
+/// Sends two replies whose only call fails in the same way. A third reply with the same failure would disable the tool.
 fn fail_twice(session: &mut Session, call: impl Fn() -> ResolvedCall) {
     for step in 1..=2 {
         session.reply("", vec![call()]);
@@ -148,8 +148,8 @@ fn l28_waiting_calls_of_a_disabled_tool_do_not_run() {
     assert!(text_of(&session, "call_1_3_5").0.contains("is off"));
 }
 
-/// L28: if calls keep failing, the host only warns the model, and disables no tool, in two cases: the tool does not
-/// exist, or it is a loop-breaking tool, without which no turn could end.
+/// L28: if calls keep failing, the host warns the model but does not disable the tool in two cases: the tool does not
+/// exist, or it is a loop-breaking tool, which the turn needs in order to end.
 #[test]
 fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     for (tool, disposition) in [
@@ -165,8 +165,8 @@ fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
     }
 }
 
-/// L28: if refused calls of a reply disable their tool, no other call of the reply to this tool runs, even if it
-/// precedes the refused calls.
+/// L28: if a reply contains so many refused calls that their tool is disabled, the reply's other calls to this tool do
+/// not run either, even if they precede the refused calls.
 #[test]
 fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool() {
     let mut session = Session::calling(LoopConfig::default());

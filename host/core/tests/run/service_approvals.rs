@@ -1,5 +1,5 @@
-//! Tests of plugins' service requests that need approval (P2, L17), and of responses from senders for which a call does
-//! not wait (row 51).
+//! Tests of plugins' service requests that need approval (P2, L17), and of responses that come from another sender than
+//! the call waits for (row 51).
 
 use crate::session::{Session, dispatched, grant, kinds, outcome, result, sent_to_service, waiting_for};
 use agent_core::approval::{
@@ -26,8 +26,8 @@ fn request() -> UnapprovedRequest {
     UnapprovedRequest { service: "payments".into(), request: digest(3) }
 }
 
-/// Returns a session whose only call has run and requested a service that needs approval, and the change for
-/// the request.
+/// Returns a session whose only call has run and requested a service that needs approval, and the change that the
+/// request caused.
 fn awaiting_approval() -> (Session, Change) {
     let mut session = Session::calling(LoopConfig::default());
     session.reply("", vec![crate::session::plain("shop.order")]);
@@ -107,7 +107,7 @@ fn p2_a_denied_service_request_is_never_sent() {
     );
 }
 
-/// Row 51: a response is only accepted from the sender for which the call waits.
+/// Row 51: a response is only accepted from the sender that the call waits for.
 #[test]
 fn row51_a_response_from_another_sender_is_refused() {
     let senders = [Answerer::Service, Answerer::Agent, Answerer::User];
@@ -127,7 +127,7 @@ fn row51_a_response_from_another_sender_is_refused() {
             assert_eq!(result.is_ok(), from == expected_sender, "{cause:?} from {from:?}: {result:?}");
         }
     }
-    // A call that waits for a user's approval accepts no response.
+    // A call that waits for a user's approval does not accept a response.
     let (mut session, _) = awaiting_approval();
     for from in senders {
         assert!(session.apply(Input::Respond { call: id(), from, result: result("mine") }).is_err(), "{from:?}");

@@ -1,4 +1,4 @@
-//! A run together with a model of its store, and helpers that create and apply inputs.
+//! A run together with a simulated store, and helpers that create and apply inputs.
 
 use crate::ledger::Ledger;
 use agent_core::approval::LastingGrant;
@@ -109,8 +109,8 @@ impl Session {
         change
     }
 
-    /// Dispatches the calls that may run now, each with the result `ok`. Loop-breaking calls that wait for these calls
-    /// are not dispatched.
+    /// Dispatches the calls that may run now, and records the result `ok` for each of them. Loop-breaking calls that
+    /// wait for these calls are not dispatched.
     pub(crate) fn run_others(&mut self) {
         for call in self.dispatch() {
             self.outcome(&call.0, "ok");
@@ -141,7 +141,8 @@ impl Session {
         self.must(Input::Recover)
     }
 
-    /// Returns the seen counts of the messages in the view, oldest message first.
+    /// Returns, for each message in the view, the number of model calls whose prompt contained the message. The oldest
+    /// message comes first.
     pub(crate) fn seen_counts(&self) -> Vec<u32> {
         self.run.view.iter().map(|entry| self.run.seen_count(entry)).collect()
     }
@@ -211,7 +212,7 @@ pub(crate) fn waiting_for(call: &CallId, cause: WaitCause) -> Awaited {
     Awaited { cause, event: Some(event) }
 }
 
-/// Returns a response from the sender for which the call waits, or from a service if the call waits for no response.
+/// Returns a response from the sender for which the call waits, or from a service if the call is not waiting.
 pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
     let cause = run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause);
     let from = match cause {

@@ -1,11 +1,11 @@
-//! Tests that this version can continue every state that a released host has stored, so that an upgrade loses no
-//! session (L1, D3).
+//! Tests that this version can continue every state that a released host has stored, so that no session is lost in an
+//! upgrade (L1, D3).
 //!
 //! `states/v1` contains snapshots and changes of the first host. `states/v2` contains snapshots and changes of a later
-//! host, which had services, approvals, plans and evictions. Both sets use version 1 of the state's format. Existing
-//! files are never rewritten. If the environment variable `AGENT_HOST_WRITE_STATES` is set, each state of [`all`] that
-//! has no file yet is written to the newest set. `run/stored_variants.rs` tests that the newest set covers every
-//! variant that a state can contain.
+//! host, which had services, approvals, plans and evictions. The states of both sets have version 1 of the format.
+//! Existing files are never rewritten. If the environment variable `AGENT_HOST_WRITE_STATES` is set, each state of
+//! [`all`] that has no file yet is written to the newest set. `run/stored_variants.rs` tests that the newest set has an
+//! example of every variant that a state can contain.
 
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
@@ -230,7 +230,7 @@ fn write(folder: &str, name: &str, document: &Value) {
 /// The name of a stored state, the session in that state, and the changes that led to it.
 pub(crate) type WayToState = (&'static str, Session, Vec<Change>);
 
-/// Lets `way` apply inputs to a new session. Returns the name, the session and the changes.
+/// Calls `way`, which applies inputs to a new session. Returns `name`, the session, and the changes that `way` returns.
 pub(crate) fn way_to(name: &'static str, way: impl FnOnce(&mut Session) -> Vec<Change>) -> WayToState {
     let mut session = Session::new();
     let changes = way(&mut session);

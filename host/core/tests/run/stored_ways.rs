@@ -1,5 +1,6 @@
-//! The inputs that lead to the states of the second set. In these states, calls wait for external events, loop-breaking
-//! calls run, turns have plans, messages were evicted, or turns ended in a way that these features introduced.
+//! The inputs that produce the second set of stored states. In these states, calls wait for external events,
+//! loop-breaking calls run, turns have plans, messages were evicted, or turns ended in a way that one of these
+//! features introduced.
 
 use crate::session::{
     Session, WIDE, call, dispatched, grant, plain, refused, reply, restored, result, sent_to_service, waiting_for,
@@ -264,7 +265,7 @@ fn plans() -> Vec<WayToState> {
 }
 
 /// Adds turns that fill the context window, so that messages must be evicted before the next step.
-fn crowded(session: &mut Session) -> Vec<Change> {
+fn fill_window(session: &mut Session) -> Vec<Change> {
     let small = PromptBudget { window: 10_000, ..WIDE };
     let mut changes = Vec::new();
     for turn in 1..=4 {
@@ -290,9 +291,9 @@ fn summarised() -> Input {
 
 fn evictions() -> Vec<WayToState> {
     vec![
-        way_to("summarising", crowded),
+        way_to("summarising", fill_window),
         way_to("summarised", |session| {
-            let mut changes = crowded(session);
+            let mut changes = fill_window(session);
             changes.push(session.must(summarised()));
             changes
         }),

@@ -1,5 +1,5 @@
-//! Tests of the summary that the host writes without a model, and of the section with the summary, which replaces
-//! evicted messages in the prompt (L22, L27).
+//! Tests of the summary that the host writes without a model, and of the section of the prompt that contains the
+//! summary in place of evicted messages (L22, L27).
 
 use agent_core::message::{CallId, Content, MessageId, Part, Role, StoredMessage, ToolCall, ToolResult};
 use agent_core::summary::{HistorySummary, extract, files_touched};
@@ -58,7 +58,7 @@ fn l27_a_summary_without_a_model_lists_inputs_answers_and_call_outcomes() {
 }
 
 #[test]
-fn l27_files_are_taken_from_arguments_whose_keys_name_files() {
+fn l27_files_are_taken_from_arguments_with_keys_for_files() {
     for (arguments, expected) in [
         (json!({"path": "notes"}), vec!["notes"]),
         (json!({"old_path": "a b.txt", "paths": ["c", "d"]}), vec!["a b.txt", "c", "d"]),

@@ -1,4 +1,4 @@
-//! Tests of converting stored results to the form in which they are sent to the model (L26).
+//! Tests that stored results are converted to the form in which they are sent to the model (L26).
 
 use agent_core::message::{CallId, Content, Digest, Media, Part, Role, StoredMessage, ToolResult};
 use agent_core::tokens;
@@ -66,7 +66,7 @@ fn l26_only_results_are_cut() {
 }
 
 #[test]
-fn l26_estimates_grow_with_the_text_and_count_media() {
+fn l26_estimates_include_media_and_grow_with_the_text() {
     assert_eq!((tokens::of_text(""), tokens::of_text("a"), tokens::of_text("abcde")), (0, 1, 2));
     assert!(tokens::of_parts(&message(vec![media()]).parts) >= 1_000);
     assert_eq!(tokens::of_media(&[media(), Content::Text("text".into()), media()]), 2_000);

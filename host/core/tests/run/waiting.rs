@@ -81,7 +81,7 @@ fn l10_other_tools_finish_before_the_turn_waits() {
 
 /// L10: three responses arrive in every possible order, both while another tool is running and after it has finished.
 #[test]
-fn l10_results_are_appended_in_call_order_in_any_order_of_answers() {
+fn l10_the_order_of_answers_does_not_affect_the_order_of_results() {
     for order in [[1, 3, 4], [1, 4, 3], [3, 1, 4], [3, 4, 1], [4, 1, 3], [4, 3, 1]] {
         for early in [false, true] {
             let mut session = working(&["pay", "count", "ship", "pay"], &[1, 3, 4]);
@@ -143,7 +143,7 @@ fn l10_duplicate_late_and_unknown_answers_change_nothing() {
     assert_eq!(foreign, Err(InputError::Settled(id(1), "waiting for an answer")));
 }
 
-/// D2, I6: the commit that dispatches a call also contains the request in its outbox, with the id of the call.
+/// D2, I6: the commit that dispatches a service's call also contains the outbox item with the request and the call id.
 #[test]
 fn i6_the_request_is_sent_once_with_the_intent() {
     let mut session = Session::calling(LoopConfig::default());
@@ -162,7 +162,7 @@ fn i6_the_request_is_sent_once_with_the_intent() {
 /// P2: if a tool runs and requests a service, the call waits for the service's response. The event with the result
 /// contains the cost of running the tool.
 #[test]
-fn p2_a_pending_outcome_waits_like_a_service() {
+fn p2_a_call_with_a_pending_outcome_waits_like_a_service_call() {
     let mut session = working(&["draft", "count"], &[]);
     let cost = CallCost { cpu_us: 40, ..CallCost::default() };
     let awaits = waiting_for(&id(1), service(None));

@@ -95,8 +95,8 @@ fn modified(path: &Path) -> Option<SystemTime> {
     std::fs::metadata(path).ok()?.modified().ok()
 }
 
-/// Returns the sorted modification times of `path` and of the folders `*/site-packages` in it. The `*` is a version of
-/// Python, because each version has its own folder of packages.
+/// Returns the sorted modification times of `path` and of the folders `*/site-packages` in it. The `*` stands for the
+/// folder of a Python version, because each Python version has its own `site-packages`.
 fn installation_times(path: &Path) -> Vec<Option<SystemTime>> {
     let versions = std::fs::read_dir(path).into_iter().flatten().flatten();
     let mut times: Vec<_> = versions.map(|version| modified(&version.path().join("site-packages"))).collect();

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Name of cargo, as messages to the user show it.
+/// Name of cargo in messages to the user.
 pub(super) const CARGO: &str = "cargo";
 
 /// Maximum number of local packages whose dependencies are searched for further local packages.
@@ -60,8 +60,8 @@ struct Package {
 
 #[derive(Clone, Deserialize)]
 struct Dependency {
-    /// Folder of the package that a dependency refers to by path. None: the dependency does not have a path, so the
-    /// package comes from a registry or from git.
+    /// Folder of the package that a dependency refers to by path. `None` means that the dependency does not have a
+    /// path, so the package comes from a registry or from git.
     path: Option<PathBuf>,
 }
 

@@ -40,8 +40,8 @@ pub(super) async fn run(
         child.wait().await
     };
     let status = reading.await.map_err(failed)?;
-    // The program has exited. Do not kill the processes that it started, because one of these processes may have to
-    // keep running, such as the server of a compiler cache.
+    // The program has exited. Do not kill the processes that the program started, because one of these processes may
+    // have to keep running, such as the server of a compiler cache.
     group.0 = None;
     Ok((status, messages))
 }
@@ -69,7 +69,7 @@ pub(super) async fn compile(
     Err(BuildError::Compile { tool, plugins: vec![plugin.to_owned()], messages: text })
 }
 
-/// The id of a process group that is killed when this value is dropped. None: no process is killed.
+/// The id of a process group that is killed when this value is dropped. `None` means that no process is killed.
 struct Group(Option<u32>);
 
 impl Drop for Group {

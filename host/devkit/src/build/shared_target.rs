@@ -18,7 +18,7 @@ use std::time::Duration;
 /// the target directory.
 const FILE: &str = "agent-host-plugins.json";
 /// Maximum size of the file that records the workspaces, in bytes.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Interval between two attempts to lock the directory while another build uses it.
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -55,7 +55,7 @@ pub(super) async fn claim(
     lock(&file, &workspace.target, progress).await.map_err(failed("cannot lock"))?;
     let mut text = String::new();
     // If the file cannot be read, the workspaces of earlier builds are unknown, and all packages are built again.
-    let read = (&mut file).take(MAX_FILE).read_to_string(&mut text);
+    let read = (&mut file).take(MAX_FILE_BYTES).read_to_string(&mut text);
     let mut owners: BTreeMap<String, PathBuf> =
         read.ok().and_then(|_| serde_json::from_str(&text).ok()).unwrap_or_default();
     for member in &workspace.members {

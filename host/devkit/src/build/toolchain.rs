@@ -68,7 +68,7 @@ impl Toolchain {
         Ok(if sibling.is_file() { sibling } else { PathBuf::from(name) })
     }
 
-    /// Adds the Rust target for plugins with rustup, if the toolchain that is used in `directory` does not have this
+    /// Uses rustup to add the Rust target for plugins if the toolchain that is used in `directory` does not have this
     /// target. Reports the rustup command before running it.
     pub(super) async fn ensure_target(&self, directory: &Path, progress: &BuildProgress<'_>) -> Result<(), BuildError> {
         if self.has_target(directory).await? {

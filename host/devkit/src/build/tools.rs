@@ -76,8 +76,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    /// S2: the tools of the project take precedence over the tools of the system. A variable takes precedence over the
-    /// tools of the project and of the system.
+    /// S2: the tools of the project take precedence over the tools of the system. A tool in an environment variable
+    /// takes precedence over the tools of the project and of the system.
     #[test]
     fn finds_tools_of_variable_then_project_then_system() {
         let top = tempfile::tempdir().expect("a temporary folder");

@@ -12,7 +12,7 @@ struct PermissionRequest {
     is_requested: fn(&Manifest) -> bool,
     import: &'static str,
     /// The line to add to the manifest if the component has the import but the manifest does not contain the request.
-    /// None: the component may have the import without a request in the manifest.
+    /// `None` means that the component may have the import without a request in the manifest.
     line: Option<&'static str>,
 }
 
@@ -60,7 +60,8 @@ const PERMISSION_REQUESTS: [PermissionRequest; 8] = [
         import: "agent-host:model/",
         line: Some("model_tokens = 20000"),
     },
-    // This import does not need a request, because tools that only create media have this import and need no grant.
+    // A component with this import does not have to request media access, because tools that only create media items
+    // have this import too and need no grant.
     PermissionRequest {
         key: "media",
         is_requested: |manifest| manifest.asks.media,
@@ -125,8 +126,8 @@ fn check_requests(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<F
 
 fn check_canary(facts: &PluginFacts, manifest: &Manifest, findings: &mut Vec<Finding>) {
     let Some(canary) = &manifest.canary else {
-        // The canary call runs without grants. If a plugin needs grants, possibly none of its calls succeeds as a
-        // canary, so a missing canary is not reported.
+        // The canary call runs without grants. A plugin that needs grants may have no call that
+        // succeeds as a canary, so the check does not report a missing canary for such a plugin.
         if manifest.asks == Asks::default() && facts.tools.iter().any(|tool| tool.traits.read_only) {
             let message = "plugin.toml has no [canary]: a call that must succeed before a changed plugin is used";
             findings.push(Finding::new(Level::Hint, "canary", "canary", message));

@@ -102,13 +102,13 @@ fn similarity(first: &ToolDefinition, second: &ToolDefinition) -> Option<String>
     }
     let normalized = |name: &str| name.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
     let (first_name, second_name) = (normalized(&first.name), normalized(&second.name));
-    (first_name == second_name || differ_by_one_letter(&first_name, &second_name))
+    (first_name == second_name || differ_by_added_letter(&first_name, &second_name))
         .then(|| format!("the name is almost the same as `{}`, so a model will confuse the two tools", first.name))
 }
 
 /// Whether one name has exactly one letter more than the other. Names with a replaced letter are not similar, because
 /// the letter is often a number or an axis, as in `move_x` and `move_y`.
-fn differ_by_one_letter(left: &str, right: &str) -> bool {
+fn differ_by_added_letter(left: &str, right: &str) -> bool {
     let (short, long) = if left.len() < right.len() { (left, right) } else { (right, left) };
     let common = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();
     long.len() == short.len() + 1 && short.len() >= 4 && short[common..] == long[common + 1..]

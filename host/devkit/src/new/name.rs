@@ -75,7 +75,7 @@ const RESERVED_IN_RUST: &[&str] = &[
     "yield",
 ];
 
-/// A name that a new plugin cannot have.
+/// The error for a name that a new plugin cannot have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` is not a valid name for a new plugin: {reason}{}", suggestion.as_ref().map(|name| format!("; try `{name}`")).unwrap_or_default())]
 pub struct NameProblem {

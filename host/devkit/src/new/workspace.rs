@@ -24,8 +24,8 @@ pub(super) enum WorkspaceSdk {
 }
 
 impl CargoMembership {
-    /// Returns the membership of the new project `directory/name`. A manifest that cannot be parsed is ignored, because
-    /// Cargo reports the error.
+    /// Determines whether the new project `directory/name` is a member of a Cargo workspace. A manifest that cannot be
+    /// parsed is ignored, because Cargo reports the error.
     pub(super) fn of(directory: &Path, name: &str) -> Result<Self, NewError> {
         let failed = |source| NewError::File { action: "open", path: directory.to_owned(), source };
         let directory = match directory.as_os_str().is_empty() {

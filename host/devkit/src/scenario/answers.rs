@@ -44,8 +44,8 @@ impl<'t> Answers<'t> {
         }
     }
 
-    /// Passes the answers for which the turn waits from the scenario to the session. Returns whether the session
-    /// accepted an answer.
+    /// Takes the answers for which the turn waits from the scenario, and passes them to the session. Returns whether
+    /// the session accepted an answer.
     pub(crate) async fn pass_answers(
         &mut self,
         session: &mut Session,
@@ -145,7 +145,7 @@ impl<'t> Answers<'t> {
         let Self { scenario, turn, approvals, questions, services, failures } = self;
         let unused = |(list, index, span): (&str, usize, Range<usize>)| {
             let place = scenario.place(span, format!("{turn}.{list}[{index}]"));
-            Failure::at(place, "the turn to ask for this answer", "the turn did not ask for this answer".to_owned())
+            Failure::at(place, "a turn that asks for this answer", "the turn did not ask for this answer".to_owned())
         };
         let approvals = approvals.into_iter().map(|(index, answer)| ("approvals", index, answer.span()));
         // An unused answer to a question is reported only if no failure was found, because an answer also remains

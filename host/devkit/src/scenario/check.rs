@@ -41,7 +41,7 @@ pub(crate) struct PlayedTurn<'t> {
     pub(crate) answers: Vec<Failure>,
 }
 
-/// The expectations of a turn that are checked.
+/// Which of a turn's expectations are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// All expectations are checked.
@@ -174,7 +174,7 @@ impl Checker<'_> {
                 failures.push(self.no_such_tool(self.place(&span, &name), &call.name));
             }
             (Fails::NoSuchTool, false, _) => {
-                let found = format!("`{}` exists and returned {}", call.name, quoted(&text));
+                let found = format!("the tool `{}` exists, and the call returned {}", call.name, quoted(&text));
                 failures.push(Failure::at(failing, "a call to a tool that does not exist", found));
             }
             (Fails::Yes, false, false) => failures.push(Failure::at(failing, "a call that fails", quoted(&text))),

@@ -74,7 +74,7 @@ mod tests {
 
     /// S4: if a subfolder cannot be read, the error names this subfolder and not the searched folder.
     #[test]
-    fn s4_error_names_unreadable_folder() {
+    fn s4_the_error_contains_the_path_of_an_unreadable_folder() {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let unreadable = folder.path().join("sub/closed");
         let error =

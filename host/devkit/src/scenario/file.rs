@@ -88,7 +88,7 @@ impl Scenario {
         self.path.parent().unwrap_or(Path::new(""))
     }
 
-    /// Returns the plugins that the file names, each with its location in the file.
+    /// Returns the plugins that are listed in the scenario file, each with its location in the file.
     pub fn plugins(&self) -> impl Iterator<Item = (Place, &str)> {
         let plugins = self.script.plugins.iter().enumerate();
         plugins
@@ -154,7 +154,7 @@ impl Problems<'_> {
                 "the scenario does nothing: add [[turns]] with `say` and `replies`, or [[calls]] with `name`",
             );
         }
-        for (span, key, kind) in super::values::without_json(&self.scenario.text) {
+        for (span, key, kind) in super::values::values_outside_json(&self.scenario.text) {
             self.add(
                 span,
                 &format!("{key} is {kind}, which JSON cannot express: write it as a string, or leave it out"),
@@ -333,7 +333,7 @@ mod tests {
 
     /// S4: an error contains file, line and key.
     #[test]
-    fn s4_errors_name_line_and_key() {
+    fn s4_errors_contain_line_and_key() {
         let unknown = error("[[turns]]\nsay = \"hi\"\nreplys = []\n");
         assert!(unknown.starts_with("a.scenario.toml:3:1: turns[0]"), "{unknown}");
         assert!(unknown.contains("unknown field `replys`, expected one of `say`, `replies`"), "{unknown}");

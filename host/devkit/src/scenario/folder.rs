@@ -1,5 +1,5 @@
-//! Creates the files in a scenario's folder before the scenario is played. After the scenario was played, compares
-//! the files in the folder with the expectations of the scenario.
+//! Creates the files in a scenario's folder before the scenario is played, and compares the files in the folder with
+//! the expectations of the scenario after the scenario was played.
 
 use super::file::Scenario;
 use super::report::Failure;

@@ -114,7 +114,7 @@ fn write(path: &Path, transcript: &str) -> io::Result<()> {
         Ok(existing) if existing.is_file() => Some(existing.permissions()),
         Ok(_) => {
             let problem =
-                format!("{} is a link or not a regular file: remove it, then --update writes a file", path.display());
+                format!("{} is a link or not a regular file: remove it, then --update writes the file", path.display());
             return Err(io::Error::other(problem));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,

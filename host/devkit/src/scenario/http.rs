@@ -27,14 +27,14 @@ pub(crate) struct RecordedHttp {
 struct RequestLog {
     /// For each recorded request, the number of plugin requests that it has answered.
     uses: Vec<usize>,
-    /// All requests of plugins in order, each with the index of the recorded request that it matches. None: the
-    /// request matches no recorded request.
+    /// All requests of plugins in order, each with the index of the recorded request that it matches. `None` means that
+    /// the request matches no recorded request.
     requests: Vec<(HttpPortRequest, Option<usize>)>,
     /// Number of entries in `requests` that were already added to the transcript.
     reported: usize,
 }
 
-/// Whether the text is a method and an address, such as `GET https://api.example.com/`.
+/// Returns whether the text is a method and an address, such as `GET https://api.example.com/`.
 pub(crate) fn is_request(text: &str) -> bool {
     let Some((method, url)) = text.split_once(' ') else { return false };
     let is_address = url.starts_with("http://") || url.starts_with("https://");
@@ -86,7 +86,7 @@ impl RecordedHttp {
     }
 
     /// Returns failures for recorded requests that were not sent as often as expected.
-    pub(crate) fn count_failures(&self, scenario: &Scenario) -> Vec<Failure> {
+    pub(crate) fn wrong_count_failures(&self, scenario: &Scenario) -> Vec<Failure> {
         let log = self.lock();
         let mut failures = Vec::new();
         for (index, ((exchange, _), uses)) in self.exchanges.iter().zip(&log.uses).enumerate() {
@@ -108,8 +108,8 @@ impl RecordedHttp {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the index of the first recorded request that matches the plugin's request and has not yet been used
-    /// the maximum number of times. Logs the plugin's request and counts the use of the recorded request.
+    /// Returns the index of the first recorded request that matches the plugin's request and may still be used. Logs
+    /// the plugin's request and counts the use of the recorded request.
     fn take(&self, question: HttpPortRequest) -> Option<usize> {
         let mut log = self.lock();
         let is_usable = |index: &usize| {

@@ -26,7 +26,7 @@ struct TurnProgress {
     turn: usize,
     /// Number of replies that the session used before this turn.
     before: u64,
-    /// Number of replies of this turn that were used.
+    /// Number of replies that were used in this turn.
     used: usize,
     problems: Vec<RequestProblem>,
 }
@@ -85,8 +85,7 @@ impl ScenarioModel {
         (progress.used, progress.problems.clone())
     }
 
-    /// Returns the number of replies to requests outside of turns that have been used so far, and the problems
-    /// of these requests.
+    /// Returns how many replies to requests outside of turns were used, and the problems of these requests.
     pub(crate) fn side_uses(&self) -> SideUses {
         self.side_uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -147,7 +146,7 @@ impl Provider for ScenarioModel {
                 Some(problems.join("; "))
             }
             Err(ModelError::ScriptExhausted { replies, .. }) => {
-                Some(format!("the turn sends more requests to the model than it has replies ({replies})"))
+                Some(format!("the turn sends more model requests than the turn has scripted replies ({replies})"))
             }
             _ => None,
         };

@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Maximum number of characters of the actual text that a message without a diff shows.
+/// A message without a diff shows at most this number of characters of the actual text.
 const MAX_EXCERPT: usize = 600;
 
 /// An expectation about a text, or about the JSON value that the text contains.
@@ -33,7 +33,7 @@ struct Parts {
     /// The JSON value that the actual value must include. The objects of the actual value may have additional keys,
     /// and the lists of the actual value may have additional items at the end.
     includes: Option<Value>,
-    /// Values that parts of the JSON value must be equal to. The keys are JSON pointers to these parts.
+    /// The expected values of parts of the JSON value. The keys are JSON pointers to these parts.
     at: BTreeMap<String, Value>,
     /// Regular expressions that parts of the JSON value must match. The keys are JSON pointers to these parts. A
     /// regular expression is applied to the content of a string, and to the JSON text of any other value.
@@ -116,9 +116,9 @@ impl Pattern {
         wrong.or(pointer).or_else(|| self.0.useless_part())
     }
 
-    /// Returns a mismatch for each part of the pattern that does not match the text. Parts about JSON are compared
-    /// with `structured` if it is set. If `structured` is not set, parts about JSON are compared with the JSON value
-    /// that the text contains.
+    /// Returns a mismatch for each part of the pattern that does not match the text. The parts for JSON values are
+    /// compared with `structured` if it is set. If `structured` is not set, these parts are compared with the JSON
+    /// value that the text contains.
     pub(crate) fn mismatches(&self, text: &str, structured: Option<&Value>) -> Vec<Mismatch> {
         let parts = &self.0;
         let mut found = Vec::new();

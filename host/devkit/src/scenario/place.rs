@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of characters of a line that an excerpt shows.
+/// An excerpt shows at most this number of characters of a line.
 const MAX_COLUMNS: usize = 160;
 
 /// The location of a key in a file.

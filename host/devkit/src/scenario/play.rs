@@ -64,7 +64,8 @@ struct Outcome {
 pub struct AgentSetup {
     /// The folder to which relative paths in the agent's grants refer.
     pub folder: PathBuf,
-    /// The model with the scenario's replies. None: the scenario has no replies, and the agent's own models are used.
+    /// The model with the scenario's replies. `None` means that the scenario has no replies, and the agent's own models
+    /// are used.
     pub model: Option<Arc<dyn Provider>>,
 }
 
@@ -349,7 +350,8 @@ impl ScenarioRun<'_> {
         }
     }
 
-    /// Returns failures for replies to requests outside of turns: unused replies, and requests that did not match.
+    /// Returns the failures of the requests outside of turns: replies that were not used, and requests that did not
+    /// match the expectations of their replies.
     fn side_reply_failures(&self) -> Vec<Failure> {
         let script = &self.scenario.script;
         let uses = self.model.as_ref().map(|model| model.side_uses()).unwrap_or_default();
@@ -389,7 +391,7 @@ impl ScenarioRun<'_> {
             let advice = format!("record the request:\n[[http]]\nrequest = {request:?}\nbody = \"…\"");
             Failure::at(self.scenario.top(), "only requests that are recorded under `http`", found).advising(advice)
         });
-        unrecorded.chain(self.recorded.count_failures(self.scenario)).collect()
+        unrecorded.chain(self.recorded.wrong_count_failures(self.scenario)).collect()
     }
 }
 

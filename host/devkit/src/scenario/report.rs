@@ -217,7 +217,7 @@ fn seconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64())
 }
 
-/// Escapes a text for XML 1.0. Replaces characters that XML cannot contain with U+FFFD.
+/// Escapes a text for XML 1.0. Characters that XML cannot contain are replaced by U+FFFD.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -45,7 +45,7 @@ pub(crate) struct Script {
     /// Recorded HTTP requests and their responses.
     #[serde(default)]
     pub(crate) http: Vec<Spanned<Exchange>>,
-    /// Calls of tools that the scenario makes without a model.
+    /// Tool calls that the scenario makes without a model.
     #[serde(default)]
     pub(crate) calls: Vec<Spanned<DirectCall>>,
     /// The turns of the conversation.
@@ -153,7 +153,7 @@ pub(crate) struct Turn {
     /// Files of the scenario's folder that are attached to the message.
     #[serde(default)]
     pub(crate) media: Vec<Spanned<String>>,
-    /// All expected calls of the turn, in the expected order. None: any calls are accepted.
+    /// All expected calls of the turn, in the expected order. `None` means that any calls are accepted.
     pub(crate) calls: Option<Vec<Spanned<ExpectedCall>>>,
     /// The user's answers to the approval requests of the turn.
     #[serde(default)]
@@ -166,7 +166,7 @@ pub(crate) struct Turn {
     pub(crate) services: Vec<Spanned<ServiceAnswer>>,
     /// The expected output of the turn.
     pub(crate) output: Option<Spanned<Pattern>>,
-    /// The expected ending of the turn. None: the turn must end without an error.
+    /// The expected ending of the turn. `None` means that the turn must end without an error.
     pub(crate) ends: Option<Spanned<Ending>>,
     /// The message of the error with which the turn must end.
     pub(crate) error: Option<Spanned<Pattern>>,
@@ -180,7 +180,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Returns the name of the ending in scenario files.
+    /// Returns the word that denotes this ending in scenario files.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Ending::Suspended => "suspended",
@@ -289,7 +289,7 @@ pub(crate) struct ApprovalAnswer {
     pub(crate) verdict: Verdict,
     /// Reason for the denial, which the model receives.
     pub(crate) reason: Option<String>,
-    /// Arguments with which the call runs instead of the model's arguments. None: the call runs with the
+    /// Arguments that replace the model's arguments when the call runs. `None` means that the call runs with the
     /// model's arguments.
     pub(crate) arguments: Option<Value>,
 }
@@ -305,7 +305,7 @@ pub(crate) enum Verdict {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuestionAnswer {
-    /// The expected question. None: any question is accepted.
+    /// The expected question. `None` means that any question is accepted.
     pub(crate) question: Option<Pattern>,
     pub(crate) answer: String,
 }
@@ -349,7 +349,7 @@ pub(crate) struct Exchange {
     /// Time from the request to the response, in milliseconds.
     #[serde(default)]
     pub(crate) delay_ms: u64,
-    /// Number of times that the request must be sent. None: the request must be sent at least once.
+    /// Number of times that the request must be sent. `None` means that the request must be sent at least once.
     pub(crate) times: Option<usize>,
 }
 

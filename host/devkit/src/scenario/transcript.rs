@@ -1,5 +1,5 @@
-//! The transcript of a scenario: readable lines about messages, calls and decisions. The lines are the same in every
-//! run of the scenario.
+//! The transcript of a scenario: readable lines about messages, calls and decisions. Every run of a scenario produces
+//! the same lines.
 
 use super::answers::Requests;
 use agent_core::approval::ApprovalOutcome;
@@ -41,7 +41,7 @@ pub(crate) struct TurnExtras<'t> {
     /// The data that tools sent to services in their requests. The keys are the ids of the calls that
     /// sent the requests.
     pub(crate) services: &'t Requests,
-    /// The output of the turn. None: the turn has no output, or the output is not part of the transcript.
+    /// The output of the turn. `None` means that the turn has no output, or the output is not part of the transcript.
     pub(crate) output: Option<&'t str>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn turn(input: &str, events: &[Event], extras: &TurnExtras<'_>) -> St
     lines.add("user", input);
     let mut results: Vec<&Event> = Vec::new();
     for event in events {
-        // Results are collected and sorted, because calls that run in parallel end in any order.
+        // Results are collected and sorted, because parallel calls can end in any order.
         if matches!(event.kind, EventKind::ToolResult { .. } | EventKind::ToolResultError { .. }) {
             results.push(event);
             continue;
@@ -72,7 +72,7 @@ pub(crate) fn turn(input: &str, events: &[Event], extras: &TurnExtras<'_>) -> St
 #[derive(Default)]
 struct Lines {
     text: String,
-    /// Text of the last reply of the model. None: the turn contains no reply.
+    /// Text of the last reply of the model. `None` means that the turn contains no reply.
     last_reply: Option<String>,
 }
 

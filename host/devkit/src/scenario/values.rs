@@ -4,12 +4,12 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The name of the only table in a scenario that is not searched for values that JSON cannot express. The code that
+/// The name of the table that is skipped when a scenario is searched for values that JSON cannot express. The code that
 /// reads the agent's configuration checks the values of this table.
 const AGENT: &str = "agent";
 
 /// Returns all values of a scenario file that JSON cannot express, each with its byte range, key and description.
-pub(super) fn without_json(text: &str) -> Vec<(Range<usize>, String, String)> {
+pub(super) fn values_outside_json(text: &str) -> Vec<(Range<usize>, String, String)> {
     let mut found = Vec::new();
     // Invalid TOML is ignored here, because the code that parses the scenario file reports the error.
     if let Ok(root) = DeTable::parse(text) {

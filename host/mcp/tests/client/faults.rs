@@ -194,8 +194,8 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     let message = backing_off.expect("a server that exits repeatedly is not restarted immediately");
     assert!(message.contains("it exited"), "{message}");
     assert!(fixture.log.started().len() <= 6, "{:?}", fixture.log.started());
-    // A turn that starts while the host waits before the next attempt to connect immediately gets the same error as a
-    // call, and none of the server's tools.
+    // The host waits before it tries to connect again. A turn that starts during this wait immediately gets the same
+    // error as a call, and none of the server's tools.
     let next = servers.acquire().await;
     assert!(names(&next).is_empty() && problems(&next).contains("retried in"), "{}", problems(&next));
     drop((acquired, next));
@@ -221,7 +221,7 @@ async fn i5_backoff_of_a_server_that_never_starts_continues_in_later_turns() {
 /// The client stops reading from a server that endlessly sends requests and reads no responses, so that the requests do
 /// not accumulate in the host's memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_reading_stops_if_a_server_floods_requests() {
+async fn i5_reading_stops_if_a_server_sends_endless_requests() {
     let mut fixture = Fixture::new("good");
     fixture.config.limits.call_time = Duration::from_secs(2);
     let servers = fixture.servers();

@@ -183,7 +183,7 @@ async fn i5_row21_unreadable_responses_in_event_streams_are_reported() {
     let router = Router::new().route("/mcp", axum::routing::post(respond));
     tokio::spawn(async move { axum::serve(listener, router).await });
     let mut config = config(&format!("http://{address}/mcp"), "key");
-    // Use a long time limit, so that it is noticed if a call waits for this limit instead of failing immediately.
+    // With a long time limit, the test does not pass if a call waits for the limit instead of failing immediately.
     config.limits.call_time = Duration::from_secs(600);
     let servers = McpServers::new([config]).unwrap();
     let acquired = servers.acquire().await;

@@ -63,7 +63,7 @@ async fn i5_servers_that_do_not_know_the_newer_handshake_are_connected() {
 }
 
 /// I5: the newest protocol version has a different handshake from older versions. If a server supports only the newest
-/// version, the client connects with the newer handshake in a second attempt.
+/// version, the first connection attempt fails, and the second attempt uses the handshake of that version.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_server_with_only_the_newest_protocol_is_connected_in_a_second_attempt() {
     let fixture = Fixture::new("newest");
@@ -205,7 +205,7 @@ async fn i5_a_changed_tool_list_applies_to_the_next_turn() {
 
 /// Row 16: a child process has only the configured environment variables and none of the host's variables.
 #[tokio::test(flavor = "multi_thread")]
-async fn i5_a_child_inherits_no_environment() {
+async fn i5_a_child_does_not_inherit_the_environment() {
     let mut fixture = Fixture::new("good");
     fixture.command().env = [("GREETING".to_owned(), "hello".to_owned())].into();
     fixture.config.tools = ToolSelection::Only(vec!["env".to_owned()]);
@@ -216,7 +216,7 @@ async fn i5_a_child_inherits_no_environment() {
     acquired.release().await;
 }
 
-/// L7: several servers are connected at the same time, and each call is sent to the server that it names.
+/// L7: several servers are connected at the same time, and each call is sent to the server whose name is in the call.
 #[tokio::test(flavor = "multi_thread")]
 async fn l7_each_call_is_sent_to_the_named_server() {
     let (mut first, second) = (Fixture::new("good"), Fixture::new("good"));

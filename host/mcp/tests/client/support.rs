@@ -70,7 +70,7 @@ pub(crate) fn text(result: McpToolResult) -> String {
     }
 }
 
-/// Returns the message of a call that must have failed with [`ToolError::Unavailable`].
+/// Checks that a call failed with [`ToolError::Unavailable`], and returns the message of the error.
 pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Unavailable { message, .. }) => message,
@@ -78,7 +78,7 @@ pub(crate) fn unavailable_message(result: Result<McpToolResult, ToolError>) -> S
     }
 }
 
-/// Returns the message of a call that must have failed with [`ToolError::Failed`].
+/// Checks that a call failed with [`ToolError::Failed`], and returns the message of the error.
 pub(crate) fn failed_message(result: Result<McpToolResult, ToolError>) -> String {
     match result {
         Err(ToolError::Failed { message }) => message,

@@ -6,7 +6,7 @@ use agent_core::visible::visible_line;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Maximum number of characters that are kept of a provider's error message.
+/// Maximum length, in characters, to which a provider's error message is cut.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
 
 /// Maximum number of errors, each nested in the previous one, that are searched for a message, code or status.
@@ -33,7 +33,7 @@ pub(super) fn from_text(text: &str) -> StreamError {
     }
 }
 
-/// Returns the error that a document without a reply describes, or `None` if the document describes no error.
+/// Returns the error in a document that does not contain a reply, or `None` if the document contains no error either.
 pub(super) fn from_document(text: &str) -> Option<StreamError> {
     let document: Value = serde_json::from_str(text).ok()?;
     message(&document, 0).is_some().then(|| from_value(&document))

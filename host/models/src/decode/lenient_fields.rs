@@ -17,8 +17,8 @@ impl std::ops::Deref for Text<'_> {
     }
 }
 
-/// A whole number that is not negative. A server may write it as a number, a string, or a number with a zero fraction,
-/// such as `3.0`. For any other value, this is `None`.
+/// A whole number that is not negative. A server may write this number as an integer, a string, or a number with a zero
+/// fraction, such as `3.0`. For any other value, this is `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Count(pub(super) Option<u64>);
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Maximum size of a request body in bytes.
 pub(in crate::encode) const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum number of large parts of a body that an error names.
+/// Maximum number of large parts of a body that are listed in an error.
 const MAX_NAMED_PARTS: usize = 3;
 
 /// A request body that is being written.
@@ -101,8 +101,8 @@ impl Body {
         self.bytes
     }
 
-    /// Returns the number of bytes that can still be used for messages. The comma before a message and the end of the
-    /// object are already subtracted.
+    /// Returns the number of bytes that can still be used for messages. The bytes for the comma before the next message
+    /// and for the end of the object are already subtracted.
     fn remaining(&self) -> usize {
         let used = self.bytes.len().saturating_add(self.reserved).saturating_add(if self.is_first { 2 } else { 3 });
         self.limit.saturating_sub(used)

@@ -28,10 +28,10 @@ pub struct ProviderError {
 /// The part of a response in which a provider reported an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorOrigin {
-    /// The HTTP status of the response reports the error. The number is this status.
+    /// The HTTP status of the response reports the error. The number in this variant is the HTTP status.
     Status(u16),
-    /// The error is inside a reply whose response has a successful HTTP status. The number is the status that the
-    /// provider sent with the error, or `None` if the provider sent no status there.
+    /// The error is inside a reply whose response has a successful HTTP status. The number is the status code that the
+    /// reply contains next to the error, or `None` if the reply contains no such code.
     InReply(Option<u16>),
 }
 
@@ -105,7 +105,7 @@ const BUSY_CODES: &[&str] = &[
 const PERMANENT_CODES: &[&str] =
     &["invalid", "not_found", "unsupported", "bad_request", "tool_use_failed", "not_supported"];
 
-/// Phrases by which error messages about prompts that are too long are recognised, because some providers send no error
+/// Phrases that identify an error message about a prompt that is too long, because some providers do not send an error
 /// code for this problem.
 const TOO_LONG_PHRASES: &[&str] = &[
     "context length",
@@ -118,8 +118,7 @@ const TOO_LONG_PHRASES: &[&str] = &[
     "maximum number of tokens",
 ];
 
-/// Phrases by which error messages about unknown models are recognised. In addition to one of these phrases, such a
-/// message must contain the word "model".
+/// Phrases that identify an error message about an unknown model, if the message also contains the word "model".
 const UNKNOWN_MODEL_PHRASES: &[&str] =
     &["not found", "not exist", "not a valid model", "unknown model", "invalid model", "no such model"];
 

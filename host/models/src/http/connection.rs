@@ -106,7 +106,8 @@ impl Connection {
 /// Returns the URL in the form that messages show, without credentials, query and fragment.
 pub(super) fn display_url(url: &Url) -> String {
     let mut url = url.clone();
-    // Setting the user name or password fails only if the URL has no host, and then it contains neither.
+    // These two calls fail only if the URL has no host, and a URL without a host contains neither a user name nor
+    // a password.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);

@@ -68,8 +68,8 @@ pub(super) async fn read(exchange: &Exchange<'_>, response: Response) -> ModelEr
     ModelError::Provider(Box::new(provider_error))
 }
 
-/// Adds advice for the user that depends on the configuration, such as the environment variable that must contain
-/// the key.
+/// Adds advice for the user. The advice depends on the configuration, and may for example name the environment variable
+/// that must contain the key.
 pub(super) fn with_advice(connection: &Connection, provider_error: ProviderError) -> ProviderError {
     let config = &connection.config;
     let has_no_key = config.key.is_none() && config.headers.is_empty();
@@ -130,8 +130,8 @@ async fn read_body(exchange: &Exchange<'_>, mut response: Response) -> Vec<u8> {
     body
 }
 
-/// Finds the error code and the message in the body of an error response. The function knows the structures of many
-/// servers, which differ.
+/// Finds the error code and the message in the body of an error response. Each server has its own
+/// structure for errors, and the function knows the structures of many servers.
 fn find_error(body: &Value) -> Option<(Option<String>, String)> {
     let text = |value: &Value| match value {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),

@@ -98,8 +98,8 @@ fn pairs(name: &str) -> HashMap<(char, char), usize> {
     pairs
 }
 
-/// Returns Dice's coefficient of two names, each of which is given as its counted pairs of characters. The result is 1
-/// if both names have the same pairs, and 0 if no pair occurs in both names.
+/// Returns Dice's coefficient of two names. For each name, the argument contains how often each pair of characters
+/// occurs. The result is 1 if both names have the same pairs, and 0 if no pair occurs in both names.
 fn similarity(left: &HashMap<(char, char), usize>, right: &HashMap<(char, char), usize>) -> f32 {
     let common: usize = left.iter().map(|(pair, count)| right.get(pair).copied().unwrap_or_default().min(*count)).sum();
     let total: usize = left.values().sum::<usize>() + right.values().sum::<usize>();

@@ -4,7 +4,7 @@ use crate::error::{Endpoint, ModelError, Unreachable};
 use std::error::Error;
 use std::io;
 
-/// Converts the error for a request that received no response.
+/// Converts the HTTP client's error to a model error, for a request that received no response.
 pub(super) fn request_error(endpoint: &Endpoint, error: &reqwest::Error) -> ModelError {
     let endpoint = endpoint.clone();
     match unreachable_cause(error) {
@@ -13,7 +13,7 @@ pub(super) fn request_error(endpoint: &Endpoint, error: &reqwest::Error) -> Mode
     }
 }
 
-/// Converts the error for a response that ended early.
+/// Converts the HTTP client's error to a model error, for a response that ended early.
 pub(super) fn reply_error(endpoint: Endpoint, error: &reqwest::Error) -> ModelError {
     ModelError::ConnectionLost { endpoint, message: root_cause(error) }
 }

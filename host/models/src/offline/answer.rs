@@ -8,13 +8,14 @@ use serde_json::ser::Formatter;
 use serde_json::{Serializer, Value};
 use std::io::{self, Write};
 
-/// Maximum number of characters of a tool result that an answer shows.
+/// Maximum length of the part of a tool result that an answer shows, in characters.
 const MAX_RESULT_CHARACTERS: usize = 2_000;
 
-/// Maximum number of characters of JSON that an answer shows on one line.
+/// Maximum length of JSON that an answer shows on one line, in characters.
 const MAX_LINE_CHARACTERS: usize = 100;
 
-/// Maximum number of properties of a JSON object that an answer shows with one row for each property.
+/// Maximum number of properties of a JSON object that is shown with one row for each property. An answer shows larger
+/// objects in another form.
 const MAX_ROWS: usize = 20;
 
 /// Returns `body` with the note that ends every answer. If the answer would have more than `max_characters` characters

@@ -59,9 +59,9 @@ pub(super) fn fill(properties: &[Property], prompt: &ParsedPrompt) -> Arguments 
 struct ArgumentFiller<'a> {
     properties: &'a [Property],
     prompt: &'a ParsedPrompt,
-    /// For each token of the prompt, whether it was used.
+    /// States for each token of the prompt whether the token was used.
     claimed: Vec<bool>,
-    /// Indexes of the words of the prompt that were used as the value of a property with a fixed list of values.
+    /// Indexes of the prompt's words that were used as values of properties that allow only listed values.
     claimed_words: Vec<usize>,
     /// Value of each property, or `None` for a property without a value.
     values: Vec<Option<Value>>,
@@ -124,8 +124,8 @@ impl ArgumentFiller<'_> {
         }
     }
 
-    /// Finds the words of the prompt that mention `value`. Returns the index of each of these words, paired
-    /// with `value`.
+    /// Finds the words of the prompt that equal `value` without regard to case. The result contains the index of each
+    /// such word, paired with `value`.
     fn mentions<'a>(&self, value: &'a Value) -> Vec<(usize, &'a Value)> {
         let Some(text) = value.as_str().map(str::to_lowercase) else {
             return Vec::new();
@@ -166,7 +166,7 @@ fn accept_same_tokens(left: &Kind, right: &Kind) -> bool {
     left == right || (is_numeric(left) && is_numeric(right))
 }
 
-/// Converts a token to the value of a property of this kind. Returns `None` if such a property does not accept
+/// Converts a token to the value of a property of this kind. Returns `None` if properties of this kind do not accept
 /// the token.
 fn value(kind: &Kind, token: &Token) -> Option<Value> {
     match (kind, token.kind) {
@@ -188,7 +188,7 @@ mod tests {
     use super::*;
     use crate::offline::{prompt_reader, tool_schema};
 
-    /// Returns, as JSON, the arguments that were found. If the prompt is ambiguous, a question mark precedes the JSON.
+    /// Returns the arguments that were found, as JSON. If the prompt is ambiguous, a question mark precedes the JSON.
     fn filled(tool_schema: &Value, prompt: &str) -> String {
         let arguments = fill(&tool_schema::properties(tool_schema), &prompt_reader::read(prompt, &[]));
         let mark = if arguments.certainty == Certainty::Clear { "" } else { "? " };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_filled() {
+    fn a_file_name_in_the_prompt_becomes_a_path_argument() {
         let tool_schema = json!({"properties": {"path": {"type": "string"}}, "required": ["path"]});
         check(
             tool_schema,
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_expressions_and_choices_are_filled() {
+    fn arguments_of_supported_kinds_are_filled() {
         let number = json!({"properties": {"value": {"type": "number"}}, "required": ["value"]});
         check(number, &[("double 2.5", r#"{"value":2.5}"#), ("double 7", r#"{"value":7}"#), ("add 1 and 2", "? {}")]);
         let two = json!({"properties": {"a": {"type": "number"}, "b": {"type": "integer"}}, "required": ["a", "b"]});

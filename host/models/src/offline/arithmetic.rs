@@ -30,7 +30,7 @@ pub(super) fn classify(text: &str) -> RunKind {
         return RunKind::Unclear;
     }
     let mut parser = Parser { rest: text.trim(), operations: 0, depth: 0 };
-    match parser.sum() && parser.rest.is_empty() {
+    match parser.parse_expression() && parser.rest.is_empty() {
         true if parser.operations > 0 => RunKind::Expression,
         true if !text.contains('(') => RunKind::Number,
         _ => RunKind::Unclear,
@@ -58,8 +58,8 @@ struct Parser<'a> {
 
 impl Parser<'_> {
     /// Parses operands with operators between them, and returns whether they form a valid expression. The precedence of
-    /// operators does not matter, because the parser calculates nothing.
-    fn sum(&mut self) -> bool {
+    /// operators does not matter, because the parser does not calculate anything.
+    fn parse_expression(&mut self) -> bool {
         loop {
             if !self.operand() {
                 return false;
@@ -84,7 +84,7 @@ impl Parser<'_> {
         };
         self.rest = inner;
         self.depth += 1;
-        if self.depth > MAX_DEPTH || !self.sum() {
+        if self.depth > MAX_DEPTH || !self.parse_expression() {
             return false;
         }
         self.depth -= 1;

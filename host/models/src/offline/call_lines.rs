@@ -6,7 +6,7 @@ use agent_core::model::OfferedTool;
 use serde::de::IgnoredAny;
 use serde_json::Deserializer;
 
-/// Maximum number of ignored lines that the note about these lines lists.
+/// Maximum number of lines that are listed in the note about ignored lines.
 const MAX_LISTED_LINES: usize = 10;
 
 /// Maximum number of calls that the router runs for one prompt.
@@ -124,8 +124,8 @@ fn invalid_call<'a>(name: &str, line: usize, problem: &str) -> CallLines<'a> {
     CallLines::Invalid(format!("The call to {name} in line {line} is invalid: {problem}. Nothing was run."))
 }
 
-/// Formats an error in the JSON of a call. The position in the error, which is relative to the JSON, is replaced by the
-/// line and column in the prompt.
+/// Returns the message for an error in the JSON of a call. The message contains the line and column in the prompt
+/// instead of the error's position, which is relative to the JSON.
 fn with_prompt_position(error: &serde_json::Error, first_line: usize, indent: usize) -> String {
     let message = error.to_string();
     let json_position = format!(" at line {} column {}", error.line(), error.column());

@@ -24,8 +24,8 @@ const REQUEST_WORDS: &[&str] = &[
     "tell", "thank", "thanks", "us", "use", "using", "value", "want", "we", "would",
 ];
 
-/// Words that may accompany an arithmetic expression without changing the calculation. Phrases such as "half of" or
-/// "the square root of" would change it.
+/// Words that may accompany an arithmetic expression without changing the calculation. The words of phrases such as
+/// "half of" or "the square root of" are left out, because such phrases change the calculation.
 const ARITHMETIC_WORDS: &[&str] =
     &["arithmetic", "calc", "calculate", "compute", "evaluate", "exactly", "expression", "out", "solve", "work"];
 
@@ -41,7 +41,7 @@ pub(super) struct Candidate<'a> {
     path: Option<String>,
 }
 
-/// Decision about which tool a prompt means.
+/// The decision which tool is meant by a prompt.
 pub(super) enum Route<'a> {
     /// The prompt clearly means this tool.
     Call(Candidate<'a>),
@@ -50,7 +50,7 @@ pub(super) enum Route<'a> {
     Suggest(Vec<Candidate<'a>>),
 }
 
-/// Decides which of the tools a prompt in prose means.
+/// Decides to which of the tools a prompt in prose refers.
 pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
     let names: Vec<&str> = tools.iter().flat_map(|tool| [tool.author_name.as_str(), tool.name.as_str()]).collect();
     let parsed = prompt_reader::read(prompt, &names);
@@ -122,8 +122,8 @@ fn only_path(parsed: &ParsedPrompt) -> Option<String> {
     paths.next().filter(|_| paths.next().is_none()).map(|token| token.text.clone())
 }
 
-/// Builds the query with which tools for the prompt are searched. The query consists of the words of the prompt and the
-/// words that [`hint`] returns for each token. Text in quotation marks is not part of the query.
+/// Builds the query that is used to search for tools for the prompt. The query consists of the words of the prompt and
+/// the words that [`hint`] returns for each token. Text in quotation marks is not part of the query.
 fn query(parsed: &ParsedPrompt) -> String {
     let mut query = parsed.words.join(" ");
     for token in &parsed.tokens {
@@ -146,8 +146,8 @@ fn hint(token: &Token) -> &str {
 
 /// Returns whether the whole prompt is about the tool. This function ignores request words and function words. Each
 /// other word of the prompt must occur in the tool's name, schema or description. If the prompt contains an arithmetic
-/// expression, [`ARITHMETIC_WORDS`] are allowed instead of the words of the description. Otherwise, the prompt must
-/// contain at least one word that is not ignored.
+/// expression, [`ARITHMETIC_WORDS`] are allowed instead of the words of the description. Without an
+/// arithmetic expression, the prompt must contain at least one word that is not ignored.
 fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let tool = candidate.tool;
     let has_arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);

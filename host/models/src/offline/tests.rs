@@ -7,7 +7,7 @@ use crate::request_check::tests::{calls, request, result, tool};
 use agent_core::message::{Content, Message};
 use tokio::sync::mpsc;
 
-/// Returns the tools that the tests offer to the router. Most of them are tools of the host or of this
+/// Returns the tools that the tests offer to the router. Most of these tools belong to the host or to this
 /// project's plugins.
 fn tools() -> Vec<OfferedTool> {
     let text = json!({"type": "string"});
@@ -130,7 +130,7 @@ async fn m4_clear_prompts_call_a_tool() {
     }
 }
 
-/// M4: the router calls no tool if the prompt does not clearly match one tool.
+/// M4: the router calls a tool only if the prompt clearly matches this tool.
 #[tokio::test]
 async fn m4_unclear_prompts_run_nothing() {
     let prompts = [

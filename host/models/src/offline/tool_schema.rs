@@ -159,8 +159,8 @@ fn value_kind(name: &str, property: &Value, schema: &Value, depth: usize) -> Kin
     }
 }
 
-/// Returns the kind of the first alternative other than null if this kind is [`Kind::Object`], and
-/// otherwise [`Kind::Other`].
+/// Returns the kind of the first alternative that is not null, if this alternative is an object. Returns
+/// [`Kind::Other`] in all other cases.
 fn first_object(alternatives: &[Value], schema: &Value, depth: usize) -> Kind {
     let first = alternatives.iter().find(|alternative| type_of(alternative) != Some("null"));
     match first.map(|first| value_kind("", first, schema, depth)) {

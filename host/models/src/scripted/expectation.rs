@@ -1,4 +1,5 @@
-//! Expectations that a script can define for each of its replies. The request for the reply must meet them.
+//! Expectations that a script can define for each of its replies. The request for a reply must meet the expectations
+//! that the script defines for the reply.
 
 use agent_core::message::{Content, Message, Part, Role};
 use agent_core::model::ModelRequest;
@@ -23,7 +24,7 @@ pub(crate) struct Expectation {
     /// The `seen_count` that each message must have (L3), in the order of the messages.
     seen_counts: Option<Vec<u32>>,
     /// Names of all tools that the request must offer, in any order. The names are spelled as the tools' authors wrote
-    /// them. If the list is empty, the request must offer no tools.
+    /// them. If the list is empty, the request must not offer any tools.
     tools: Option<Vec<String>>,
     /// Names of tools that the request must offer.
     offers: Texts,

@@ -49,7 +49,7 @@ fn default_window() -> u32 {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ScriptedReply {
-    /// Text of the reply. Default: the concatenated pieces if `chunks` is a list of pieces, and otherwise an
+    /// Text of the reply. The default is the concatenated pieces if `chunks` is a list of pieces, and otherwise an
     /// empty text.
     pub(crate) text: Option<String>,
     /// Thinking that is streamed before the text.
@@ -58,17 +58,17 @@ pub struct ScriptedReply {
     /// Parallel tool calls, in order.
     #[serde(default)]
     pub(crate) calls: Vec<ScriptedCall>,
-    /// Reason why the model stopped. Default: `tool_calls` if there are calls, otherwise `stop`.
+    /// Reason why the model stopped. The default is `tool_calls` if there are calls, otherwise `stop`.
     pub(crate) stop: Option<StopReason>,
-    /// Token usage that the reply reports. Default: an estimate.
+    /// Token usage that the reply reports. By default, the provider estimates the token usage.
     usage: Option<ScriptedUsage>,
-    /// The pieces in which the text is streamed: either the number of pieces, or a list of the pieces. Default: the
-    /// text is split at word boundaries.
+    /// The pieces in which the text is streamed: either the number of pieces, or a list of the pieces. By default,
+    /// the text is split at word boundaries.
     chunks: Option<Chunks>,
     /// Delay before each delta of the stream, in milliseconds.
     #[serde(default)]
     delay_ms: u64,
-    /// Error with which the call fails after the text was streamed. Default: the call succeeds.
+    /// Error with which the call fails after the text was streamed. By default, the call succeeds.
     pub(crate) error: Option<ScriptedError>,
     /// Expectations that the request for this reply must meet.
     #[serde(default)]
@@ -81,7 +81,7 @@ pub struct ScriptedReply {
 pub(crate) struct ScriptedCall {
     /// Name of the tool, as its author wrote it or as the request offers it.
     pub(crate) name: String,
-    /// Id of the call, as a provider would send it. Default: the call has no id from the provider.
+    /// Id of the call, as a provider would send it. By default, the call has no id from the provider.
     pub(crate) id: Option<String>,
     arguments: Option<Arguments>,
 }
@@ -109,7 +109,7 @@ enum Chunks {
     Pieces(Vec<String>),
 }
 
-/// An error with which a call fails as if a provider had caused it.
+/// The error of a model call that fails, in the form in which a provider would report it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ScriptedError {
@@ -119,9 +119,9 @@ pub(crate) struct ScriptedError {
     pub(crate) message: String,
     /// Id of the request, as a provider would send it with the error.
     pub(crate) request_id: Option<String>,
-    /// Time that the provider asks to wait before a retry, in milliseconds.
+    /// Time for which the provider asks the host to wait before a retry, in milliseconds.
     pub(crate) retry_after_ms: Option<u64>,
-    /// Number of attempts that fail before an attempt of this call succeeds. Default: all attempts fail.
+    /// Number of attempts that fail before an attempt of this call succeeds. By default, all attempts fail.
     pub(crate) times: Option<u32>,
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Script, ModelError> {
     Ok(script)
 }
 
-/// Form of a script, which is detected at the beginning of the file.
+/// Form of a script. The beginning of the file shows the form.
 enum ScriptForm<'a> {
     Array,
     Key(&'a str),

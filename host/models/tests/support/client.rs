@@ -117,13 +117,13 @@ pub(crate) fn message(error: &ModelError, server: &Server) -> String {
 /// A media source that counts how often a media item is read from it.
 #[derive(Default)]
 pub(crate) struct CountingMedia {
-    pub(crate) read: AtomicUsize,
+    pub(crate) read_count: AtomicUsize,
 }
 
 #[async_trait]
 impl MediaSource for CountingMedia {
     async fn read(&self, media: &Media) -> Result<MediaBytes, String> {
-        self.read.fetch_add(1, Ordering::SeqCst);
+        self.read_count.fetch_add(1, Ordering::SeqCst);
         if media.name.as_deref() == Some("gone.png") {
             return Err("it is missing from the blob store".into());
         }

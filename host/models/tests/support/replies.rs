@@ -229,8 +229,8 @@ fn m2_model_info_comes_from_the_configuration_or_the_known_models() {
     );
 }
 
-/// A server on this machine is found if it responds with a list of models. A server with any other response is
-/// not found.
+/// A server on this machine is found if it responds with a list of models. A server is
+/// ignored if its response is anything else.
 #[tokio::test]
 async fn local_servers_are_found_by_their_models() {
     let timeout = Duration::from_millis(300);

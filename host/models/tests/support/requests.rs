@@ -83,7 +83,7 @@ async fn l22_growing_conversations_share_a_prefix() {
 
 /// The size of a request is limited. A media item is not read if it would make the request exceed the limit.
 #[tokio::test]
-async fn a_request_that_is_too_large_names_its_largest_parts() {
+async fn the_error_for_a_request_that_is_too_large_names_the_largest_parts() {
     let mebibyte = 1024 * 1024;
     let media = [media_item("a.png", "image/png", 30 * mebibyte), media_item("big.png", "image/png", 20 * mebibyte)];
     let parts = media.map(Part::Media).to_vec();
@@ -92,7 +92,7 @@ async fn a_request_that_is_too_large_names_its_largest_parts() {
     let error = ask_with(&model(&server), &request(vec![message]), &source).await.0.unwrap_err();
     insta::assert_snapshot!(error, @"the request to test/some/model would exceed 67108864 bytes; its largest parts: image/png, `a.png`, 050505050505 (41943040 bytes), image/png, `big.png`, 070707070707 (27962028 bytes). Mask or scale down media, or start a new session");
     assert!(!error.retryable());
-    assert_eq!((source.read.load(Ordering::SeqCst), server.requests().len()), (1, 0));
+    assert_eq!((source.read_count.load(Ordering::SeqCst), server.requests().len()), (1, 0));
 }
 
 #[tokio::test]

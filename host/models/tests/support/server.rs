@@ -22,8 +22,8 @@ pub(crate) enum Step {
     AwaitClose,
     /// Closes the connection.
     Close,
-    /// Closes the connection without reading the body of the request, which resets the connection. This step must be
-    /// the first step of its script.
+    /// Closes the connection without reading the body of the request, which resets the connection. A script can
+    /// contain this step only as its first step.
     Reset,
 }
 

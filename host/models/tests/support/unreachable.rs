@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Environment variable that is set in the child process of a test. This process has no root certificates and only a
-/// broken proxy.
+/// Environment variable that is set in the child process of a test. The child process has no root certificates, and its
+/// only proxy is broken.
 const WITHOUT_CERTIFICATES: &str = "AGENT_HOST_TEST_WITHOUT_CERTIFICATES";
 
 fn cause(error: &ModelError) -> Unreachable {
@@ -26,13 +26,13 @@ async fn m5_a_refused_connection_is_explained() {
     insta::assert_snapshot!(error.to_string().replace(&address.port().to_string(), "PORT"), @"test/some/model at http://127.0.0.1:PORT/v1/chat/completions cannot be reached: Connection refused (os error 111). Start the server, or check the port in the base URL");
 }
 
-/// A label of 70 characters is invalid in a host name, so the test sends no DNS request.
+/// A label of 70 characters is invalid in a host name, so the test does not send a DNS request.
 #[tokio::test]
 async fn m5_an_unknown_host_is_explained() {
     let name = "a".repeat(70);
     let error = failure(&model_of(config(&format!("http://{name}.invalid/v1"))), &simple_request()).await;
     assert!(cause(&error) == Unreachable::UnknownHost && error.retryable(), "{error:?}");
-    assert!(error.to_string().ends_with("Check the base URL for typos, and the network connection"), "{error}");
+    assert!(error.to_string().ends_with("Check the network connection, and check the base URL for typos"), "{error}");
 }
 
 #[tokio::test]

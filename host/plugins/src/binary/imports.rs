@@ -175,8 +175,8 @@ pub(crate) fn check<'a>(names: impl Iterator<Item = &'a str>) -> Result<Imports,
     if unknown.is_empty() { Ok(imports) } else { Err(InterfaceProblem::Unknown { names: unknown }) }
 }
 
-/// The plugin kinds that a component with these exports implements. Fails if an export belongs to an incompatible
-/// version of the plugin contract.
+/// Returns the plugin kinds that are implemented by a component with these exports. Fails if an export belongs to an
+/// incompatible version of the plugin contract.
 pub(crate) fn kinds<'a>(exports: impl Iterator<Item = &'a str>) -> Result<Vec<Kind>, InterfaceProblem> {
     let mut kinds = Vec::new();
     for name in exports {

@@ -186,7 +186,7 @@ pub(crate) fn scan(bytes: &[u8]) -> Result<Scan, NotAComponent> {
     Ok(scan)
 }
 
-/// Names of the imports that contain only types. The host does not have to implement such imports. For example, if an
+/// Names of the imports that contain only types, which the host does not have to implement. For example, if an
 /// exported interface uses the types of another interface, the component has an import that contains only these types.
 /// This function does not read the code in the component. If the component is damaged, the returned set is empty.
 pub(crate) fn type_only_imports(bytes: &[u8], imports: &[String]) -> BTreeSet<String> {

@@ -113,8 +113,8 @@ pub fn interfaces(component: &[u8]) -> Result<Interfaces, NotAComponent> {
     Ok(found)
 }
 
-/// Whether a nested component contains a module or component. A WIT package that is encoded as a component never
-/// contains such nested modules or components.
+/// Whether a nested component itself contains a module or component. In a WIT package that is encoded as a component,
+/// no nested component contains a module or component.
 fn contains_module(component: &[u8]) -> bool {
     let sections = Sections::of(component).into_iter().flatten();
     sections.map_while(Result::ok).any(|section| matches!(section.id, CORE_MODULE_SECTION | COMPONENT_SECTION))

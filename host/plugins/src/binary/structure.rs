@@ -15,7 +15,7 @@ use wasmparser::{
 pub(crate) struct StructureLimits {
     /// Maximum nesting depth of components, modules and types.
     pub(crate) nesting: usize,
-    /// Maximum number of types, including the types of nested components, modules and types.
+    /// Maximum number of types. Types inside nested components, modules and other types also count.
     pub(crate) types: usize,
     /// Maximum number of imports of each component, component type and instance type. The same maximum applies to the
     /// number of exports.
@@ -35,15 +35,17 @@ impl HostLimits {
 
 /// Maximum total size of the names of all outermost imports and exports, in bytes.
 const NAME_BYTES: usize = 1024 * 1024;
-/// Maximum number of imports of one core module. The same maximum applies to the number of exports. The limit is large,
-/// because modules that share a library link thousands of symbols.
+/// Maximum number of imports of one core module, and maximum number of its exports. The limit is large, because modules
+/// that share a library link thousands of symbols.
 const CORE_INTERFACES: usize = 100_000;
 
 /// The reason why a component is refused before it is parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 pub enum StructureProblem {
     /// Components, modules or types are nested too deeply.
-    #[error("its components and types are nested more than {most} deep (`component_nesting` under [host.limits])")]
+    #[error(
+        "its components and types are nested more than {most} levels deep (`component_nesting` under [host.limits])"
+    )]
     Nesting {
         /// The value of the exceeded limit.
         most: usize,

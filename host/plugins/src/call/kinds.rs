@@ -32,7 +32,7 @@ pub struct ToolCallContext {
     pub id: CallId,
     /// Number of this attempt to make the call. The first attempt has the number 1.
     pub attempt: u32,
-    /// Maximum wall time of the call. If the plugin's setup has a lower limit on wall time, that lower limit applies.
+    /// Maximum wall time of the call. If the wall-time limit in the plugin's setup is shorter, that limit applies.
     pub time_limit: Duration,
     /// The agent, session and turn of the call.
     pub scope: Scope,

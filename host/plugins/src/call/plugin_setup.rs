@@ -47,7 +47,7 @@ impl PluginSetup {
         Self { secrets, ..self }
     }
 
-    /// Returns the setup with this trial, which counts the calls that are made with the setup.
+    /// Returns the setup with this trial. The trial counts the calls that are made with the setup.
     #[must_use]
     pub fn on_trial(self, trial: Option<Arc<Trial>>) -> Self {
         Self { trial, ..self }

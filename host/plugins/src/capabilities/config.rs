@@ -25,7 +25,7 @@ impl CallContext {
         value
     }
 
-    /// The configuration values that are granted to the plugin.
+    /// Returns the configuration values that are granted to the plugin.
     fn config_values(&self) -> Vec<(String, String)> {
         if self.authority == Authority::Inert {
             return Vec::new();

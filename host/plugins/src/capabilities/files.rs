@@ -103,7 +103,8 @@ impl FilesView<'_> {
         })
     }
 
-    /// The open file for a handle of the guest. Fails for directories, and if the guest may not change the file.
+    /// Returns the open file for a handle of the guest. Fails if the handle belongs to a directory, or if the guest may
+    /// not change the file.
     fn open_file(&self, handle: &Handle) -> Result<OpenFile> {
         match self.table.get(handle)? {
             Descriptor::File(_) => self.open_object(handle),
@@ -155,7 +156,7 @@ impl FilesView<'_> {
 
 impl CallContext {
     /// Records a denial for a path that starts in a granted tree and leads out of the tree. The grant of the tree does
-    /// not allow such a path.
+    /// not cover paths that lead out of it.
     fn deny_path_escape(&self, path: &str) {
         let (thing, advice) = left_tree(&self.record.plugin.name, &clean(path, SHOWN_PATH_BYTES));
         self.record.deny(thing, advice);

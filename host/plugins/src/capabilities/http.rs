@@ -27,7 +27,7 @@ use wasmtime_wasi_http::{WasiHttpCtx, WasiHttpCtxView};
 /// The HTTP capability of one call.
 pub(crate) struct HttpState {
     network: Arc<Network>,
-    /// The port that responds to requests instead of the network. None: requests are sent to the network.
+    /// The port that responds to requests instead of the network. `None` means that requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
     /// The context of wasmtime-wasi-http, and the hooks that wasmtime-wasi-http calls. The context and the hooks are
     /// created when the guest first uses `wasi:http`.

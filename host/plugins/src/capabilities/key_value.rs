@@ -20,7 +20,7 @@ use wasmtime::component::Resource;
 
 /// The key-value capability of one call.
 pub(crate) struct KeyValueState {
-    /// The port to the key-value store. None: the call has no key-value store.
+    /// The port to the key-value store. `None` means that the call has no key-value store.
     port: Option<Arc<dyn KeyValuePort>>,
     /// Number of compare-and-swap handles that the guest has open.
     cas_values: usize,
@@ -51,8 +51,8 @@ pub struct CasValue {
     value: Option<Vec<u8>>,
 }
 
-/// The reason why a key-value operation failed. The host functions of each draft of the interface convert this reason
-/// to the error type of their draft.
+/// The reason why a key-value operation failed. Each draft of the interface has its own error type, to which the host
+/// functions of the draft convert the reason.
 pub(crate) enum Problem {
     Denied,
     Other(String),
@@ -71,7 +71,7 @@ impl KeyValueView<'_> {
         let (Some(quota), Some(port)) = (self.call.grants().key_value, self.state.port.clone()) else {
             let (thing, advice) = key_value_denied(&self.call.record.plugin.name);
             self.call.record.deny(thing, advice);
-            self.call.record.answers.no_values();
+            self.call.record.answers.key_value_store_denied();
             return Ok(Err(Problem::Denied));
         };
         if name.len() > KEY_BYTES {

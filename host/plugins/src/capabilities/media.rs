@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The media capability of one call.
 pub(crate) struct MediaState {
-    /// The media items of the session. None: the call cannot access media items.
+    /// The media items of the session. `None` means that the call cannot access media items.
     port: Option<Arc<dyn MediaPort>>,
     /// Total size of the new media items that the call has written so far, in bytes.
     new_media_bytes: usize,

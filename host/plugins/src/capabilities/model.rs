@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 /// The model capability of one call.
 pub(crate) struct ModelState {
-    /// The port to the agent's model. None: the call cannot send requests to a model.
+    /// The port to the agent's model. `None` means that the call cannot send requests to a model.
     port: Option<Arc<dyn ModelPort>>,
 }
 

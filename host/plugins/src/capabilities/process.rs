@@ -42,10 +42,10 @@ pub(crate) struct ProcessState {
 pub(crate) struct ProcessInputs {
     /// The grants at the start of the call.
     pub(crate) granted: Arc<Grants>,
-    /// The command-line program that the call runs. None: the call runs a function.
+    /// The command-line program that the call runs. `None` means that the call runs a function.
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) trace: Trace,
-    /// The recorded inputs of a replay. None: the call is not a replay.
+    /// The recorded inputs of a replay. `None` means that the call is not a replay.
     pub(crate) replay: Option<Arc<ReplayInputs>>,
 }
 

@@ -32,8 +32,8 @@ pub fn read_claims(stem: &str, component: &[u8]) -> Result<ComponentClaims, Load
     }
 }
 
-/// The claims that were read from bytes that may not be a valid component. The plugin's name is always present, because
-/// the name is looked up in the lock file before `problem` is reported.
+/// The claims that were read from the bytes of a component that is possibly invalid. The plugin's name is always
+/// present, because the name is looked up in the lock file before `problem` is reported.
 pub(crate) struct UnverifiedClaims {
     pub(crate) identity: PluginIdentity,
     pub(crate) manifest: Option<Manifest>,

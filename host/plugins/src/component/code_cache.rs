@@ -6,8 +6,8 @@
 //! keeps a shared lock on each file that it uses, and locked files are not deleted.
 //!
 //! A file consists of the compiled code, the record of the facts about the component, and a trailer. The compiled code
-//! is at the start of the file, so that it can be mapped into memory page by page. Mapping a file takes a tenth of the
-//! time that copying it takes, and all processes that map the same file share the memory.
+//! is at the start of the file, so that it can be mapped into memory page by page. Mapping a file is ten times faster
+//! than copying it, and all processes that map the same file share the memory.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::binary::scan::COMPILED_MAGIC;
@@ -264,9 +264,9 @@ fn delete_unused(path: &Path) -> bool {
 /// Which users could write to the cache directory before this process opened the cache.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FolderAccess {
-    /// Only the owner could write to the directory.
+    /// Only the directory's owner could write to it.
     Private,
-    /// The owner and other users could write to the directory.
+    /// The directory's owner and other users could write to it.
     Open,
 }
 
@@ -291,8 +291,8 @@ fn is_immutable(_: &File) -> bool {
 
 fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
     let path = directory.join("key");
-    // The host first checks whether a key file exists. A key file that appears only after the check was just created by
-    // another process.
+    // The host first checks whether a key file exists. If a key file appears only after this check, another process has
+    // just created the file.
     let existed = path.symlink_metadata().is_ok();
     if access == FolderAccess::Private
         && let Some(key) = read_key(&path, user)
@@ -300,7 +300,7 @@ fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8
         return Ok(key);
     }
     // A key is not secret if another user created it or can read it. A key that is not secret, or that has the wrong
-    // length, is replaced. The host then no longer trusts entries that were written with the old key.
+    // length, is replaced. After the replacement, the host does not trust entries that were written with the old key.
     let mut key = [0; KEY_BYTES];
     getrandom::fill(&mut key).map_err(io::Error::other)?;
     let mut file = tempfile::NamedTempFile::new_in(directory)?;

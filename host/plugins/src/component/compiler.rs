@@ -38,11 +38,11 @@ const CLOCK_FACTOR: u32 = 10;
 const BYTES_PER_TIME_LIMIT: u64 = 10 * MIB as u64;
 /// Memory limit of a compiler process for the smallest components, in bytes.
 const MIN_MEMORY: usize = 512 * MIB;
-/// Number of bytes that are added to the memory limit for each byte of the component. Cranelift needs about 20 times
-/// the size of a component.
+/// Number of bytes that are added to the memory limit for each byte of the component. The memory that Cranelift
+/// needs is about 20 times the size of the component.
 const MEMORY_PER_BYTE: usize = 48;
-/// Maximum memory limit of one compiler process, and maximum sum of the memory limits of all compiler processes,
-/// in bytes.
+/// Upper bound for the memory limit of one compiler process, in bytes. The memory limits of all compiler processes
+/// together have the same upper bound.
 pub(crate) const MAX_MEMORY: usize = 2048 * MIB;
 /// Maximum size of the compiled code of the smallest components, in bytes.
 const MIN_CODE: u64 = 16 * MIB as u64;
@@ -174,7 +174,7 @@ impl CompileLimits {
     }
 }
 
-/// The time limit for a component of `bytes` bytes. `time` is the limit for the smallest components.
+/// Returns the time limit for a component of `bytes` bytes. `time` is the limit for the smallest components.
 fn time_for(time: Duration, bytes: usize) -> Duration {
     let extra = time.as_millis() * bytes as u128 / u128::from(BYTES_PER_TIME_LIMIT);
     time + Duration::from_millis(u64::try_from(extra).unwrap_or(u64::MAX))
@@ -240,8 +240,8 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the output, it closes the pipe, which ends the child. A child that ended because the
-    // host closed the pipe was not ended by the component.
+    // If the host refuses to read the output, it closes the pipe, which ends the child. In this case, the component is
+    // not the cause of the end.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
@@ -253,7 +253,7 @@ async fn compile_in_child(
 }
 
 impl Header {
-    /// Whether the child's output is small enough for the host to read it.
+    /// Returns whether the child's output is small enough for the host to read it.
     fn fits(&self, limits: &CompileLimits) -> bool {
         self.report <= MAX_REPORT as u64 && self.code <= limits.code
     }
@@ -304,8 +304,8 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // A child that ends early writes the reason to its error output. Errors of writing to the child are ignored,
-        // because that reason is more useful than an error about a broken pipe.
+        // If the child ends early, writing to the child fails. Such a failure is ignored, because the child's error
+        // output contains the reason, which is more useful than an error about a broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {
                 break;

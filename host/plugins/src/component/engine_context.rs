@@ -59,7 +59,7 @@ pub(crate) struct EngineContexts {
 }
 
 impl EngineContext {
-    /// The options for compiling code for this engine.
+    /// Returns the options for compiling code for this engine.
     pub(crate) fn code_options(&self) -> CodeOptions {
         CodeOptions { metering: self.metering, space: self.space }
     }

@@ -28,10 +28,11 @@ pub(crate) use discovery::{KnownFacts, discover};
 /// For a tool that calls a method: name of the argument that contains the arguments of the constructor. No parameter of
 /// a WIT method can have this name.
 pub(crate) const SELF_ARGUMENT: &str = "self";
-/// The error if an export was found when the component was first loaded, but is now missing or has a different type.
+/// The error message for an export that existed when the component was first loaded, but is now missing or has a
+/// different type.
 pub(crate) const EXPORT_CHANGED: &str = "an export has changed since the component was first loaded";
 
-/// The facts about a component's exports that are not part of the plugin contract. The facts depend only on the
+/// The facts about those exports of a component that do not belong to the plugin contract. The facts depend only on the
 /// component's bytes and on this host.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
@@ -44,7 +45,7 @@ pub(crate) struct GenericFacts {
 /// An exported function that is offered as a tool.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct GenericFunction {
-    /// Name of the tool as which the function is offered.
+    /// Name of the tool that calls the function.
     pub(crate) tool: String,
     /// Name of the exported interface, or None if the world itself exports the function.
     interface: Option<String>,
@@ -84,8 +85,8 @@ impl fmt::Display for SkippedExport {
 }
 
 impl GenericFacts {
-    /// If the component is a command-line program, names its tool after the plugin. The plugin may be named after its
-    /// file, so the tool's name is not part of the stored facts.
+    /// If the component is a command-line program, its tool gets the name of the plugin. The plugin's name may come
+    /// from the name of its file, so the tool's name is not part of the stored facts.
     pub(crate) fn name_command(&mut self, plugin: &str, tools: &mut [ToolDefinition]) {
         let Some(function) = self.functions.iter_mut().find(|function| function.form == Form::Command) else { return };
         let Some(index) = tools.iter().position(|tool| tool.name == function.tool) else { return };
@@ -116,7 +117,7 @@ pub(crate) struct Callable {
     pub(crate) signature: Signature,
 }
 
-/// Finds, in the compiled component, the functions that `facts` describes.
+/// Searches the compiled component for the functions that are described in `facts`, and returns them.
 pub(crate) fn link(facts: &GenericFacts, instance: InstancePre<CallState>) -> Result<GenericLinks, String> {
     let component = instance.component();
     let changed = || EXPORT_CHANGED.to_owned();

@@ -85,7 +85,7 @@ impl Sandbox {
     }
 
     /// Loads a component from a file of a plugin folder and reports the progress. If the verifier does not allow the
-    /// component to be used from that folder, loading fails before any code of the component runs.
+    /// component to be used from the plugin folder, loading fails before any code of the component runs.
     pub async fn load_verified_file_with(
         &self,
         path: &Path,
@@ -297,7 +297,7 @@ impl AvailablePlugin {
     }
 }
 
-/// The information about a component that the host has before it calls the verifier.
+/// The information that the host has about a component before it calls the verifier.
 enum KnownOrNew {
     /// The compiled code is loaded or in the cache.
     Known(AvailablePlugin),

@@ -118,7 +118,7 @@ pub enum LoadError {
 }
 
 impl LoadError {
-    /// Whether this host refuses these bytes at every attempt. False if a later attempt to load them may succeed.
+    /// Whether this host refuses the component at every attempt. False if a later attempt may succeed.
     pub fn is_permanent(&self) -> bool {
         match self {
             LoadError::TooLarge { .. }

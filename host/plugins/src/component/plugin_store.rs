@@ -13,7 +13,7 @@ use std::time::SystemTime;
 const COMPARED_BYTES: usize = 64 * 1024;
 
 /// Maximum total size of the vouching statements for a component, in bytes.
-const VOUCHED_BYTES: usize = 64 * 1024;
+const MAX_STATEMENT_BYTES: usize = 64 * 1024;
 
 /// The directory in which the plugin store keeps components. Each component is a file whose name is the digest of
 /// its bytes.
@@ -91,14 +91,14 @@ impl PluginStore {
             return Ok(());
         }
         let path = self.vouched_path(digest);
-        let stored = if stored.len() + statement.len() > VOUCHED_BYTES { "" } else { stored.as_str() };
+        let stored = if stored.len() + statement.len() > MAX_STATEMENT_BYTES { "" } else { stored.as_str() };
         let parts = [stored.as_bytes(), statement.as_bytes()];
         write_atomically(&self.directory, (&path, Mutability::Writable), &parts)
             .map_err(|source| PluginStoreError::Io { path, source })
     }
 
-    /// The stored vouching statements for a component. Returns None if no statement is stored for the component, which
-    /// is the case for the user's own plugins.
+    /// The stored statements that vouch for a component. Returns None if no statement is stored for the component,
+    /// which is the case for the user's own plugins.
     pub fn vouched(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
         let path = self.vouched_path(digest);
         match std::fs::read_to_string(&path) {

@@ -1,6 +1,6 @@
 //! The quarantine: components that crashed the compiler process and are therefore not compiled again at every start. An
-//! entry is valid for the exact bytes of the component, the version and the engine of the host, and the limits. If the
-//! bytes, the version, the engine or a limit changes, the host compiles the component again.
+//! entry is valid only while the component's bytes, the host's version, the host's engine and the limits are unchanged.
+//! If one of them changes, the host compiles the component again.
 
 use super::atomic_write::{Mutability, make_private_directory, write_atomically};
 use crate::limits::HostLimits;
@@ -19,7 +19,7 @@ const ENTRY_BYTES: u64 = 16 * 1024;
 /// component is compiled again.
 const MAX_ENTRIES: usize = 1_000;
 
-/// The quarantine in one directory for compiled code.
+/// The quarantine whose entries are stored in one directory for compiled code.
 #[derive(Clone, Debug)]
 pub struct Quarantine {
     directory: PathBuf,
@@ -56,7 +56,7 @@ impl ExaminerId {
 }
 
 impl Quarantine {
-    /// Opens the quarantine inside this directory for compiled code. The quarantine's own directory is created with the
+    /// Opens the quarantine. Its directory is inside `cache`, the directory for compiled code, and is created with the
     /// first entry.
     pub fn new(cache: &Path) -> Self {
         Self { directory: cache.join(DIRECTORY_NAME) }

@@ -6,8 +6,8 @@ use std::fs::File;
 use std::io::{Error, Read, Result};
 use std::path::Path;
 
-/// Opens a regular file for reading. Fails if the path is not a regular file. Never waits until another process opens
-/// the other end of a named pipe.
+/// Opens a regular file for reading. Fails if the path is not a regular file. If the path is a
+/// named pipe, fails without waiting until another process opens the other end.
 pub fn open_regular_file(path: &Path) -> Result<File> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let metadata = std::fs::metadata(path)?;

@@ -144,8 +144,9 @@ impl Sandbox {
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
     }
 
-    /// Returns a sandbox that shares the engine of this sandbox and has an additional verifier. Both verifiers must
-    /// allow a component before it is used. The verifier of this sandbox is called first.
+    /// Returns a sandbox that shares the engine of this sandbox and has an additional verifier. A component is used
+    /// only if the verifier of this sandbox and the additional verifier allow it. The verifier of this sandbox is
+    /// called first.
     #[must_use]
     pub fn verified_by(&self, verifier: Arc<dyn ComponentVerifier>) -> Self {
         let verifier = match self.verifier.clone() {

@@ -27,7 +27,8 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
     ) -> Result<Option<String>, String>;
 
     /// Checks a component of the plugin store. `vouched` contains all statements that were stored with the component.
-    /// None: the component is the user's own plugin. The error is the reason why the component may not be used.
+    /// `None` means that the component is the user's own plugin. The error is the reason why the component may not
+    /// be used.
     fn verify_stored(
         &self,
         vouched: Option<&str>,

@@ -98,7 +98,7 @@ impl PluginDirectory {
         for (path, file) in &mut self.files {
             if matches!(file.status, FileStatus::Unread) && now.duration_since(file.since) >= QUIET_PERIOD {
                 let loaded = load_and_store(&self.sandbox, path, &|_| {}).await;
-                // A file that was replaced while it was read is read again.
+                // If the file was replaced while it was being read, a later scan reads it again.
                 match tokio::fs::metadata(path).await.ok().as_ref().map(FileStamp::of) {
                     Some(stamp) if stamp == file.stamp => match loaded {
                         Ok(plugin) => file.status = FileStatus::Loaded(plugin),

@@ -1,5 +1,5 @@
-//! Decides when a plugin call may start (P8). A call runs only when it has a permit of its lane. The permit includes
-//! the memory for the call's guest. Calls without a permit wait in a queue of limited length. Every instance needs a
+//! Decides when a plugin call may start (P8). A call runs only when it has a permit of its lane. A call's permit
+//! includes the memory for its guest. Calls without a permit wait in a queue of limited length. Every instance needs a
 //! permit, so the engine's instance pool always has a free slot for an admitted call. Agents share the permits, the
 //! memory and the queue, as described in [`queue`].
 
@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot::{self, Receiver, Sender};
 
 /// The lane in which a call waits for its permit. Output validators and media policies have their own lane, so that
-/// they never wait until tool calls have ended.
+/// they never have to wait for tool calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LaneName {
     Calls,
@@ -53,8 +53,8 @@ pub(crate) struct Admission {
 
 struct Lane(Mutex<Queue<Sender<Permit>>>);
 
-/// The permission to run one call in a lane with a certain amount of memory. When the permit is dropped, a waiting call
-/// can get the permit and the memory.
+/// The permission to run one call in a lane, and to use a certain amount of memory for the call. When the permit is
+/// dropped, a waiting call can get the permit and the memory.
 pub(crate) struct Permit {
     lane: Arc<Lane>,
     agent: Arc<str>,
@@ -79,8 +79,8 @@ impl Admission {
         Self {
             calls: lane(calls, memory, limits.queue, Sharing::ByAgent),
             pure: lane(MAX_PURE_CALLS, reserved, limits.queue, Sharing::ByAgent),
-            // The queue of the loading lane needs no limit, because the loader limits the number of its calls. The
-            // calls of the loading lane do not belong to an agent, so the lane is not shared between agents.
+            // The queue of the loading lane is not limited, because the loader limits the number of its calls. The
+            // calls of the loading lane do not belong to an agent, so the lane has no limit for each agent.
             loading: lane(MAX_LOADING_INSTANCES, reserved, usize::MAX, Sharing::Whole),
         }
     }

@@ -58,7 +58,8 @@ pub(crate) struct CallSpec {
     pub(crate) wall: Duration,
     /// The limits that the host enforces during the call. The limit on fuel applies only if `metering` is `Fuel`.
     pub(crate) limits: CallLimits,
-    /// Maximum number of bytes that the guest may pass to the host in one call of a host function or as its result.
+    /// Maximum number of bytes that the guest may pass to the host in the arguments of one host function, or in the
+    /// result of the call.
     pub(crate) lifted_bytes: usize,
     pub(crate) capabilities: CallCapabilities,
     /// Needs of the plugin that are not granted. For a component without a manifest, the needs are guessed from
@@ -66,7 +67,7 @@ pub(crate) struct CallSpec {
     pub(crate) unmet: Arc<[UnmetNeed]>,
     /// Needs that the plugin's manifest states and that are not granted.
     pub(crate) declared: Arc<[UnmetNeed]>,
-    /// The trial in which the call is counted. None: the plugin's version is not on trial.
+    /// The trial in which the call is counted. `None` means that the plugin's version is not on trial.
     pub(crate) trial: Option<Arc<Trial>>,
 }
 
@@ -79,7 +80,7 @@ pub(crate) struct CallCapabilities {
     pub(crate) agent: String,
     pub(crate) session: String,
     pub(crate) media: Option<Arc<dyn MediaPort>>,
-    /// The command-line program that the call runs. None: the call runs a function.
+    /// The command-line program that the call runs. `None` means that the call runs a function.
     pub(crate) program: Option<Arc<Program>>,
     pub(crate) key_value: Option<Arc<dyn KeyValuePort>>,
     pub(crate) model: Option<Arc<dyn ModelPort>>,
@@ -97,7 +98,7 @@ pub(crate) struct CallCapabilities {
 }
 
 impl CallCapabilities {
-    /// The capabilities of a call without authority, which cannot access anything.
+    /// Returns the capabilities of a call that has no grants and no access to the host's data or model.
     pub(crate) fn nothing(authority: Authority) -> Self {
         Self {
             authority,

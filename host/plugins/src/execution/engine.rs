@@ -53,12 +53,12 @@ pub(crate) enum AddressSpace {
     /// The engine reserves several TiB of address space. Calls start quickly, and the compiled code needs no
     /// bounds checks.
     Reserved,
-    /// The engine reserves no address space, because the process may not have enough. Memories are allocated for each
-    /// call, and the compiled code checks bounds.
+    /// The engine does not reserve address space, because the process may not have enough. Memories are allocated for
+    /// each call, and the compiled code checks bounds.
     Small,
 }
 
-/// The options of the engine on which compiled code depends, in addition to the limits.
+/// The engine options that, together with the limits, determine the compiled code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct CodeOptions {
     pub(crate) metering: Metering,

@@ -46,7 +46,7 @@ pub enum CallFailure {
     Busy {
         /// The plugin that was called.
         plugin: Arc<PluginIdentity>,
-        /// The limit of the queue that was reached.
+        /// The limit that the queue has reached.
         full: QueueFull,
     },
     /// A granted directory cannot be opened.

@@ -78,8 +78,8 @@ fn refuse_denied(linker: &mut Linker<CallState>, component: &Component) -> Resul
 #[error("it called `{0}`, which this host does not offer to plugins")]
 struct NotOffered(String);
 
-/// Creates a linker with the functions that both linkers contain: the functions of WASI, which the WASI context of the
-/// call restricts, and the functions of the capabilities that check the call's grants themselves.
+/// Creates a linker with the functions that both linkers contain. These are the functions of WASI, which are restricted
+/// by the WASI context of the call, and the functions of the capabilities, which check the call's grants.
 fn common(engine: &Engine) -> Result<Linker<CallState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;

@@ -7,9 +7,9 @@ use crate::recording::CallRecord;
 /// The total size of the memories of one call.
 #[derive(Debug, Default)]
 pub(super) struct MemoryLimiter {
-    /// Total size of all memories of the call's instance, in bytes.
+    /// Total size of all linear memories of the call's instance, in bytes.
     bytes: usize,
-    /// Size of the last growth that was allowed but may still fail, in bytes.
+    /// Number of bytes by which a memory was last allowed to grow. The operating system may still refuse these bytes.
     growth: usize,
 }
 
@@ -34,14 +34,14 @@ impl MemoryLimiter {
         self.growth = growth;
         self.bytes = total;
         record.record_growth();
-        record.use_memory(total);
+        record.record_memory_use(total);
         true
     }
 
     pub(super) fn memory_grow_failed(&mut self, error: &wasmtime::Error) {
-        // If the operating system refused the growth, `memory_growing` has already counted the growth, so this function
-        // subtracts it. If the growth exceeded the maximum of the memory's type, `memory_growing` was not called and
-        // has not counted the growth.
+        // If the operating system refused to enlarge the memory, `memory_growing` has already counted the additional
+        // bytes, so this function subtracts them. If the new size exceeds the maximum of the memory's type,
+        // `memory_growing` was not called and has counted nothing.
         if error.is::<std::io::Error>() {
             self.bytes -= std::mem::take(&mut self.growth);
         }

@@ -16,7 +16,7 @@ pub struct CallReport<T> {
     pub result: Result<T, CallFailure>,
     /// The time, the memory and the other resources that the call used.
     pub cost: CallCost,
-    /// The denials of the call: what the guest tried to use without permission.
+    /// The denials of the call. Each denial describes an access that the guest tried without permission.
     pub denials: Vec<Denial>,
     /// How much of the guest's log was dropped.
     pub lost_log: LostLog,
@@ -54,7 +54,7 @@ impl<T> CallReport<T> {
 }
 
 impl<A: Serialize, E: Serialize> CallReport<Result<A, E>> {
-    /// Records in the call's cost how large the result is when it is encoded as JSON.
+    /// Adds the size of the result, encoded as JSON, to the cost of the call.
     pub(crate) fn with_result_bytes(mut self) -> Self {
         let bytes = match &self.result {
             Ok(Ok(answer)) => json_bytes(answer),

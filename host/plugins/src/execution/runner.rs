@@ -86,9 +86,9 @@ impl CallRunner {
     }
 }
 
-/// Runs a guest until it ends or reaches its wall-time limit. Each poll of the guest needs a turn from the scheduler.
-/// The turn ends with the poll. While the guest waits for the host, it has no turn. The time for which the guest waits
-/// for a turn does not count as wall time.
+/// Runs a guest until it ends or reaches its wall-time limit. Each poll of the guest needs a turn from the scheduler,
+/// and the turn ends when the poll returns. A guest that waits for the host has no turn. The time for which the
+/// guest waits for a turn does not count as wall time.
 async fn run_in_turns<F: Future>(guest: F, record: &CallRecord, mut waiter: Waiter<'_>) -> Result<F::Output, Limit> {
     let (mut guest, mut alarm) = (pin!(guest), pin!(tokio::time::sleep(record.time_left())));
     let mut waiting: Option<Instant> = None;
@@ -136,7 +136,7 @@ fn new_store(state: CallState, (engine, metering): (&Engine, Metering), lifted: 
 /// The wasmtime store of a guest. When the store is dropped, it records how much fuel the guest has used.
 pub(crate) struct GuestStore {
     store: Store<CallState>,
-    /// The fuel that the guest had at the start of the call. None: fuel is not counted.
+    /// The fuel that the guest had at the start of the call. `None` means that fuel is not counted.
     fuel: Option<u64>,
 }
 

@@ -75,7 +75,7 @@ pub(crate) struct TurnPool {
 pub(crate) struct Waiter<'a> {
     turns: &'a TurnPool,
     agent: Arc<str>,
-    /// The id under which the guest waits for a turn. None: the guest is not waiting for a turn.
+    /// The id under which the guest waits for a turn. `None` means that the guest is not waiting for a turn.
     queue_id: Option<u64>,
 }
 
@@ -113,7 +113,8 @@ impl TurnPool {
 }
 
 impl Waiter<'_> {
-    /// Calls `run` if the guest gets a turn. If no turn is free, returns `Poll::Pending` and wakes the guest later.
+    /// Calls `run` if the scheduler has a free turn for the guest. If no turn is free, returns `Poll::Pending` and
+    /// wakes the guest later.
     ///
     /// `run` also returns whether the guest needs another turn. If the guest needs another turn, the guest is queued
     /// before the next guest is woken, so that an agent with many guests has no advantage.
@@ -220,14 +221,14 @@ mod tests {
             *served.entry(agent).or_default() += time;
         }
         let total: Duration = served.values().sum();
-        // Each agent should get a third of the time. The test accepts larger differences, because the machine may
-        // be busy.
+        // Each agent should get a third of the time. The test already accepts more than a sixth, because the
+        // machine may be busy.
         for agent in ["one", "two"] {
             assert!(served[agent] * 6 > total, "{served:?}");
         }
     }
 
-    // A future that was woken but is neither polled nor dropped blocks other guests only for a short time.
+    // If a future was woken but is then neither polled nor dropped, it blocks other guests only for a short time.
     #[tokio::test(flavor = "multi_thread")]
     async fn woken_guest_that_is_not_polled_loses_its_turn() {
         let turns = TurnPool::new(1, TICK);

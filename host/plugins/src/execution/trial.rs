@@ -37,7 +37,7 @@ impl TrialCounts {
 pub struct Trial {
     /// The number of calls in the upper 32 bits, and the number of failed calls in the lower 32 bits.
     counts: AtomicU64,
-    /// The part of `counts` that is already stored, in the format of `counts`.
+    /// The numbers of calls and failed calls that are already stored, in the format of `counts`.
     written: AtomicU64,
     trapped: Arc<Notify>,
 }
@@ -80,8 +80,8 @@ impl Trial {
     pub(crate) fn count_call<T>(&self, result: &Result<T, CallFailure>) {
         let traps = match result {
             Ok(_) => 0,
-            // The guest's function returned an error after one of its requests had reached a limit. Such an error does
-            // not count as a failure, because the guest does not control external servers.
+            // The guest's function returned an error after one of its requests had reached a limit. This error does
+            // not count as a failure of the plugin, because the guest does not control external servers.
             Err(CallFailure::Limit { limit, .. }) if limit.is_request_limit() => 0,
             Err(CallFailure::Trap { .. } | CallFailure::Limit { .. } | CallFailure::InvalidResult { .. }) => 1,
             Err(_) => return,
@@ -139,8 +139,8 @@ mod tests {
         assert!(!trial_fails(&too_late), "the eleventh call does not count");
     }
 
-    /// P10: all processes share the trial of a plugin version. Each process adds the calls that it has counted to the
-    /// stored counts.
+    /// P10: all processes share the trial of a plugin version. Each process counts its own calls and adds these counts
+    /// to the stored counts.
     #[test]
     fn p10_trial_continues_from_the_counts_of_another_process() {
         let (works, traps) = (true, false);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn p10_full_queue_is_not_counted() {
+    fn p10_a_call_refused_by_a_full_queue_is_not_counted() {
         let trial = Trial::new(TrialCounts::default(), Arc::default());
         let plugin = Arc::new(PluginIdentity { name: "p".to_owned(), digest: Digest::from_sha256([1; 32]) });
         for _ in 0..5 {

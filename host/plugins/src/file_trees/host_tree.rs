@@ -58,7 +58,7 @@ pub enum HostTreeEntry {
 }
 
 impl HostTree {
-    /// Opens a file or directory of the tree. Does not block, even if the path names a pipe. Fails if the path leads
+    /// Opens a file or directory of the tree. Does not block, even if the path leads to a pipe. Fails if the path leads
     /// out of the tree or into a folder that plugins must not read.
     pub fn open(&self, path: &str) -> io::Result<HostTreeEntry> {
         self.opened(path).map_err(|refusal| match refusal {
@@ -69,7 +69,7 @@ impl HostTree {
 
     fn opened(&self, path: &str) -> Result<HostTreeEntry, TreeRefusal> {
         let Entry { parent, name, names_directory } = resolve::resolve(&self.root.directory, path, FinalLink::Follow)?;
-        let protection = self.protected.private_now();
+        let protection = self.protected.private_folders_now();
         protection.check_directory(parent.as_fd())?;
         let name = name.unwrap_or_else(|| ".".into());
         let kind = FileType::from_raw_mode(statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW)?.st_mode);

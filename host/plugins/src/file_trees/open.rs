@@ -79,12 +79,12 @@ impl OpenRequest {
         Ok(())
     }
 
-    /// Opens the parent directory of `entry`, because the path ends at this directory and names no entry in it.
+    /// Opens the parent directory of `entry`, because the path ends at this directory, not at an entry in it.
     fn open_parent(&self, entry: &Entry) -> Result<OwnedFd, TreeRefusal> {
         if self.writes() {
             return Err(Errno::ISDIR.into());
         }
-        self.base.tree.protected.private_now().check_directory(entry.parent.as_fd())?;
+        self.base.tree.protected.private_folders_now().check_directory(entry.parent.as_fd())?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(openat(&entry.parent, ".", flags, Mode::empty())?)
     }
@@ -92,7 +92,7 @@ impl OpenRequest {
     fn open_entry(&self, entry: &Entry, name: &OsStr) -> Result<OwnedFd, TreeRefusal> {
         let protection = match self.writes() {
             true => self.base.tree.protected.now(),
-            false => self.base.tree.protected.private_now(),
+            false => self.base.tree.protected.private_folders_now(),
         };
         match self.writes() {
             true => protection.check_entry(entry.parent.as_fd(), name)?,

@@ -169,8 +169,8 @@ fn rename((from, from_path): (&OpenDirectory, &str), (to, to_path): (&OpenDirect
     Ok(())
 }
 
-/// Returns a removed directory entry to the quota. If the entry was the last name of a file, also returns the file's
-/// bytes to the quota.
+/// Reduces the used quota after a directory entry was removed. If no other directory entry refers to the same file, the
+/// bytes of the file no longer count either.
 fn count_removal(counted: &mut Counted, before: Option<Stat>) {
     let Some(stat) = before else { return };
     counted.remove_entry();
@@ -194,9 +194,9 @@ struct Target {
 }
 
 impl Target {
-    /// Finds the entry that a path names. Some paths, such as `.`, name the directory itself and not an entry in it.
-    /// For such a path, this function fails with the error `without_name`, which must be the error that the system call
-    /// would return.
+    /// Finds the entry that a path names. Some paths, such as `.`, name the directory itself and not an entry in it. If
+    /// the path names the directory itself, this function fails with the error `without_name`, which must be the error
+    /// that the system call would return.
     fn find(base: &OpenDirectory, path: &str, without_name: Errno) -> Result<Self, TreeRefusal> {
         base.check_writable()?;
         let entry = resolve::resolve(&base.directory, path, FinalLink::Keep)?;

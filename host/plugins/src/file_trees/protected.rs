@@ -53,7 +53,7 @@ pub struct ProtectedPath {
 /// What is protected at a path: a file, a folder or certain files in a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProtectedKind {
-    /// A single file, which is at the path.
+    /// The path is the path of a single file, and this file is protected.
     File,
     /// A folder with everything in it, which plugins may read if a grant allows reading.
     Folder,
@@ -75,7 +75,7 @@ impl ProtectedKind {
 }
 
 impl ProtectedPath {
-    /// Whether a folder with everything below it is protected.
+    /// Whether this path is a folder that is protected together with everything below it.
     pub fn is_folder(&self) -> bool {
         matches!(self.kind, ProtectedKind::Folder | ProtectedKind::PrivateFolder)
     }
@@ -108,7 +108,7 @@ impl ProtectedPaths {
     }
 
     /// Resolves the paths of the folders that guests must not even read.
-    pub(super) fn private_now(&self) -> Protection {
+    pub(super) fn private_folders_now(&self) -> Protection {
         Protection::of(self.all().iter().filter(|path| path.kind == ProtectedKind::PrivateFolder))
     }
 }
@@ -128,8 +128,8 @@ pub(super) struct Protection {
     code_folders: HashMap<FileId, Vec<CodeFiles>>,
 }
 
-/// The open directories on the way to protected paths. These directories are kept open because many protected paths
-/// begin with the same directories.
+/// The open directories on the way to protected paths. These directories are kept open because each of them can be the
+/// beginning of many protected paths.
 type Opened = HashMap<PathBuf, Arc<OwnedFd>>;
 /// Maximum number of directories that are open at the same time.
 const MAX_OPENED: usize = 64;
@@ -192,9 +192,9 @@ impl Protection {
                 FileType::Directory => {
                     let flags = SEARCH | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     current = Arc::new(openat(&current, &name, flags, Mode::empty())?);
-                    // `opened` contains only directories whose path is completely protected. If a path has a kind that
-                    // protects files by name, its directories are left out, because the entries on the way to such a
-                    // path are not protected.
+                    // `opened` contains only directories whose path is completely protected. If the kind of a path
+                    // protects files by name, the directories on the way to the path are left out, because the entries
+                    // of these directories are not protected.
                     if let Some(walked) = walked.as_mut().filter(|_| !protected.kind.protects_by_name()) {
                         walked.push(&name);
                         if opened.len() < MAX_OPENED {
@@ -270,8 +270,8 @@ impl Protection {
         Ok(())
     }
 
-    /// Whether two directories are below the same code folders. Only between such directories may a directory be moved
-    /// with its content.
+    /// Whether two directories are below the same code folders. A directory with content may be moved from one
+    /// directory to another only if both are below the same code folders.
     pub(super) fn has_same_code(&self, one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> Result<bool, TreeRefusal> {
         let is_code_folder = |id| self.code_folders.contains_key(&id);
         Ok(self.code_folders.is_empty()
@@ -312,7 +312,7 @@ impl Protection {
     }
 }
 
-/// The ids of a directory and its parents for which `is_wanted` returns true, innermost first.
+/// Returns those ids of a directory and its parents for which `is_wanted` returns true, innermost first.
 fn ancestors_where(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
     let mut id = FileId::from(&fstat(directory)?);
     let (mut found, mut last_parent): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);

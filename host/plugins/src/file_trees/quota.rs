@@ -1,5 +1,5 @@
-//! The quota of a turn in a writable tree: how many bytes and entries all calls of a turn may add together (row 44).
-//! When files are removed, their bytes and entries are returned to the quota.
+//! The quota of a turn in a writable tree: the maximum number of bytes and of entries that the calls of a turn may add
+//! in total (row 44). When files are removed, their bytes and entries are returned to the quota.
 
 use super::{FileId, TreeRefusal};
 use crate::limits::Limit;
@@ -32,7 +32,7 @@ struct TreeOfSession {
 pub(crate) struct Quotas(Mutex<HashMap<TreeOfSession, (u32, Arc<TreeUsage>)>>);
 
 impl Quotas {
-    /// How much this turn has added to the tree so far. The usage of a new turn starts at zero.
+    /// Returns how much this turn has added to the tree so far. The usage of a new turn starts at zero.
     pub(super) fn usage_of(&self, turn: &TurnKey, tree: FileId) -> Arc<TreeUsage> {
         let mut usages = lock(&self.0);
         if usages.len() >= MAX_TURNS {

@@ -36,7 +36,8 @@ pub(crate) enum FinalLink {
 pub(super) struct Entry {
     /// The directory that contains the last component.
     pub(super) parent: OwnedFd,
-    /// Name of the path's last component in `parent`. None: the path ends at `parent` itself, as `.` and `a/..` do.
+    /// Name of the path's last component in `parent`. `None` means that the path ends at `parent` itself, as `.` and
+    /// `a/..` do.
     pub(super) name: Option<OsString>,
     /// Whether the path ends with a slash.
     pub(super) names_directory: bool,
@@ -114,8 +115,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Goes to the parent directory, as `..` requires, by walking to it from the base directory. The `..` of the
-    /// operating system could lead elsewhere after a rename.
+    /// Handles a `..`: walks from the base directory to the parent of the current directory. The `..` of the operating
+    /// system could lead elsewhere after a rename.
     fn go_to_parent(&mut self) -> Result<(), TreeRefusal> {
         if self.trail.pop().is_none() {
             return Err(TreeRefusal::NotPermitted);
@@ -128,7 +129,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The target of a symbolic link. None: the entry does not exist or is not a link.
+    /// Returns the target of a symbolic link. `None` means that the entry does not exist or is not a link.
     fn read_link(&mut self, name: &OsString) -> Result<Option<Vec<u8>>, TreeRefusal> {
         let target = match readlinkat(&self.current, name, Vec::new()) {
             Ok(target) => target.into_bytes(),

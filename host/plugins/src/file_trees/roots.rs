@@ -55,7 +55,7 @@ enum PathControl {
 }
 
 impl OpenTree {
-    /// Whether the path leads to this open directory now.
+    /// Returns whether the path leads to this open directory now.
     fn is_at(&self, path: &Path) -> bool {
         stat(path).is_ok_and(|stat| FileId::from(&stat) == self.id)
     }
@@ -98,8 +98,8 @@ impl TreeRoots {
     pub(crate) fn open(&self, trees: &[TreeGrant]) -> Vec<Result<Arc<OpenTree>, TreeError>> {
         let mut state = lock(&self.0);
         let mut writable: Vec<_> = trees.iter().filter(|tree| tree.access == Access::ReadWrite).collect();
-        // Outer trees are opened before inner trees, so that a link in an outer tree is recognised as one that a guest
-        // may have created.
+        // Outer trees are opened before inner trees. When an inner tree is opened, the host therefore already knows
+        // that a guest may have created the links in the outer tree.
         writable.sort_by_key(|tree| tree.host.components().count());
         for tree in writable {
             if let Ok(open) = state.tree(&tree.host) {

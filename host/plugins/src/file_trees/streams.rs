@@ -67,7 +67,7 @@ fn failed(refusal: TreeRefusal) -> StreamError {
     StreamError::LastOperationFailed(io::Error::from(refusal).into())
 }
 
-/// A stream that reads a file as long as its tree is granted.
+/// A stream that reads a file, and fails when the file's tree is no longer granted.
 pub(crate) struct GuardedReader {
     pub(crate) tree: Arc<CallTree>,
     pub(crate) inner: DynInputStream,

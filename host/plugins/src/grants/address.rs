@@ -14,8 +14,8 @@ pub(crate) enum Class {
     Special(&'static str),
 }
 
-/// Determines the class of an address. An IPv6 address that contains an IPv4 address is always special, because a
-/// translator outside of the host decides which machine receives the request.
+/// Determines the class of an address. The class of an IPv6 address that contains an IPv4 address is always `Special`,
+/// because a translator outside of the host decides which machine receives the request.
 pub(crate) fn class(address: IpAddr) -> Class {
     match address {
         IpAddr::V4(address) => ipv4_class(address),

@@ -25,7 +25,7 @@ pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallE
     unmet.iter().filter_map(narrowed).collect()
 }
 
-/// The needs of one plugin of one agent that the user has refused to grant since the host started. If a new version of
+/// The needs that the user has refused to grant to one plugin of one agent since the host started. If a new version of
 /// the plugin has one of these needs, the user is not asked about this need a second time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedNeeds {
@@ -33,7 +33,7 @@ pub struct RefusedNeeds {
 }
 
 impl RefusedNeeds {
-    /// Records that the user refused to grant these needs.
+    /// Records that the user refused to give the grants for these needs.
     pub fn refuse(&mut self, unmet: &[UnmetNeed]) {
         self.refused.extend(unmet.iter().map(|unmet| unmet.need.clone()));
     }
@@ -83,8 +83,8 @@ mod tests {
         assert_eq!(needs(&Asks::default(), &Grants::default(), &RefusedNeeds::default()), []);
     }
 
-    // P6: before a read-only call, the user is not asked for write access, and not for read access that is
-    // already granted.
+    // P6: before a read-only call, the user is asked neither for write access nor for read access that the plugin
+    // already has.
     #[test]
     fn p6_read_only_call_asks_for_read_access_only() {
         let asks = Asks { files: Some(Access::ReadWrite), key_value: true, ..Asks::default() };
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(needs(&tree(Access::Read), CallEffect::Changes), [Need::Files(Access::ReadWrite), Need::KeyValue]);
     }
 
-    // P6: if a new version asks for more, the user is asked only about the additional needs.
+    // P6: if a new version of a plugin asks for more grants, the user is asked only about the additional grants.
     #[test]
     fn p6_new_version_asks_only_for_additional_needs() {
         let before = Asks { files: Some(Access::Read), http: vec!["https://a.example".into()], ..Asks::default() };

@@ -21,7 +21,8 @@ pub struct HttpPattern {
     methods: Vec<String>,
     scheme: Scheme,
     host: HostPattern,
-    /// The IP address that the pattern of the grant contains as its host. None: the pattern contains no IP address.
+    /// The host of the granted pattern, if the host is an IP address. `None` means that the pattern does not contain an
+    /// IP address.
     named: Option<IpAddr>,
     port: Port,
     /// Prefix that the path of a request must have. The prefix starts with `/`, and the prefix `/` alone matches
@@ -71,7 +72,8 @@ impl HttpPattern {
         self.matches_method(method) && self.matches_destination(url) && self.matches_path(url.path())
     }
 
-    /// Whether the pattern would match this request if every server interpreted paths in the same way as the host.
+    /// Returns whether the pattern would match this request if every server interpreted paths in the same way as
+    /// the host.
     pub(crate) fn would_allow_literal_path(&self, method: &str, url: &Url) -> bool {
         self.matches_method(method) && self.matches_destination(url) && self.starts_with_prefix(url.path())
     }
@@ -95,7 +97,7 @@ impl HttpPattern {
         self.methods.iter().map(String::as_str).filter(|method| !METHODS.contains(method))
     }
 
-    /// Whether the pattern matches the scheme, host and port of the URL, whatever its path is.
+    /// Whether the pattern matches the scheme, host and port of the URL. The path of the URL is ignored.
     pub(crate) fn matches_destination(&self, url: &Url) -> bool {
         let scheme_fits = self.scheme.as_str() == url.scheme();
         scheme_fits
@@ -103,7 +105,7 @@ impl HttpPattern {
             && url.host().is_some_and(|host| self.host.matches(&host))
     }
 
-    /// Whether the pattern matches the host of the URL, whatever its scheme, port and path are.
+    /// Whether the pattern matches the host of the URL. The scheme, port and path of the URL are not compared.
     pub(crate) fn matches_host(&self, url: &Url) -> bool {
         url.host().is_some_and(|host| self.host.matches(&host))
     }
@@ -132,8 +134,8 @@ impl HttpPattern {
         }
     }
 
-    /// The pattern for the requests that match both `self`, which is the pattern of a grant, and `asked`, which is the
-    /// pattern of a need in a manifest. None if no request matches both patterns.
+    /// Returns the pattern for the requests that match two patterns: `self`, from a grant, and `asked`, from a need in
+    /// a manifest. Returns None if no request matches both patterns.
     fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),

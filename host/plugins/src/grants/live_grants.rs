@@ -1,4 +1,4 @@
-//! The grants that are in force for a running call. If a grant is revoked during the call, the revocation takes effect
+//! The grants that apply to a running call. If a grant is revoked during the call, the revocation takes effect
 //! when the guest calls the next host function (P10, row 48).
 
 use super::Grants;
@@ -10,7 +10,7 @@ pub trait CurrentGrants: Send + Sync {
     /// A number that changes each time a grant may have changed.
     fn version(&self) -> u64;
 
-    /// The current grants of the plugin. None: nothing is granted to the plugin.
+    /// The current grants of the plugin. `None` means that nothing is granted to the plugin.
     fn grants(&self, plugin: &str) -> Option<Grants>;
 }
 
@@ -22,8 +22,8 @@ pub(crate) struct LiveGrants {
 }
 
 struct NarrowedGrants {
-    /// Version of the agent's current grants when the call's grants were last compared with them. None: the grants have
-    /// not been compared yet.
+    /// Version of the agent's current grants when the call's grants were last compared with them. `None` means that the
+    /// grants have not been compared yet.
     version: Option<u64>,
     grants: Arc<Grants>,
 }
@@ -34,8 +34,8 @@ impl LiveGrants {
         Self { plugin: plugin.to_owned(), current, narrowed }
     }
 
-    /// The grants that are in force now. A grant that was revoked during the call stays revoked until the call ends,
-    /// even if the user restores the grant earlier.
+    /// Returns the grants that are in force now. A grant that was revoked during the call stays revoked until the call
+    /// ends, even if the user restores the grant earlier.
     pub(crate) fn now(&self) -> Arc<Grants> {
         let mut last = lock(&self.narrowed);
         if let Some(current) = &self.current {

@@ -14,7 +14,7 @@ use wasm_encoder::{CustomSection, Encode, Section as _};
 /// Maximum length of a plugin's name, in bytes.
 const NAME_LENGTH: usize = 64;
 /// Maximum number of names in each list of a manifest.
-const ASKED_NAMES: usize = 256;
+const MAX_LISTED_NAMES: usize = 256;
 
 /// The manifest of a plugin, in which the plugin describes itself and what it needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,7 +52,7 @@ fn no_arguments() -> Value {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Asks {
-    /// The access to directories that the plugin asks for. None: the plugin opens no files.
+    /// The access to directories that the plugin asks for. `None` means that the plugin opens no files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub files: Option<Access>,
     /// Names of environment variables that the plugin reads.
@@ -255,7 +255,7 @@ fn is_name_character(character: char) -> bool {
 
 fn names(list: &Value) -> Vec<String> {
     let names = list.as_array().into_iter().flatten().filter_map(Value::as_str);
-    names.take(ASKED_NAMES).map(str::to_owned).collect()
+    names.take(MAX_LISTED_NAMES).map(str::to_owned).collect()
 }
 
 /// Removes event types that cannot be granted.
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_section_keys_are_ignored_and_ask_for_nothing() {
+    fn unknown_section_keys_are_ignored_and_do_not_request_grants() {
         let read = |json: &str| Manifest::from_section(json.as_bytes());
         let manifest = read(r#"{"name": "x", "new": 1, "asks": {"files": "all", "env": ["A", 1], "net": true}}"#);
         let asks = Asks { env: vec!["A".to_owned()], ..Asks::default() };
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn plugin_toml_errors_name_file_line_and_key() {
+    fn plugin_toml_errors_contain_file_line_and_key() {
         let read = |text: &str| Manifest::from_toml(text, Path::new("p/plugin.toml"));
         let text = "name = \"files\"\nversion = \"0.1.0\"\ndescription = \"Reads files.\"\n\n[asks]\n\
                     files = \"read-write\"\nenv = [\"LANG\"]\n\n[canary]\ntool = \"files.list\"\n\

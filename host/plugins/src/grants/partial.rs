@@ -16,8 +16,8 @@ pub struct PartialGrant {
     pub advice: GrantAdvice,
 }
 
-/// The needs of a manifest that are granted only in part. Only needs for files, requests and model tokens can be
-/// granted in part.
+/// The needs of a manifest that are granted only in part. Only three kinds of needs can be granted in part: files,
+/// requests and model tokens.
 pub(crate) fn partial_grants(manifest: Option<&Manifest>, grants: &Grants) -> Vec<PartialGrant> {
     let Some(manifest) = manifest else { return Vec::new() };
     let (plugin, asks) = (manifest.name.as_str(), &manifest.asks);

@@ -1,5 +1,6 @@
-//! The grants that an open turn stores, without values, so that they are still known after a restart (P10). Stored
-//! grants are not trusted: they can only narrow the current grants (P14).
+//! The grants of an open turn, as they are stored with the turn so that the host still knows them after a restart
+//! (P10). The values of variables, settings and secrets are not stored. Stored grants are not trusted: they can only
+//! narrow the current grants (P14).
 
 use super::manifest::Access;
 use super::secret::Secret;
@@ -93,8 +94,8 @@ impl PinnedGrants {
         }
     }
 
-    /// A tree of the configuration, with the access that the turn had to this tree or to a tree that contains
-    /// this tree.
+    /// Returns the configured tree `current` with at most the access that the turn had to this tree or to a tree that
+    /// contains it. Returns `None` if the turn had no such access.
     fn narrowing_tree(&self, current: &TreeGrant) -> Option<TreeGrant> {
         let containing = self.trees.iter().filter(|pinned| is_contained(&current.host, &pinned.host));
         let access = containing.map(|pinned| pinned.access).max()?.min(current.access);
@@ -108,7 +109,7 @@ fn is_contained(current: &Path, pinned: &Path) -> bool {
     is_within(current, pinned) || std::fs::canonicalize(current).is_ok_and(|resolved| is_within(&resolved, pinned))
 }
 
-/// A text that identifies a secret by its name, header and hosts, and does not contain its value.
+/// Returns a text that identifies a secret by its name, header and hosts, but does not contain the secret value.
 fn secret_key(secret: &Secret) -> String {
     let hosts: Vec<String> = secret.hosts().iter().map(ToString::to_string).collect();
     format!("{} in {} to {}", secret.name(), secret.header(), hosts.join(", "))

@@ -1,5 +1,5 @@
-//! Refuses HTTP requests that a server could interpret differently from the host (row 43). With a request that the
-//! server interprets differently, a plugin could use a path or method that is not granted.
+//! Refuses HTTP requests that a server could interpret differently from the host (row 43). If the server and the host
+//! interpreted a request differently, a plugin could use a path or method that is not granted.
 
 use hyper::HeaderMap;
 use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST};
@@ -12,7 +12,7 @@ const FORBIDDEN_METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 
 /// Headers that apply only to one connection. The next proxy or server removes these headers, and also removes the
-/// headers that the header `connection` names.
+/// headers that are listed in the value of the header `connection`.
 const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 
@@ -81,7 +81,8 @@ pub(crate) fn has_body(method: &str) -> bool {
     !METHODS_WITHOUT_BODY.contains(&method)
 }
 
-/// The reason why a request is refused even if a grant allows it. None: the request may be sent if it is granted.
+/// The reason why a request is refused even if a grant allows it. `None` means that the request may be sent if it
+/// is granted.
 pub(crate) fn reason_to_refuse(method: &str, headers: &HeaderMap, body: BodySize) -> Option<String> {
     if FORBIDDEN_METHODS.contains(&method) || !method.bytes().all(|byte| byte.is_ascii_uppercase()) {
         return Some(format!("plugins cannot send the method {method:?}"));
@@ -111,7 +112,7 @@ pub(crate) fn reason_to_refuse(method: &str, headers: &HeaderMap, body: BodySize
 }
 
 /// Describes the part of a request that names a second path (RFC 4918, section 9.8), because a grant for one path does
-/// not cover a second path. None: the request has only one path.
+/// not cover a second path. `None` means that the request has only one path.
 pub(crate) fn second_path(method: &str, headers: &HeaderMap) -> Option<String> {
     if matches!(method, "COPY" | "MOVE") {
         return Some(format!("a {method} request has a second path"));
@@ -122,20 +123,21 @@ pub(crate) fn second_path(method: &str, headers: &HeaderMap) -> Option<String> {
     Some(format!("the header `{name}` names a second path"))
 }
 
-/// Describes the part of a request that could make a server handle the request with a different method. None: the
-/// request has no such part.
+/// Describes the part of a request that could make a server handle the request with a different method. Returns `None`
+/// if no part of the request could do this.
 pub(crate) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> {
-    if let Some(name) = headers.keys().find(|name| names_method(name.as_str())) {
+    if let Some(name) = headers.keys().find(|name| is_method_field(name.as_str())) {
         return Some(format!("the header `{name}` could override the method"));
     }
     let mut fields = url.query_pairs().map(|(name, _)| name);
-    let field = fields.find(|name| names_method(name))?;
+    let field = fields.find(|name| is_method_field(name))?;
     Some(format!("the query parameter `{}` could override the method", crate::text::clean(&field, 64)))
 }
 
 /// Whether a server could read the request's method from a header or form field with this name. PHP replaces `.`, `[`
-/// and spaces with `_` and ends a name at a NUL byte. Rack, a library for web servers in Ruby, removes brackets.
-pub(crate) fn names_method(name: &str) -> bool {
+/// and spaces with `_` and ends a name at a NUL byte. Rack, a library for web servers in Ruby, removes brackets from
+/// a name.
+pub(crate) fn is_method_field(name: &str) -> bool {
     let plain = plain_name(name.split('\0').next().unwrap_or_default());
     let core = plain.trim_matches('-');
     plain.starts_with('-') && core == "method" || is_override(core)
@@ -153,8 +155,8 @@ fn plain_name(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// The reason why servers could interpret a path differently from the host. None: the path is unambiguous. `path` comes
-/// from a parsed URL, so it has no literal `.` or `..` segments.
+/// The reason why servers could interpret a path differently from the host. `None` means that the path is unambiguous.
+/// `path` comes from a parsed URL, so it has no literal `.` or `..` segments.
 pub(crate) fn ambiguous_path(path: &str) -> Option<&'static str> {
     let bytes = path.as_bytes();
     let mut decoded = Vec::with_capacity(bytes.len());

@@ -53,7 +53,7 @@ impl Grants {
 }
 
 impl http_pattern::HttpPattern {
-    /// The parts of this pattern that the patterns in `patterns` grant.
+    /// Returns the parts of this pattern that are granted by the patterns in `patterns`.
     pub fn narrowed_to(&self, patterns: &[http_pattern::HttpPattern]) -> Vec<http_pattern::HttpPattern> {
         http_pattern::within(patterns, std::slice::from_ref(self))
     }
@@ -65,7 +65,7 @@ mod tests {
     use crate::grants::TreeGrant;
     use crate::grants::manifest::Access;
 
-    // Row 48: all grants of a revoked kind are returned, and no grants of other kinds.
+    // Row 48: all grants of a revoked kind are returned, and grants of other kinds are not returned.
     #[test]
     fn row_48_revoked_grants_are_found_by_kind() {
         let tree = |access| TreeGrant { host: "/srv/docs".into(), guest: "docs".to_owned(), access };

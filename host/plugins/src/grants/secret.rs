@@ -30,8 +30,8 @@ pub struct Secret {
 pub struct SecretTemplate {
     /// Name by which the plugin's manifest asks for the secret.
     pub name: String,
-    /// Hosts that may receive the secret: `api.example.com`, which means `https://api.example.com`, or a pattern
-    /// without a method.
+    /// Hosts that may receive the secret. Each item is a host name (`api.example.com` means
+    /// `https://api.example.com`) or an HTTP pattern without a method.
     pub hosts: Vec<String>,
     /// Name of the header that contains the secret.
     pub header: String,
@@ -108,7 +108,7 @@ impl Secret {
         self.hosts.iter().any(|host| host.allows(method, url))
     }
 
-    /// The name and the complete value of the header.
+    /// Returns the name and the complete value of the header.
     pub(crate) fn name_and_value(&self) -> (HeaderName, HeaderValue) {
         (self.header.clone(), self.filled.clone())
     }
@@ -167,7 +167,7 @@ impl KnownSecrets {
         combined
     }
 
-    /// The union of `self` and `other`.
+    /// Returns the union of `self` and `other`.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
         let mut combined = Self { redaction: self.redaction.and(&other.redaction), ..self.clone() };
@@ -182,8 +182,8 @@ impl KnownSecrets {
         &self.redaction
     }
 
-    /// Whether the server may know a secret. A server counts as knowing a secret if a secret may be sent to the
-    /// server's host, on any port and path.
+    /// Whether the server may know at least one of these secrets. A server counts as knowing a secret if the secret may
+    /// be sent to the server's host, on any port and path.
     pub(crate) fn are_known_to(&self, url: &Url) -> bool {
         let is_listed = || url.host_str().is_some_and(|host| self.given_to.iter().any(|given| given == host));
         self.anywhere || self.hosts.iter().any(|host| host.matches_host(url)) || is_listed()

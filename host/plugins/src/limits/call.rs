@@ -24,13 +24,15 @@ pub struct CallLimits {
     pub builder_time: Duration,
     /// Maximum wall time of a call to an output validator or media policy.
     pub pure_time: Duration,
-    /// Maximum processor time of a call. None: the processor time is limited only by the call's maximum wall time.
+    /// Maximum processor time of a call. `None` means that the processor time is limited only by the call's maximum
+    /// wall time.
     pub cpu_time: Option<Duration>,
     /// Maximum total size of all memories of a call, in bytes.
     pub memory: usize,
     /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine.
-    /// None: fuel is not counted. Fuel is counted by separately compiled code, which runs slightly slower. When a call
-    /// first needs this code, the host compiles it from the component in the plugin store.
+    /// `None` means that fuel is not counted. Only code that was compiled for fuel counting counts fuel; it runs
+    /// slightly slower. When a call first needs this code, the host compiles the copy of the component in the
+    /// plugin store.
     pub fuel: Option<u64>,
     /// Maximum number of core instances that a component may create.
     pub core_instances: usize,
@@ -40,8 +42,8 @@ pub struct CallLimits {
     pub memories: usize,
     /// Maximum number of elements of one table.
     pub table_elements: usize,
-    /// Maximum number of bytes that the guest may pass to the host in one host call or as its result. None: the default
-    /// for the kind of call applies.
+    /// Maximum number of bytes that the guest may pass to the host in one host call or as its result. `None` means that
+    /// the default for the kind of call applies.
     pub lifted: Option<usize>,
     /// Maximum number of resource handles that may be open at the same time.
     pub handles: usize,
@@ -308,7 +310,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         "tree_mib",
         1_024,
         1..=1_048_576,
-        "Maximum growth of a writable directory during one turn, in MiB. Removing files frees space again.",
+        "Maximum number of MiB that a turn may add to a writable directory. Removing files frees space again.",
         "4096",
         tree_bytes * MIB
     ),
@@ -385,8 +387,8 @@ impl CallLimits {
         }
     }
 
-    /// Maximum number of bytes that a guest may pass to the host in one host call or as its result, if the guest's call
-    /// has this authority.
+    /// Returns the maximum number of bytes that a guest may pass to the host in one host call or in its result. The
+    /// maximum depends on the authority of the guest's call.
     pub(crate) fn lifted(&self, authority: Authority) -> usize {
         self.lifted.unwrap_or(match authority {
             Authority::Granted => LIFTED_BESIDE_RESULT + self.result,

@@ -15,8 +15,8 @@ pub(crate) const MAX_MEMORY: usize = 256 * MIB;
 pub(crate) const MAX_CORE_INSTANCES: usize = 256;
 pub(crate) const MAX_TABLES: usize = 64;
 pub(crate) const MAX_MEMORIES: usize = 16;
-/// Largest value that `table_elements` can have. The instance pool reserves memory for this many elements, which the
-/// operating system may count as used.
+/// Largest value that `table_elements` can have. The instance pool reserves memory for this many elements, and
+/// the operating system may count the reserved memory as used.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
 
 /// Maximum number of output validators and media policies that run at the same time. A small number is enough, because
@@ -46,13 +46,13 @@ pub struct HostLimits {
     pub epoch_tick: Duration,
     /// Maximum size of a component, in bytes.
     pub component: u64,
-    /// Maximum time for compiling one component. The same time is added for each 10 MiB of the component's size. If a
-    /// child process compiles, the limit applies to the total processor time of its threads. If the host itself
-    /// compiles, the limit applies to the wall time.
+    /// Maximum time for compiling one component. For each 10 MiB of the component's size, the limit increases by this
+    /// value. If a child process compiles the component, the limit applies to the total processor time of its threads.
+    /// If the host itself compiles the component, the limit applies to the wall time.
     pub compile_time: Duration,
     /// Maximum nesting depth of components, modules and types.
     pub component_nesting: usize,
-    /// Maximum number of types in one component, including the types of nested components, modules and types.
+    /// Maximum number of types in one component. Types inside nested components, modules and other types also count.
     pub component_types: usize,
     /// Maximum number of imports, and maximum number of exports, of a component and of each type in the component.
     pub component_interfaces: usize,
@@ -169,8 +169,8 @@ pub const HOST_LIMITS: [Row; 14] = [
         default: Is(100_000),
         least: 1_000,
         most: 1_000_000,
-        meaning: "Maximum number of types of one component, including the types of nested components, modules and \
-                  types.",
+        meaning: "Maximum number of types in one component. Types inside nested components, modules and other types \
+                  also count.",
         example: "200000",
         get: |limits| Some(limits.component_types as u64),
         set: |limits, value| limits.component_types = value as usize,

@@ -31,7 +31,7 @@ pub enum Limit {
     RandomBytes(u64),
     /// Maximum total size of the headers of a request or response, in bytes.
     Headers(usize),
-    /// Maximum number of bytes that a guest may pass to the host in one host call or as its result.
+    /// Maximum number of bytes that a guest may pass to the host, in one host call or in the result of its own call.
     LiftedBytes(usize),
     /// Maximum size of the text and JSON in a result, in bytes.
     ResultText(usize),

@@ -3,7 +3,7 @@
 use agent_core::message::Digest;
 use serde::{Deserialize, Serialize};
 
-/// Responds to the HTTP requests of guests instead of the network.
+/// Responds to the HTTP requests of guests, which are then not sent to the network.
 #[async_trait::async_trait]
 pub trait HttpPort: Send + Sync {
     /// Returns the complete response to a request. Dropping the future cancels the request.

@@ -34,7 +34,7 @@ pub struct NewMediaItem {
     pub bytes: Vec<u8>,
     /// MIME type that the guest declares.
     pub mime_type: String,
-    /// Name of the media item for users. None: the item has no name.
+    /// Name of the media item for users. `None` means that the item has no name.
     pub name: Option<String>,
 }
 

@@ -25,13 +25,13 @@ pub struct ModelCaller {
 /// A request to the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelPortRequest {
-    /// System prompt that the model receives. None: the request has no system prompt.
+    /// System prompt that the model receives. `None` means that the request has no system prompt.
     pub system: Option<String>,
     /// Text messages of the user and the model. The last message has the role `user`.
     pub messages: Vec<Message>,
-    /// JSON Schema of the response. None: the response is unstructured text.
+    /// JSON Schema of the response. `None` means that the response is unstructured text.
     pub output_schema: Option<Value>,
-    /// Maximum number of tokens in the response. None: the default of the host applies.
+    /// Maximum number of tokens in the response. `None` means that the default of the host applies.
     pub max_tokens: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ pub struct ModelPortResponse {
 /// host's configuration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelRefusal {
-    /// The number of tokens that is left in the plugin's budget is too small for the request.
+    /// The plugin's budget has too few tokens left for the request.
     #[error("the budget of the turn has {left} tokens left, which are too few")]
     Budget {
         /// Number of tokens that are left in the plugin's budget for the turn.

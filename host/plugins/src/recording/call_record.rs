@@ -70,7 +70,7 @@ struct Denials {
     left_out: u64,
 }
 
-/// The limits about which the guest got an error. The guest may continue after such an error.
+/// The limits that were reported to the guest as errors. A guest may continue after an error about a limit.
 #[derive(Default)]
 struct ReportedLimits {
     growth: Option<Limit>,
@@ -116,7 +116,7 @@ impl CallRecord {
         }
     }
 
-    /// Sets the needs of the plugin that are not granted. These needs may explain a failure of the call.
+    /// Records which needs of the plugin are not granted, because a missing grant may explain a failure of the call.
     pub(crate) fn with_unmet(mut self, unmet: Arc<[UnmetNeed]>) -> Self {
         self.unmet = unmet;
         self
@@ -157,8 +157,8 @@ impl CallRecord {
         *lock(&self.limit)
     }
 
-    /// Records the limit because of which an HTTP request of the guest was refused or stopped. The guest gets an error
-    /// and may continue.
+    /// Records the limit that caused an HTTP request of the guest to be refused or stopped. The guest gets an error and
+    /// may continue.
     pub(crate) fn record_request_limit(&self, limit: Limit) {
         self.warn(format_args!("a request was stopped at its limit: {limit}"));
         lock(&self.reported).request.get_or_insert(limit);
@@ -176,8 +176,8 @@ impl CallRecord {
         }
     }
 
-    /// The limit that stopped a request or a change to a tree. If the call fails, this limit is the reason that is
-    /// reported, even if the guest returns another error.
+    /// The limit that stopped a request or a change to a granted directory. If the call fails, this limit is the reason
+    /// that is reported, even if the guest returns another error.
     pub(crate) fn request_limit(&self) -> Option<Limit> {
         lock(&self.reported).request
     }
@@ -187,20 +187,20 @@ impl CallRecord {
         lock(&self.reported).growth = Some(limit);
     }
 
-    /// Records that a memory or table has grown. If an earlier growth was refused, the guest has handled this refusal,
-    /// so the refusal is forgotten.
+    /// Records that a memory or table has grown. If the host refused an earlier request to grow, the guest has handled
+    /// this refusal, so the record of the refusal is removed.
     pub(crate) fn record_growth(&self) {
         lock(&self.reported).growth = None;
     }
 
-    /// A limit about which the guest got an error. If no limit that ended the call is recorded, this limit may explain
-    /// a crash of the guest.
+    /// A limit that was reported to the guest as an error. If no limit that ended the call is recorded, this limit may
+    /// explain a crash of the guest.
     pub(crate) fn reported_limit(&self) -> Option<Limit> {
         let reported = lock(&self.reported);
         reported.growth.or(reported.request)
     }
 
-    pub(crate) fn use_memory(&self, bytes: usize) {
+    pub(crate) fn record_memory_use(&self, bytes: usize) {
         self.memory.fetch_max(bytes as u64, Ordering::Relaxed);
     }
 
@@ -257,7 +257,7 @@ impl CallRecord {
         let denials = lock(&self.denials);
         let mut reported = denials.recorded.clone();
         if denials.left_out > 0 {
-            let thing = format!("something else, {} more times", denials.left_out);
+            let thing = format!("{} further requests that are not listed", denials.left_out);
             reported.push(Denial { plugin: (*self.plugin).clone(), thing, advice: GrantAdvice::none() });
         }
         reported
@@ -302,8 +302,8 @@ impl CallRecord {
         poll
     }
 
-    /// Whether the last poll ended because the guest was interrupted, so that the guest can continue immediately.
-    /// Returns true only once for each interruption.
+    /// Returns whether the last poll ended because the guest was interrupted. Such a guest can continue immediately.
+    /// This method returns true only once for each interruption.
     pub(crate) fn take_interruption(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed)
     }

@@ -57,13 +57,13 @@ pub struct FileStat {
     pub size: u64,
     /// Number of hard links to the file.
     pub links: u64,
-    /// Time of the last access. None: the operating system does not provide this time.
+    /// Time of the last access. `None` means that the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accessed: Option<u64>,
-    /// Time of the last modification. None: the operating system does not provide this time.
+    /// Time of the last modification. `None` means that the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified: Option<u64>,
-    /// Time at which the file was created. None: the operating system does not provide this time.
+    /// Time at which the file was created. `None` means that the operating system does not provide this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub created: Option<u64>,
 }
@@ -85,7 +85,7 @@ pub enum FoundContent {
     Secret,
 }
 
-/// The names in a directory when the call listed it.
+/// The names that a directory contained when the call listed it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FoundNames {
@@ -110,7 +110,7 @@ pub enum EntryKind {
     Directory,
     /// The entry is a symbolic link.
     Link,
-    /// The entry is not a file, directory or link, but for example a pipe.
+    /// The entry is of another type, such as a pipe.
     Other,
     /// An entry that the call itself had created before it listed the directory.
     Own,
@@ -126,8 +126,8 @@ pub enum FinalFileState {
     File {
         /// Size of the file in bytes.
         size: u64,
-        /// Digest of the file's content. None: the file was not hashed, because the changed files of the call have too
-        /// many bytes in total.
+        /// Digest of the file's content. `None` means that the file was not hashed, because the changed files of the
+        /// call have too many bytes in total.
         content: Option<Digest>,
     },
     /// At the end of the call, the path leads to a directory.

@@ -6,8 +6,8 @@ use crate::sync::lock;
 use crate::text::{clean_line, cut};
 use std::collections::VecDeque;
 
-/// Number of lines from the end of standard error that the error message for a trap quotes. If the guest panicked,
-/// these lines contain the message of the panic.
+/// Number of lines at the end of standard error that are quoted in the error message for a trap. If the guest panicked,
+/// the last lines contain the message of the panic.
 const LAST_LINES: usize = 3;
 
 /// The source of a log line.
@@ -57,7 +57,7 @@ struct Line {
 }
 
 impl CallRecord {
-    /// Adds bytes that the guest has printed to the log. Each line is logged when it is complete.
+    /// Adds to the log the bytes that the guest has printed. Each line is logged when it is complete.
     pub(crate) fn print(&self, source: Source, bytes: &[u8]) {
         let mut log = lock(&self.log);
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {

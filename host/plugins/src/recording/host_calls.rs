@@ -1,5 +1,5 @@
 //! Records the results of the host functions that a plugin calls during one call, so that the call can be explained and
-//! replayed (S6). Such results are, for example, HTTP responses, stored values, the time and random numbers.
+//! replayed (S6). The recorded results are, for example, HTTP responses, stored values, the time and random numbers.
 //! Configuration values and secrets are never recorded.
 
 use super::bytes::{Extent, RecordedBytes};
@@ -44,7 +44,8 @@ pub enum HostCallResult {
         url: String,
         /// Digest of the request's method, complete URL and body.
         asked: Digest,
-        /// Digest of the headers that the guest itself set. None: an earlier version of the host wrote the record.
+        /// Digest of the headers that the guest itself set. `None` means that an earlier version of the host wrote
+        /// the record.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         headers: Option<Digest>,
         /// The response to the request, or the reason why there is none.
@@ -65,7 +66,7 @@ pub enum HostCallResult {
         bucket: String,
         /// Key under which the value is stored.
         key: String,
-        /// The value of the key at the end of the call. None: the call removed the value.
+        /// The value of the key at the end of the call. `None` means that the call removed the value.
         value: Option<RecordedBytes>,
     },
     /// The use of the key-value store was denied, because it is not granted.
@@ -104,7 +105,7 @@ pub enum HostCallResult {
         /// State of the path at the end of the call.
         left: FinalFileState,
     },
-    /// The result of the call's first reading of the clock.
+    /// The time when the call first read the clock.
     Time {
         /// The time, in nanoseconds since 1970.
         nanoseconds: u64,
@@ -193,7 +194,7 @@ struct RecordedAnswers {
     entries: Vec<Entry>,
     left_out: usize,
     /// For each key that the call has read or written: whether the call knows the key's value or only whether the key
-    /// exists. If the call reads known information a second time, nothing is recorded.
+    /// exists. Reading known information again is not recorded.
     known: HashMap<(String, String), KnownState>,
     written: BTreeMap<(String, String), Option<RecordedBytes>>,
     no_values: bool,
@@ -338,7 +339,7 @@ impl HostCallRecorder {
     }
 
     /// Records that the use of the key-value store was denied.
-    pub(crate) fn no_values(&self) {
+    pub(crate) fn key_value_store_denied(&self) {
         lock(&self.recorded).no_values = true;
     }
 
@@ -352,7 +353,7 @@ impl HostCallRecorder {
         }
     }
 
-    /// Records the time of the call's first reading of the clock. Later readings of the clock are not recorded.
+    /// Records the time that the call gets when it reads the clock for the first time. Later times are not recorded.
     pub(crate) fn time(&self, now: Duration) {
         if self.capacity > 0 {
             lock(&self.recorded).time.get_or_insert(now);
@@ -388,7 +389,8 @@ impl HostCallRecorder {
         self.capacity.saturating_sub(lock(&self.recorded).used + OVERHEAD)
     }
 
-    /// Takes the whole record, appends the records in `files`, and returns the result. None: nothing was recorded.
+    /// Takes the whole record, appends the records in `files`, and returns the result. `None` means that nothing
+    /// was recorded.
     pub(crate) fn finish(&self, files: Vec<HostCallResult>) -> Option<Box<HostCallLog>> {
         if self.capacity == 0 {
             return None;
@@ -418,7 +420,8 @@ impl RecordedAnswers {
     }
 }
 
-/// Reserves `size` bytes in the record. If these bytes do not fit, returns false and increments `left_out`.
+/// Reserves `size` bytes in the record. If the record has too little space for `size` bytes, returns false and
+/// increments `left_out`.
 fn reserve(capacity: usize, (used, left_out): (&mut usize, &mut usize), size: usize) -> bool {
     let fits = used.saturating_add(size) <= capacity;
     match fits {
@@ -490,7 +493,7 @@ mod tests {
         assert!(!serde_json::to_string(&recorded).expect("JSON").contains("hunter2"));
     }
 
-    /// S6: reads of values that the call itself has written are not recorded.
+    /// S6: if a call reads a value that the call itself has written, the read is not recorded.
     #[test]
     fn s6_values_are_recorded_as_first_read_and_last_written() {
         let log = HostCallRecorder::new(1_000);

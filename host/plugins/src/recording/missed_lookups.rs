@@ -1,7 +1,7 @@
 //! Records that a guest looked up its preopened directories or its environment variables. WASI cannot return a "denied"
-//! error for these lookups. If a guest looked up its directories or variables, then the needs for directories or
-//! variables that its manifest states and that are not granted count as denied (P6, O3). Needs that were only guessed
-//! from a component's imports count as denied only if the call fails.
+//! error when a guest looks up directories or variables. If a guest looked up its directories or variables, then the
+//! needs for directories or variables that its manifest states and that are not granted count as denied (P6, O3). If
+//! the host only guessed a need from a component's imports, the need counts as denied only if the call fails.
 
 use super::CallRecord;
 use crate::grants::UnmetNeed;
@@ -26,7 +26,8 @@ impl MissedLookups {
         self.environment.store(true, Ordering::Relaxed);
     }
 
-    fn looked_for(&self, unmet: &UnmetNeed) -> bool {
+    /// Whether the guest looked up the directories or variables that would meet this need.
+    fn has_looked_up(&self, unmet: &UnmetNeed) -> bool {
         let looked = match unmet.thing.as_str() {
             "reading files" | "reading and writing files" => &self.trees,
             thing if thing.starts_with("the environment variable ") => &self.environment,
@@ -44,14 +45,14 @@ impl CallRecord {
         self.request_limit().map_or(Ok(()), Err)
     }
 
-    /// Records a denial for each need of the plugin that is not granted and that the call looked up.
+    /// Records a denial for each need of the plugin that the call looked up although the need is not granted.
     pub(crate) fn note_denials(&self) {
         self.note_lookups(&self.unmet);
     }
 
-    /// Records a denial for each need in `unmet` that the call looked up.
+    /// Records a denial for each need in `unmet` whose variable, key or folder the call looked up.
     pub(crate) fn note_lookups(&self, unmet: &[UnmetNeed]) {
-        for unmet in unmet.iter().filter(|unmet| self.missed_lookups.looked_for(unmet)) {
+        for unmet in unmet.iter().filter(|unmet| self.missed_lookups.has_looked_up(unmet)) {
             self.deny(unmet.thing.clone(), unmet.advice.clone());
         }
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 /// The time, random numbers and files that the original call saw.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayInputs {
-    /// Time since 1970 when the call first read the clock. None: the call did not read the clock.
+    /// Time since 1970 when the call first read the clock. `None` means that the call did not read the clock.
     pub time: Option<Duration>,
     /// Secure random bytes in the order in which the call read them. If the replayed call reads more bytes than the
-    /// original call, it gets new random bytes.
+    /// original call, the additional bytes are new random bytes.
     pub random: Vec<u8>,
-    /// The granted directories in the state that they had before the original call. None: the original call did not use
-    /// granted directories.
+    /// The granted directories in the state that they had before the original call. `None` means that the original call
+    /// did not use granted directories.
     pub trees: Option<Arc<ReplayTrees>>,
 }

@@ -22,8 +22,8 @@ impl StoppedCalls {
     }
 }
 
-/// A guard in the future of a running call. If the future is dropped before the call has reported its denials, the
-/// guard adds them to the collected denials.
+/// A value that a running call keeps in its future. If the future is dropped before the call has reported its denials,
+/// this value adds the denials to the collected denials.
 pub(crate) struct DenialsOnDrop {
     record: Arc<CallRecord>,
     stopped: Option<Arc<StoppedCalls>>,

@@ -18,7 +18,7 @@ fn plugin_facts(name: &str, version: &str, description: &str) -> PluginFacts {
     PluginFacts { name, version, description, ..facts() }
 }
 
-/// Concurrent pushes lose no entries, and a search returns the best match first.
+/// Concurrent pushes do not lose entries, and a search returns the best match first.
 #[tokio::test]
 async fn index_keeps_concurrent_pushes() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());
@@ -48,7 +48,7 @@ async fn index_keeps_concurrent_pushes() {
 
 /// The content of a version in the index cannot be changed.
 #[tokio::test]
-async fn index_version_keeps_its_content() {
+async fn content_of_a_version_in_the_index_cannot_change() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());
     let host = registry.host();
     let facts = plugin_facts("tides", "1.0.0", "Says when the water is high.");

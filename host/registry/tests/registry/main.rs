@@ -124,8 +124,8 @@ async fn pushed_plugin_is_a_wasm_artifact_and_can_be_fetched() {
     assert_eq!(other.partial_sizes(), [0_u64; 0], "no incomplete download is left");
 }
 
-/// P11: the content of a version tag is not replaced unless requested. Tags that are not versions can be moved to
-/// other content.
+/// P11: the content of a version tag is not replaced unless the caller requests the replacement. Tags that are not
+/// versions can be moved to other content.
 #[tokio::test]
 async fn version_is_not_overwritten_by_default() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());

@@ -127,7 +127,7 @@ fn http_response(response: ServerResponse, addresses: &[SocketAddr], server: usi
     reply.expect("the response is valid")
 }
 
-/// Returns the numbers of the servers that received a request that contains `text`.
+/// Returns the positions of the servers that received a request that contains `text`.
 fn receivers_of(seen: &[ReceivedRequest], text: &str) -> Vec<usize> {
     let mut servers: Vec<_> = seen.iter().filter(|seen| seen.request.contains(text)).map(|seen| seen.server).collect();
     servers.dedup();
@@ -141,7 +141,7 @@ fn redirect(to: usize) -> ServerResponse {
 /// The registry redirects the client to a server on another port. That server requires a login with Basic or bearer
 /// authentication, but does not receive the registry's login. The test repeats an attack that was reported.
 #[tokio::test]
-async fn redirect_target_gets_no_login() {
+async fn redirect_target_does_not_get_the_login() {
     let servers = Servers::start(3).await;
     for challenge in [ServerResponse::Basic, ServerResponse::Bearer { realm: 2 }, ServerResponse::Bearer { realm: 0 }] {
         servers.set(0, &[redirect(2), redirect(2), ServerResponse::Token(TOKEN)]);
@@ -195,7 +195,7 @@ async fn token_server_gets_the_login_only_if_allowed() {
     let error = servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused").to_string();
     assert!(error.contains(&format!("--token-server http://{}", servers.addresses[2])), "{error}");
     assert!(receivers_of(&servers.take_requests(), BASIC).is_empty());
-    // A token server receives the login if it has the registry's own origin or if the user allowed it.
+    // A token server receives the login if it has the registry's own origin, or if the user allowed the token server.
     script(0);
     servers.client().fetch(&servers.reference(0)).await.expect_err("the plugin does not exist");
     let seen = servers.take_requests();
@@ -220,9 +220,9 @@ async fn token_server_gets_the_login_only_if_allowed() {
     assert_eq!(receivers_of(&servers.take_requests(), BASIC), [2]);
 }
 
-/// A web page that redirects to a registry or requires a login itself receives no login.
+/// A web page does not receive a login, even if it redirects to a registry or itself requires a login.
 #[tokio::test]
-async fn web_pages_get_no_login() {
+async fn web_pages_do_not_receive_a_login() {
     let servers = Servers::start(3).await;
     servers.set(0, &[ServerResponse::Basic, ServerResponse::Json(r#"{"tags": ["1.0.0"]}"#), ServerResponse::Nothing]);
     let untagged = servers.reference(0).replace(":1.0.0", "");

@@ -21,7 +21,7 @@ pub(crate) struct Faults {
     pub flip_blobs_over: Option<usize>,
     /// Number of spaces that the registry adds to each manifest.
     pub pad_manifests: usize,
-    /// Origin to which the registry redirects requests for blobs. The path of the request stays the same.
+    /// Origin to which the registry redirects requests for blobs. A redirect keeps the path of the request.
     pub redirect_blobs: Option<String>,
     /// User name and password that the registry requires. `None` if the registry requires no login.
     pub login: Option<(String, String)>,
@@ -36,7 +36,7 @@ pub(crate) struct Faults {
     /// Status and `Retry-After` header of the next responses. The message in each of these responses repeats the
     /// credential from the request.
     pub refuse: Vec<(u16, &'static str)>,
-    /// Number of the next responses with a manifest that the registry interrupts in the middle.
+    /// The registry interrupts this number of responses that contain a manifest, beginning with the next one.
     pub cut_manifests: usize,
     /// Error statuses of the next uploads, and whether the registry stores the uploaded bytes in spite of the error.
     pub fail_uploads: Vec<(u16, FailedUpload)>,

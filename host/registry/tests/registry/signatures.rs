@@ -136,7 +136,7 @@ async fn signature_is_not_valid_for_other_content() {
     let copied = client.push(&copy, &bytes).await.expect("the push succeeds");
     client.registry.attach_signature(&copied, &signature).await.expect("the signature is attached");
     assert!(fetch_and_verify(&client, &trust, &copy).await.expect_err("it is refused").contains("the repository"));
-    // Attach the signature to another component with another tag.
+    // Attach the signature to a different component, which has a different tag.
     let other = component(1001);
     let moved = client.push(&reference.replace("1.0.0", "latest"), &other).await.expect("the push succeeds");
     client.registry.attach_signature(&moved, &signature).await.expect("the signature is attached");

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Default for the maximum number of tokens of a model's reply. The host reserves the same number of tokens of the
-/// context window for the reply.
+/// Default for the maximum number of tokens of a model's reply. The host also keeps this many tokens of the
+/// context window free for the reply.
 pub const DEFAULT_REPLY_TOKENS: u32 = 4_096;
 
 /// Default for the maximum number of tools that are offered to the model (L25).
@@ -28,11 +28,11 @@ pub const DEFAULT_OFFERED_TOOLS: u32 = 15;
 /// The grants and limits that an agent gives to one plugin.
 #[derive(Clone, Debug, Default)]
 pub struct PluginAllowance {
-    /// Resources that the plugin may access. Default: none.
+    /// Resources that the plugin may access. By default, the plugin has no access.
     pub grants: Grants,
     /// Limits of each call to the plugin.
     pub limits: CallLimits,
-    /// Whether the user at the terminal is asked, at the plugin's first use, to give the grants that the plugin lacks.
+    /// Whether the host asks the user for the grants that the plugin lacks when the plugin is used for the first time.
     pub asking: AskPolicy,
     /// Grants that users have given to the plugin since the host started. Unlike changes of the configuration, these
     /// grants apply to turns that are already open.
@@ -42,7 +42,7 @@ pub struct PluginAllowance {
 /// Whether the user is asked to give the grants that a plugin lacks (P6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AskPolicy {
-    /// The user at the terminal, if there is one, is asked at the plugin's first use.
+    /// If a user is at the terminal, the host asks this user when the plugin is used for the first time.
     #[default]
     AtFirstUse,
     /// The user is not asked for missing grants. Every access that the configuration does not grant is denied.
@@ -55,7 +55,7 @@ pub struct AnsweredGrants {
     /// Grants that are valid until the host process exits, even if the configuration changes.
     pub for_this_run: Grants,
     /// Permanent grants, which are also written to the configuration file. A permanent grant is revoked when it is
-    /// removed from that file.
+    /// removed from the configuration file.
     pub for_good: Grants,
 }
 
@@ -111,33 +111,34 @@ pub struct OutboxConfig {
 pub struct AgentConfig {
     /// Name of the agent. The subjects of the agent's sessions begin with this name.
     pub name: String,
-    /// The agent's configuration file, if it has one. Approvals are valid only for an agent with this file, and so are
-    /// rules with a tool's exact name (row 52).
+    /// The agent's configuration file, if it has one. Approvals, and rules with a tool's exact
+    /// name, are valid only for an agent with this file (row 52).
     pub file: Option<PathBuf>,
-    /// How the host identifies the plugin or MCP server to which a rule with a tool's exact name is bound. Default: by
-    /// the digest of the plugin's component, or by the transport of the MCP server.
+    /// How the host identifies the plugin or MCP server to which a rule with a tool's exact name is bound. By default,
+    /// it is identified by the digest of the plugin's component, or by the transport of the MCP server.
     pub rule_binding: RuleBinding,
     /// A check that the agent's components must pass in addition to the check that the host applies to all components.
-    /// With this field, a delegate can have stricter requirements than the host. Default: no additional check.
+    /// A delegate can use this check to have stricter requirements than the host. By default, there is no
+    /// additional check.
     pub vetting: Option<Arc<dyn ComponentVerifier>>,
-    /// The user whose long-term memory the agent uses. If `None`, the agent uses no memory.
+    /// The user whose long-term memory the agent uses. If this field is `None`, the agent does not use memory.
     pub user: Option<String>,
-    /// The part of the user's memory that the agent uses (D4). Default: [`MemoryUse::User`].
+    /// The part of the user's memory that the agent uses (D4). The default is [`MemoryUse::User`].
     pub memory: MemoryUse,
     /// Limits of each turn, for example the maximum number of model calls.
     pub bounds: LoopConfig,
     /// The parts of the prompt that come from the configuration, for example the system text.
     pub prompt: PromptParts,
-    /// Maximum number of tokens of a model's reply. Default: 4,096.
+    /// Maximum number of tokens of a model's reply. The default is 4,096.
     pub reply_tokens: u32,
-    /// Who writes the summaries of messages that are removed from the prompt (L27). Default: a model.
+    /// Who writes the summaries of messages that are removed from the prompt (L27). The default is a model.
     pub summary: SummaryWriter,
-    /// How the models call tools (L20). Default: the provider's native tool calls.
+    /// How the models call tools (L20). The default is the provider's native tool calls.
     pub tool_dialect: ToolDialect,
     /// Maximum number of tools that are offered to the model. If the agent has more tools, only the tools that best
-    /// match the turn's input are offered (L25). Default: 15.
+    /// match the turn's input are offered (L25). The default is 15.
     pub offered_tools: u32,
-    /// Whether the output of a turn includes the session's messages (L13). Default: false.
+    /// Whether the output of a turn includes the session's messages (L13). The default is `false`.
     pub include_history: bool,
     /// JSON Schema that the output of a turn must satisfy (L12). If `None`, the output is plain text.
     pub output_schema: Option<Value>,
@@ -146,7 +147,7 @@ pub struct AgentConfig {
     pub plugins: BTreeMap<String, PluginAllowance>,
     /// Limits of each call to a plugin that is not listed in the field `plugins`.
     pub limits: CallLimits,
-    /// Directories that the host's own file tools may read. Default: none.
+    /// Directories that the host's own file tools may read. By default, there are none.
     pub host_trees: Vec<TreeGrant>,
     /// Name of the plugin that builds the context for the model. If `None`, the host builds the context.
     pub context_builder: Option<String>,
@@ -159,12 +160,12 @@ pub struct AgentConfig {
     /// Which outgoing events the host sends, and where it delivers them (I6).
     pub outbox: OutboxConfig,
     /// Agents to which this agent may delegate tasks, by the name of the tool that calls the delegate
-    /// (L16). Default: none.
+    /// (L16). By default, there are no delegates.
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools the agent has (I5).
     pub mcp: Vec<ServerConfig>,
-    /// Rules that decide which tools may run without an approval (L17). Default: a tool needs an approval only if the
-    /// tool's definition requires an approval.
+    /// Rules that decide which tools may run without an approval (L17). By default, a tool needs an approval only if
+    /// the tool's definition requires an approval.
     pub approvals: ApprovalRules,
 }
 

@@ -102,9 +102,9 @@ mod tests {
         Delegate { agent: Arc::new(agent).into(), description: "Reads.".into(), input_schema }
     }
 
-    /// L16, D3: a call always has the same session, and different calls have different sessions.
+    /// L16, D3: every attempt of a call uses the same session, and different calls use different sessions.
     #[test]
-    fn l16_a_call_always_has_the_same_session() {
+    fn l16_each_call_has_its_own_fixed_session() {
         let reader = delegate("reader", None);
         let call = |id: &str| CallId(id.into());
         let subject = reader.subject("lead/1", &call("call_1_1_1"));

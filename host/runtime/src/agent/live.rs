@@ -20,7 +20,7 @@ struct SharedAgent {
     current: watch::Sender<Arc<Agent>>,
     /// Number of times that the agent was replaced since this value was created.
     version: AtomicU64,
-    /// Grants that were revoked from plugins since this process started, by the name of the plugin.
+    /// For each plugin name, the grants that were revoked from the plugin since this process started.
     revoked: Mutex<BTreeMap<String, Grants>>,
     /// Locked while the agent is replaced, so that two concurrent changes do not overwrite each other. Readers do not
     /// lock this mutex.
@@ -36,7 +36,7 @@ pub struct PluginVersions {
     /// New versions that are on trial, by the name of the plugin.
     pub trials: BTreeMap<String, VersionTrial>,
     /// Plugin files whose version failed its canary call when the agent was built. The value is the digest of the
-    /// failed version. For each of these files, the host uses an earlier version of the plugin.
+    /// failed version. Instead of the failed version, the host uses an earlier version of the plugin.
     pub refused: BTreeMap<PathBuf, Digest>,
 }
 
@@ -80,7 +80,7 @@ impl LiveAgent {
     }
 
     /// For each plugin that has fewer grants in `next` than in `before`, records the plugin's earlier grants of the
-    /// affected kinds. If the user is later asked to grant more of such a kind, the question offers at most the
+    /// affected kinds. If the user is later asked for grants of an affected kind, the question offers at most the
     /// recorded grants (row 48).
     fn record_revocations(&self, before: &Agent, next: &Agent) {
         let nothing = Grants::default();
@@ -96,7 +96,7 @@ impl LiveAgent {
     }
 
     /// For each kind of grant that was reduced or revoked since this process started, returns the grants of this kind
-    /// that the plugin had before the latest reduction. Kinds that were never reduced are empty in the result.
+    /// that the plugin had before the latest reduction. The result contains no grants of a kind that was never reduced.
     pub fn revoked(&self, plugin: &str) -> Grants {
         let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.get(plugin).cloned().unwrap_or_default()

@@ -26,20 +26,20 @@ pub struct Models {
     /// Retry policy for each call of one model.
     pub retry: RetryPolicy,
     /// Duration for which a model is skipped after a call and all of its retries have failed, if another model is
-    /// available. Default: 60 s.
+    /// available. The default is 60 s.
     pub cooldown: Duration,
-    /// The model that summarises messages that are removed from the prompt (L27). Default: the model that answers
+    /// The model that summarises messages that are removed from the prompt (L27). The default is the model that answers
     /// the user.
     pub summary: Option<Arc<dyn Provider>>,
-    /// The models that make a plan for a turn and carry the plan out (L24). Default: none. If this field is `None`,
-    /// turns run without a plan.
+    /// The models that make and execute the plan of a turn (L24). The default is `None`: turns run
+    /// without a plan.
     pub planning: Option<PlanningModels>,
-    /// The embedding model that selects the tools that match the input best (L25). Default: none. Without an
-    /// embedding model, the host selects tools by comparing the words of the input with the words of the tools'
-    /// names and descriptions.
+    /// The embedding model that selects the tools that match the input best (L25). The default is `None`. Without an
+    /// embedding model, the host selects tools by comparing the words of the input with the words of the tools' names
+    /// and descriptions.
     pub embedder: Option<Arc<Embedder>>,
     /// The output of a turn in which no model replies. If the agent has an output schema, the text must be JSON that
-    /// satisfies the schema. Default: none.
+    /// satisfies the schema. The default is `None`.
     pub fallback_text: Option<String>,
     cooling_until: Arc<Mutex<Vec<Option<Instant>>>>,
 }
@@ -99,7 +99,7 @@ impl Models {
     /// Starts the cooldown of the model at this index of the fallback chain. The model is skipped until the
     /// cooldown ends.
     pub(crate) fn start_cooldown(&self, index: u32) {
-        if let Some(until) = self.cooling().get_mut(index as usize) {
+        if let Some(until) = self.lock_cooling_until().get_mut(index as usize) {
             *until = Some(Instant::now() + self.cooldown);
         }
     }
@@ -107,7 +107,7 @@ impl Models {
     /// If the model at `index` is cooling down, returns the index of the next model that is not cooling down. Returns
     /// `None` if the model at `index` is not cooling down, or if all models after it are also cooling down.
     pub(crate) fn replacement_for(&self, index: u32) -> Option<u32> {
-        let cooling = self.cooling();
+        let cooling = self.lock_cooling_until();
         let now = Instant::now();
         let is_cooling = |until: &Option<Instant>| until.is_some_and(|until| until > now);
         if !cooling.get(index as usize).is_some_and(is_cooling) {
@@ -128,7 +128,7 @@ impl Models {
         Some(self.replacement_for(next).unwrap_or(next))
     }
 
-    fn cooling(&self) -> std::sync::MutexGuard<'_, Vec<Option<Instant>>> {
+    fn lock_cooling_until(&self) -> std::sync::MutexGuard<'_, Vec<Option<Instant>>> {
         self.cooling_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -13,7 +13,7 @@ use agent_store::{Store, StoreError};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The digest of each tool definition when the turn began, by the name of the tool.
+/// Maps the name of each tool to the digest that its definition had when the turn began.
 type Definitions = BTreeMap<String, Digest>;
 
 /// The pinned tools of a turn: all tools that the turn could call when it began, except the tools of plugins.
@@ -101,9 +101,9 @@ pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
     }
 }
 
-/// Returns the agent for a resumed turn that began with these plugins. The current configuration, not the stored turn,
-/// determines which plugins build the context, validate the output and decide about media, and determines the settings
-/// of these plugins. The pinned grants can only narrow the current grants (P14).
+/// Returns the agent for a resumed turn that began with these plugins. The plugins that build the context, validate
+/// the output and decide about media, and the settings of these plugins, come from the current configuration and not
+/// from the stored turn. The pinned grants can only narrow the current grants (P14).
 pub(crate) fn resumed_agent(
     current: &Agent,
     generation: Generation,
@@ -142,7 +142,7 @@ fn with_roles(generation: Generation, current: &Agent) -> Generation {
 }
 
 /// Returns the components of a stored turn that are unknown to this host. A component is known if the agent uses it now
-/// under the same name. If the stored turn has pins, a component is known as well if the store records that an earlier
+/// under the same name. If the stored turn has pins, a component is also known if, according to the store, an earlier
 /// turn of the agent on this host began with it.
 pub(crate) async fn unknown_components(
     store: &dyn Store,

@@ -18,16 +18,17 @@ pub struct ServiceConfig {
     pub event_type: ServiceEventType,
     /// Description of the tool for the model.
     pub description: String,
-    /// JSON Schema of a request's data, which must be an object. Default: any object.
+    /// JSON Schema of a request's data, which must be an object. The default is any object.
     pub accepts: Value,
-    /// JSON Schemas for the data in answers. The key is the event type of the answer, or [`ANY_TYPE`]. Default: an
-    /// empty map, so that every answer is accepted.
+    /// JSON Schemas for the data in answers. The key is the event type of the answer, or [`ANY_TYPE`]. The default is
+    /// an empty map, so that every answer is accepted.
     pub emits: BTreeMap<String, Value>,
-    /// Value of the routing attribute `domain` in the requests. Default: the requests do not have this attribute.
+    /// Value of the routing attribute `domain` in the requests. By default, the requests do not have this attribute.
     pub domain: Option<String>,
-    /// Time after which the host itself answers the request with the error `unavailable`. Default: no limit.
+    /// Time after which the host itself answers the request with the error `unavailable`. By default, there is
+    /// no limit.
     pub answer_within: Option<Duration>,
-    /// Priority of the tool: only the calls with the highest priority in a reply run (L6). Default: 0.
+    /// Priority of the tool: only the calls with the highest priority in a reply run (L6). The default is 0.
     pub priority: i32,
 }
 

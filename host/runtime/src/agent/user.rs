@@ -20,8 +20,8 @@ pub enum UserNameError {
         /// Number of characters of the rejected string.
         characters: usize,
     },
-    /// The string contains a control character, or begins or ends with white space. Such characters could make two
-    /// different names look the same.
+    /// The string contains a control character, or begins or ends with white space. Control characters and outer
+    /// white space could make two different names look the same.
     #[error(
         "the user's name contains {0:?}: control characters are not allowed, and it cannot begin or end with a space"
     )]

@@ -1,6 +1,5 @@
-//! Decides whether a call needs an approval. The decision depends on the approval rules and on earlier
-//! approvals. An earlier approval counts only if the tool, and in some cases the arguments, are those for which
-//! the approval was given.
+//! Decides from the approval rules and from earlier approvals whether a call needs an approval. An earlier approval
+//! counts only if the tool, and in some cases the arguments, are those for which the approval was given.
 
 use super::{ApprovalError, digest_of_arguments, remember_grants};
 use crate::agent::Agent;
@@ -27,8 +26,8 @@ pub(crate) struct ApprovalContext<'a> {
     pub(crate) services: &'a SessionServices,
     pub(crate) run: &'a Run,
     pub(crate) held_requests: &'a HeldRequests,
-    /// Calls that were loaded from the store. Before one of these calls runs, its arguments are checked again against
-    /// the tool's schema.
+    /// Calls that were loaded from the store. The arguments of such a call are checked again against the tool's schema
+    /// before the call runs.
     pub(crate) unverified: &'a HashSet<CallId>,
 }
 
@@ -47,8 +46,8 @@ impl ApprovalContext<'_> {
         ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
     }
 
-    /// Whether an approval of a tool is valid only for the arguments for which it was given. This is the case if the
-    /// turn's configuration or the current configuration binds approvals of the tool to arguments.
+    /// Whether an approval of a tool is valid only for the arguments for which it was given. An approval has this limit
+    /// if the turn's configuration or the current configuration binds approvals of the tool to arguments.
     pub(super) fn binds_arguments(&self, tool: &str) -> bool {
         [&self.services.agent, &self.services.live.current()]
             .iter()

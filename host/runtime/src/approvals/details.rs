@@ -1,5 +1,5 @@
-//! Adds details of calls to approval requests for users, and adds notes to call results for the model if a user has
-//! changed the arguments of a call.
+//! Adds details of the calls to the approval requests that users see. If a user has changed the arguments of a call,
+//! adds a note for the model to the result of the call.
 
 use super::context::ApprovalContext;
 use crate::history::LoadedHistory;

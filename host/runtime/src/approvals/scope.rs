@@ -1,5 +1,6 @@
-//! Limits where approvals are valid, and where approval rules with a tool's exact name are valid (row 52). The scope of
-//! an approval consists of the agent's file, the user, the executor of the tool, and the executor's grants.
+//! Determines the scope in which an approval is valid, and the scope in which an approval rule with a tool's exact name
+//! is valid (row 52). The scope of an approval consists of the agent's file, the user, the executor of the tool, and
+//! the executor's grants.
 
 use super::context::ApprovalContext;
 use crate::agent::{Agent, RuleBinding};
@@ -17,9 +18,9 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 impl ApprovalContext<'_> {
-    /// Returns the ruling that applies to a tool now. A rule with the tool's exact name can be less strict than the
-    /// other rules only for the plugin or server to which the rule is bound. If a tool with this name is now offered by
-    /// a different plugin or server, a user is asked.
+    /// Returns the ruling that applies to a tool now. A rule with the tool's exact name is bound to one plugin or
+    /// server, and can be less strict than the other rules only for the tool of this plugin or server. If a tool with
+    /// this name is now offered by a different plugin or server, a user is asked.
     pub(crate) async fn ruling(&self, tool: &RegisteredTool) -> Result<Ruling, StoreError> {
         let ruling = self.configured_ruling(tool);
         let general = self.general_ruling(tool);
@@ -38,8 +39,8 @@ impl ApprovalContext<'_> {
         Ok(Ruling { policy, because })
     }
 
-    /// Binds each rule with an exact tool name to the plugin or server that offers the tool now. Rules that are already
-    /// bound are not changed.
+    /// Binds each rule that contains an exact tool name to the plugin or server that offers the tool now. Rules that
+    /// are already bound are not changed.
     pub(crate) async fn bind_rules(&self) -> Result<(), StoreError> {
         let agent = self.services.agent.clone();
         for name in agent.config().approvals.tools.keys() {
@@ -79,8 +80,8 @@ impl ApprovalContext<'_> {
         }
     }
 
-    /// Returns, as JSON, the current grants of the plugin or delegate that executes the tool. If the host executes the
-    /// tool, the JSON contains the directories that its file tools may read.
+    /// Returns the current grants of the plugin or delegate that executes the tool, as JSON. If the host executes the
+    /// tool, the JSON contains the directories that the host's file tools may read.
     fn grants_in_force(&self, tool: &RegisteredTool) -> Value {
         match &tool.source {
             ToolSource::Plugin { plugin, .. } => {
@@ -100,10 +101,10 @@ impl ApprovalContext<'_> {
     }
 }
 
-/// Returns JSON that identifies which plugin, server, service or delegate executes a tool, or that the host executes
-/// it. If the returned JSON differs from the JSON at the time of an approval, the approval is not valid any more. The
-/// JSON contains the names of environment variables and headers but not their values, because the values are secrets
-/// that may be rotated.
+/// Returns JSON that identifies the executor of a tool: a plugin, a server, a service, a delegate or the host. If the
+/// returned JSON differs from the JSON at the time of an approval, the approval is not valid any more. The JSON
+/// contains the names of environment variables and headers but not their values, because the values are secrets that
+/// may be rotated.
 fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
     let config = agent.config();
     match &tool.source {
@@ -139,8 +140,8 @@ fn transport_value(transport: &Transport) -> Value {
 }
 
 /// Returns JSON that identifies the program of an MCP server that runs as a child process: the path and content of the
-/// executable, and the content of the scripts that the server's arguments name. Rules with a tool's exact name are not
-/// bound to the program, because users expect such a rule to stay valid after an update of the server.
+/// executable, and the content of the scripts whose paths are among the server's arguments. Rules with a tool's exact
+/// name are not bound to the program, because users expect such a rule to stay valid after an update of the server.
 fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     let ToolSource::Mcp { server, .. } = &tool.source else { return Value::Null };
     let config = agent.config().mcp.iter().find(|config| config.name == *server);
@@ -161,8 +162,8 @@ fn program(agent: &Agent, tool: &RegisteredTool) -> Value {
     }
 }
 
-/// Maximum size of a file, in bytes, up to which the digest of its content identifies the file. A larger file is
-/// identified by its size and modification time.
+/// A file of at most this number of bytes is identified by the digest of its content. A larger file is identified by
+/// its size and modification time.
 const MAX_HASHED_BYTES: u64 = 4 << 20;
 
 /// File extensions of scripts. Files with these extensions, and all files that begin with `#!`, count as code. All
@@ -201,8 +202,8 @@ fn rule_identity(agent: &Agent, tool: &RegisteredTool) -> Digest {
     digest_of_json(&identity)
 }
 
-/// Returns, as JSON, everything that a delegate can access: its plugins with their grants, its servers and services,
-/// and its own delegates.
+/// Returns JSON that describes everything that a delegate can access: its plugins with their grants, its servers and
+/// services, and its own delegates.
 fn delegate_grants(agent: &Agent) -> Value {
     let config = agent.config();
     let plugins: BTreeMap<&str, Value> = agent

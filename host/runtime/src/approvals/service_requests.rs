@@ -1,6 +1,6 @@
 //! Service requests of plugins (P2). A tool of a plugin returns `pending` to request that the host sends an event to a
 //! service. The plugin must have a grant for the event type. In all other respects, the request is checked like a call
-//! of the service by the model: the service's schema and approval rules apply (L17, row 51).
+//! that the model makes to the service: the service's schema and approval rules apply (L17, row 51).
 
 use super::context::ApprovalContext;
 use super::{ApprovalError, REASON_CHARACTERS, Verdict, digest_of_arguments};
@@ -42,8 +42,8 @@ pub(crate) struct PermittedRequest {
     /// The service whose rules apply to the request. If no service of the agent has this event type, this field is
     /// `None`, and only the plugin's grant is checked.
     pub(crate) service: Option<Arc<RegisteredTool>>,
-    /// A denial to record if the host ignores the domain that the plugin requested. `None` if the plugin requested no
-    /// domain, or the domain that the host sets.
+    /// A denial to record if the host ignores the domain that the plugin requested. `None` if the plugin did
+    /// not request a domain, or requested the domain that the host sets.
     pub(crate) denial: Option<Denial>,
 }
 
@@ -309,8 +309,8 @@ impl ApprovalContext<'_> {
         })
     }
 
-    /// Returns the tool of the service. Returns an error if the service's rules or its schema do not
-    /// permit the request.
+    /// Returns the registered tool of the service, or an error if the service's rules or its schema do not permit the
+    /// request to the service.
     fn checked_service(
         &self,
         (name, _): (&str, &ServiceConfig),

@@ -77,8 +77,8 @@ impl LoadedHistory {
         Ok(ids.iter().filter_map(|id| self.messages.get(id).cloned()).collect())
     }
 
-    /// Returns the messages that are in the model's view and accepted by `filter`, in the form in which the model is
-    /// shown these messages. Tool results are truncated to `limit` characters.
+    /// Returns the messages that are in the model's view and that `filter` accepts, as the messages are shown to the
+    /// model. Tool results are truncated to `limit` characters.
     pub(crate) async fn shown(
         &mut self,
         run: &Run,

@@ -1,5 +1,5 @@
-//! The question whether a plugin gets its missing grants. The user at the terminal is asked this question at the
-//! plugin's first use. The host asks the question before the store records that the plugin's call is about to run (P6).
+//! At the first use of a plugin, asks the user at the terminal whether to give the plugin its missing grants. The host
+//! asks this question before the store records that the plugin's call is about to run (P6).
 
 use crate::agent::LiveAgent;
 use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
@@ -12,9 +12,9 @@ use tokio::sync::{mpsc, oneshot};
 pub type FirstUses = mpsc::Sender<FirstUse>;
 
 /// A question to the user about a plugin that is about to be used for the first time and lacks grants. The agent's
-/// configuration does not give the missing grants, but permits the host to ask for them. The task that receives
-/// this value adds the grants that the user gives to the [agent](FirstUse::agent). The turn continues when this
-/// value is dropped.
+/// configuration does not give the missing grants, but permits the host to ask for them. The task that receives this
+/// value asks the user, and then changes the [agent](FirstUse::agent) so that it has the grants that the user gave. The
+/// turn continues when this value is dropped.
 pub struct FirstUse {
     /// The agent that uses the plugin. [`LiveAgent::answer`] adds grants to this agent. The added grants also apply to
     /// turns that are already open.
@@ -45,8 +45,8 @@ impl FirstUse {
     }
 
     /// For each kind of grant that was reduced or revoked since this process started, returns the grants of this kind
-    /// that the plugin had before the latest reduction. The question must not offer more grants of such a kind than the
-    /// plugin had (row 48).
+    /// that the plugin had before the latest reduction. For each of these kinds, the question must not
+    /// offer more grants than the plugin had (row 48).
     pub fn revoked(&self) -> Grants {
         self.agent.revoked(&self.plugin.name)
     }

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// Keeps account of the questions that plugins ask the model in the open turn: how many tokens each plugin has used,
-/// and which finished questions are not committed yet.
+/// Records the questions that plugins ask the model in the open turn: how many tokens each plugin has used, and which
+/// finished questions are not committed yet.
 #[derive(Default)]
 pub(crate) struct ModelLedger(Mutex<LedgerState>);
 
@@ -96,7 +96,7 @@ impl ModelLedger {
 struct ReservedTokens {
     ledger: Arc<ModelLedger>,
     asker: ModelCaller,
-    /// Number of the question among all questions of the session, from 0.
+    /// Index of the question among all questions of the session, starting at 0.
     number: u64,
     prompt: u64,
     answer: u64,
@@ -347,8 +347,8 @@ mod tests {
         assert_eq!(inputs, [used("b", Usage::default()), used("a", usage), used("a", Usage::default())]);
     }
 
-    /// P5: if another process continues a turn, the tokens that plugins used before still count toward their budgets
-    /// for the turn.
+    /// P5: if another process continues a turn, the tokens that plugins have already used in this turn still count
+    /// toward the plugins' budgets for the turn.
     #[test]
     fn p5_the_question_count_continues_from_the_stored_state() {
         let mut run = Run::new("a/1", "a");

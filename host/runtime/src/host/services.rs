@@ -34,9 +34,9 @@ pub struct Host {
     pub first_uses: Option<FirstUses>,
     /// Answers the HTTP requests of plugins in place of the network. If `None`, the requests are sent over the network.
     pub http: Option<Arc<dyn HttpPort>>,
-    /// Token that is cancelled when the process shuts down. Open turns then stop in the same way as if
-    /// the process had crashed, and can be continued later. They are not stored as cancelled: their
-    /// result is [`TurnResult::Interrupted`](crate::TurnResult::Interrupted).
+    /// Token that is cancelled when the process shuts down. Open turns then stop in the same way as if the process had
+    /// crashed, and can be continued later. Open turns are not stored as cancelled. Instead, each of them has
+    /// the result [`TurnResult::Interrupted`](crate::TurnResult::Interrupted).
     pub leaving: CancellationToken,
 }
 
@@ -57,7 +57,7 @@ pub(crate) struct SessionServices {
     pub(crate) ledger: Arc<ModelLedger>,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
-    /// Suffix with which the id of each call of the session ends.
+    /// Suffix of the ids of all calls of the session.
     pub(crate) id_ending: String,
     /// Id (subject) of the session that delegated its task to this session (L16). `None` if the session does not work
     /// on a delegated task.
@@ -137,8 +137,8 @@ impl SessionServices {
         Some(MemoryFilter { user, scope, excluded_session: Some(self.subject.clone()) })
     }
 
-    /// Returns the call ids that a user or service may mean by `id`: `id` itself, and `id` with the session's suffix in
-    /// case the suffix was omitted.
+    /// Returns the call ids that a user or service may mean by `id`. The first is `id` itself. The second is `id`
+    /// with the session's suffix, because the user or service may have omitted the suffix.
     pub(crate) fn call_ids(&self, id: &str) -> Vec<CallId> {
         vec![CallId(id.to_owned()), CallId(format!("{id}_{}", self.id_ending))]
     }

@@ -37,8 +37,8 @@ struct CacheEntry {
     last_use: u64,
 }
 
-/// Number of bytes that each entry counts in addition to the size of its picture. These bytes limit the number of
-/// entries that contain no picture.
+/// Number of bytes that are counted for each entry in addition to the size of its picture. Because of these bytes, the
+/// number of entries that contain no picture is limited too.
 const ENTRY_BYTES: usize = 256;
 
 impl Cache {

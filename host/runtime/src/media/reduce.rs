@@ -13,7 +13,7 @@ use std::io::Cursor;
 /// Maximum number of bytes of memory that one picture may use while it is decoded. The limit is necessary because a
 /// small file can declare very large dimensions.
 pub(super) const MAX_DECODING_BYTES: u64 = 256 << 20;
-/// Quality of the JPEG files that scaled pictures are encoded to, from 1 to 100.
+/// JPEG quality with which scaled pictures are encoded, from 1 to 100.
 const JPEG_QUALITY: u8 = 88;
 
 /// The reason why a picture can never be scaled down. The reason lies in the bytes of the picture, so another attempt
@@ -102,7 +102,7 @@ fn working_bytes(format: ImageFormat, decoded: u64, bytes: &[u8]) -> u64 {
         ImageFormat::Jpeg => decoded,
         ImageFormat::WebP => decoded + 4,
         ImageFormat::Gif => decoded + 1,
-        // These pictures have 16 bits per channel, and are converted to 8 bits per channel.
+        // Pictures with 16 bits per channel are converted to 8 bits per channel.
         _ if decoded == 2 || decoded > 4 => decoded + decoded / 2,
         _ => decoded,
     }
@@ -252,7 +252,7 @@ mod tests {
 
     /// Row 34: a picture whose header declares too many pixels is refused before it is decoded.
     #[test]
-    fn row_34_a_decompression_bomb_is_refused_by_its_header() {
+    fn row_34_a_decompression_bomb_is_refused_before_it_is_decoded() {
         let mut bomb = written(DynamicImage::new_luma8(1, 1), ImageFormat::Png);
         bomb[16..20].copy_from_slice(&60_000_u32.to_be_bytes());
         bomb[20..24].copy_from_slice(&60_000_u32.to_be_bytes());

@@ -23,7 +23,7 @@ const WAIT_LIMIT: Duration = Duration::from_secs(60);
 /// original size instead, because the media policy requires a smaller version.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ScaleError {
-    /// The bytes of the picture do not permit scaling, so the picture can never be scaled.
+    /// The bytes of the picture make scaling impossible, so the picture can never be scaled.
     #[error(transparent)]
     Unscalable(#[from] Unscalable),
     /// The media item is larger than [`MAX_SENT_BYTES`](super::MAX_SENT_BYTES), so it can never be scaled.

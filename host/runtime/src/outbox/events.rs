@@ -40,8 +40,8 @@ pub(crate) async fn announce_end(
     Ok(())
 }
 
-/// Adds the cost of a failed or cancelled turn to the data of the event about the turn's end. For a finished turn, the
-/// cost is already part of the turn's output.
+/// Adds the cost of a failed or cancelled turn to the data of the event about the turn's end. The output of a
+/// finished turn already contains the cost.
 fn with_cost(mut data: Value, cost: TurnCost) -> Value {
     if let (Value::Object(data), Value::Object(cost)) = (&mut data, json!(cost)) {
         data.extend(cost);

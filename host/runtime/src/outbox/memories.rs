@@ -14,7 +14,7 @@ use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
-/// Maximum number of characters of the user's question, and of the answer, in a memory about the end of a turn.
+/// In a memory about the end of a turn, the question and the answer each have at most this number of characters.
 const ENDING_CHARACTERS: usize = 2_000;
 /// Maximum number of characters of the user's question in a memory about tool calls.
 const QUESTION_CHARACTERS: usize = 500;
@@ -48,7 +48,7 @@ impl ResultOrigin {
     }
 }
 
-/// Adds the memories that follow from a change. If the change completes the results of all calls of a model reply, a
+/// Adds the memories that result from a change. If the change completes the results of all calls of a model reply, a
 /// memory about these calls is added. If the turn ends with an answer or at a limit, a memory about the end of the turn
 /// is added. `before` and `after` are the states of the run before and after the change.
 pub(crate) async fn add_memories(
@@ -163,8 +163,8 @@ async fn is_undone_or_deleted(store: &dyn Store, item: &StoredOutboxItem, turn: 
         }
         match items.last() {
             Some(last) if items.len() == PAGE_SIZE => after = last.number,
-            // The first query must find at least `item`. If it finds no items, `item` has been deleted together
-            // with its session.
+            // The first query must find at least `item`. If the query finds no items, `item` has been deleted
+            // together with its session.
             last => return Ok(last.is_none() && after < item.number),
         }
     }

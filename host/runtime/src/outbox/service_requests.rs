@@ -17,8 +17,8 @@ use std::time::Duration;
 /// The conditions that the answer to a service request must satisfy.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServiceContract {
-    /// JSON text of a map from the event type of an answer to the JSON Schema of the answer's data. If `None`, every
-    /// answer is accepted.
+    /// A JSON object, as text: the keys are the event types of answers, and the values are the JSON Schemas of the
+    /// answers' data. If `None`, every answer is accepted.
     emits: Option<String>,
     /// Time within which the answer must arrive. `None` means no limit.
     within: Option<Duration>,

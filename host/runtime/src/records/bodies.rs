@@ -26,7 +26,7 @@ pub(crate) const FORK_KIND: &str = "fork";
 pub(crate) enum StepRecordBody {
     /// The plugins, servers, tools and memories with which a turn began.
     Context(Box<ContextRecord>),
-    /// The call of the context builder immediately before a step of the turn.
+    /// The call to the context builder that the host makes immediately before a step of the turn.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
     /// The prompt of a model call, which refers to its system texts by digest and to its messages by position.
     Prompt(Box<PromptRecord>),
@@ -156,7 +156,7 @@ pub(crate) struct ContextRecord {
     pub(crate) recollections: Vec<Recollection>,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugins: Option<Vec<PinnedPlugin>>,
-    /// Digest of the list of tools of each MCP server, by the name of the server.
+    /// For each MCP server, by name, the digest of the server's tool list.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) servers: BTreeMap<String, String>,
     /// Digest of the agent's configuration when the turn began.
@@ -203,12 +203,12 @@ pub(crate) struct BuilderQuestion {
     pub(crate) messages: MessagePositions,
     pub(crate) result_characters: usize,
     pub(crate) hidden: u32,
-    /// Digest of the text of the summary of earlier messages. `None` if the session has no summary.
+    /// Digest of the text that summarises earlier messages. `None` if the session has no summary.
     pub(crate) summary: Option<String>,
     pub(crate) budget: Budget,
 }
 
-/// The input of a context builder before a step. Messages are stored as positions.
+/// The input of a context builder before a step. The record contains positions instead of the messages themselves.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct StepQuestion {
     pub(crate) lifecycle: Lifecycle,
@@ -268,7 +268,7 @@ pub(crate) struct SummaryRecord {
     pub(crate) problem: Option<String>,
     /// Digests of the texts in the summary model's prompt.
     pub(crate) prompt: Vec<String>,
-    /// Digest of the text of the summary.
+    /// Digest of the summary's text.
     pub(crate) summary: String,
     pub(crate) raw: Option<Value>,
 }
@@ -332,8 +332,8 @@ pub(crate) struct UnscaledPicture {
 pub(crate) struct PluginModelRecord {
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) plugin: String,
-    /// Id of the tool call during which the plugin asked, or `turn N` if the plugin asked as the context builder of
-    /// turn N.
+    /// Id of the tool call during which the plugin asked the model, or `turn N` if the plugin asked the model as the
+    /// context builder of turn N.
     pub(crate) call: String,
     pub(crate) question: ModelQuestionRecord,
     /// The raw response of the model's provider. `None` if the question was cancelled or failed.
@@ -356,7 +356,7 @@ pub(crate) struct ModelQuestionRecord {
     pub(crate) max_tokens: Option<u32>,
 }
 
-/// The model's reply, in the form in which the plugin that asked received it.
+/// The model's reply to a plugin's question, in the form in which the plugin received the reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PluginModelReply {
     pub(crate) text: String,

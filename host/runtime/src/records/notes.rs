@@ -14,7 +14,7 @@ pub(crate) struct CommitNotes {
     pub(crate) records: Vec<StepRecord>,
     /// Texts that the records refer to by digest.
     pub(crate) texts: Vec<String>,
-    /// Denials that are not recorded as part of a call's result. They are committed before the change.
+    /// Denials that are not recorded as part of a call's result. The denials are committed before the change.
     pub(crate) denials: Vec<(Option<CallId>, Denial)>,
     /// The host's answers to the plugin that executed a finished call, with the id of the call.
     pub(crate) host_answers: Option<(CallId, Box<HostCallLog>)>,

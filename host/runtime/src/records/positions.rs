@@ -23,8 +23,8 @@ pub(crate) enum MessagePositions {
     /// Most messages are listed in blocks. Each block is stored as a separate text, and later records refer to the
     /// same blocks.
     Blocks {
-        /// Number of model calls in the session so far. The first `since` of these calls did not include a message that
-        /// is listed with the number `since`.
+        /// Number of model calls in the session so far. If a message is listed with the number `since`, the prompts of
+        /// the first `since` calls did not include the message.
         calls: u64,
         /// Digests of the blocks. Each block is a JSON array of pairs `[id, since]`, one for each message.
         blocks: Vec<String>,
@@ -35,7 +35,7 @@ pub(crate) enum MessagePositions {
 
 impl MessagePositions {
     /// Creates references to these messages. `calls` is the number of model calls in the session so far. The returned
-    /// texts are the blocks of references, and must be stored together with the record.
+    /// texts are blocks, each of which contains several references. They must be stored together with the record.
     pub(crate) fn new(seen: &[MessagePosition], calls: u64) -> (Self, Vec<String>) {
         let since = |(id, seen): &MessagePosition| -> FirstSeen { (*id, calls as i64 - i64::from(*seen)) };
         let mut blocks: Vec<&[MessagePosition]> =
@@ -84,7 +84,7 @@ mod tests {
         (1..=messages).map(|id| (id, u32::try_from(calls - id / 2).expect("small"))).collect()
     }
 
-    // D1: a record stays small even if the history is long, and its references resolve to the same messages.
+    // D1: a record stays small even if the history is long, and its references resolve to the recorded messages.
     #[tokio::test]
     async fn d1_records_do_not_grow_with_the_history() {
         let store = SqliteStore::open_in_memory().expect("a store");

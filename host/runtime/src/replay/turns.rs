@@ -169,8 +169,8 @@ enum Phase {
     Verdict,
 }
 
-/// Converts a record that this host cannot read to an action that cannot be replayed. Returns `None` if the record does
-/// not describe an action of a plugin in a step.
+/// Returns an action that cannot be replayed, because this host cannot read its record. Returns `None` if the record
+/// does not describe an action of a plugin in a step.
 fn unreadable_action(at: (u32, u32), record: &StepRecord) -> Option<(Phase, PluginAction)> {
     let (phase, what) = match record.kind.as_str() {
         "step_context" => (Phase::Context, STEP_CONTEXT),

@@ -236,7 +236,8 @@ impl Session {
     }
 }
 
-/// Creates a subject that no other session has. Subjects sort by creation time if the system clock is correct.
+/// Creates a subject that no other session has. If the subjects of an agent are sorted, they are in the order in which
+/// they were created, as long as the system clock is correct.
 pub(crate) fn new_subject(agent: &str) -> String {
     format!("{agent}/{}", uuid_at(SystemTime::now()))
 }

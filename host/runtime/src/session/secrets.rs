@@ -1,6 +1,6 @@
 //! Removes secrets from all data that is stored, published or exported (row 41). The code that sends a secret to a
 //! server already removes the secret from the server's replies. This module is the last check: it removes secrets that
-//! reached the host by a route other than such a reply.
+//! reached the host in any way other than in a server's reply.
 
 use super::SessionError;
 use crate::records::CommitNotes;

@@ -60,8 +60,8 @@ impl Session {
     }
 
     /// Connects the agent's MCP servers if a call that waits for a decision may need them. Stops if `cancel` is
-    /// cancelled. The methods that store a decision would connect missing MCP servers as well, but those methods cannot
-    /// be cancelled.
+    /// cancelled. The methods that store a decision would also connect missing MCP servers, but those methods
+    /// cannot be cancelled.
     pub async fn prepare_decision(&mut self, cancel: &CancellationToken) -> Result<(), SessionError> {
         let ids: Vec<_> = self.state().open_calls().cloned().collect();
         let calls = self.history.load_calls(&ids).await?;
@@ -85,8 +85,8 @@ impl Session {
     }
 }
 
-/// Warns about approval rules that match no tool of a connected server. Without the warning, a user would not notice
-/// that a tool runs without an approval because the rule misspells the tool's name (L17).
+/// Warns about approval rules that do not match any tool of a connected server. If a rule misspells a tool's name, the
+/// tool runs without an approval, and the user would not notice this without the warning (L17).
 fn warn_about_unmatched_rules(agent: &Agent, catalogue: &Catalogue) {
     let tools: Vec<&str> = agent.registry().tools().map(|tool| tool.definition.name.as_str()).collect();
     for rule in agent.config().approvals.unmatched_patterns(&tools) {

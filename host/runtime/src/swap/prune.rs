@@ -1,4 +1,4 @@
-//! Prunes the plugin store: removes components that neither an open turn nor a recent version needs (P10).
+//! Prunes the plugin store: removes components that are not needed for an open turn or a recent version (P10).
 
 use agent_core::message::Digest;
 use agent_core::run::{RestoreError, Run};
@@ -23,8 +23,8 @@ pub struct Pruned {
     pub kept: usize,
 }
 
-/// The reason why the plugin store cannot be pruned. All components that were not removed before the error
-/// remain intact.
+/// The reason why the plugin store cannot be pruned. The components that the host had
+/// not removed when the error occurred remain intact.
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
     /// The session store failed.

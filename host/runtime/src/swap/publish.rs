@@ -6,7 +6,8 @@ use crate::agent::{Agent, AgentError, LiveAgent, PluginVersions, VersionTrial};
 use agent_plugins::Generation;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A change to a plugin that an agent cannot use. The agent keeps the previous version of the plugin.
+/// A change to a plugin that one agent declined, because the agent cannot use the changed plugin. The agent keeps the
+/// previous version of the plugin.
 pub(super) struct DeclinedPlugin {
     /// Name of the agent that declined the change.
     pub(super) agent: String,
@@ -17,8 +18,8 @@ pub(super) struct DeclinedPlugin {
 }
 
 /// Changes the plugins of an agent in one step. Only turns that start after the change use the changed plugins. Returns
-/// the changes that the agent cannot use and therefore declined. The agent keeps the previous versions of the plugins
-/// in those changes.
+/// the changes that the agent cannot use and therefore declined. If a change was declined, the agent keeps the previous
+/// version of the plugin.
 pub(super) fn offer(
     agent: &LiveAgent,
     chosen: &BTreeMap<String, ChosenVersion>,
@@ -30,8 +31,8 @@ pub(super) fn offer(
     if changes.is_empty() {
         return declined;
     }
-    // An error means that no change was published. The error is ignored here, because `declined` contains the reason
-    // for each change.
+    // An error means that no change was published. The error is ignored here, because `declined` contains the error
+    // of each change that the agent declined.
     let _ = agent.change(|agent| {
         let error_of_all = match agent_with(agent, chosen, trials) {
             Ok(agent) => return Ok(agent),

@@ -1,6 +1,6 @@
-//! Trials of new plugin versions. A later process continues a trial that an earlier process began. So that a trial can
-//! continue, the numbers of calls and traps of a new version are stored after a trap and when a process ends, but never
-//! during a call (P10).
+//! Trials of new plugin versions. If a process ends before a trial does, the next process continues the trial. For this
+//! purpose, the host stores how often a new version was called and how often it trapped: after each trap and when the
+//! process ends, but never during a call (P10).
 
 use super::version_log::{TRAPPED, directory_name};
 use crate::agent::{LiveAgent, VersionTrial};
@@ -8,7 +8,7 @@ use agent_plugins::TrialCounts;
 use agent_store::{AuditAction, Rollback, Store, StoreError, TrialCalls, VersionEndReason};
 use std::path::Path;
 
-/// Stores, before the process ends, the trial counts of an agent's plugins. Versions that failed their trial are rolled
+/// Stores the trial counts of an agent's plugins before the process ends. Versions that failed their trial are rolled
 /// back, so that the next process does not use them. Returns the rollbacks of the versions that failed.
 pub async fn finish_trials(
     store: &dyn Store,
@@ -23,8 +23,8 @@ pub async fn finish_trials(
     Ok(rollbacks)
 }
 
-/// Adds the calls and traps that this process has counted in a trial to the stored counts, which include the counts of
-/// other processes. A version that fails its trial is rolled back.
+/// Updates the stored numbers of calls and traps in a trial: adds the numbers that this process has counted. The stored
+/// numbers also include the counts of other processes. A version that fails its trial is rolled back.
 pub(super) async fn count(
     store: &dyn Store,
     directory: &str,

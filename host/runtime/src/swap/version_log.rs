@@ -49,7 +49,7 @@ pub fn directory_name(directory: &Path) -> String {
 /// Selects the plugin versions for an agent whose plugins were loaded from a directory (P10). Versions that were rolled
 /// back are not used. A new version must pass its canary call. A new version that passes its canary call replaces the
 /// version that was in use last, and is then on trial. The selected versions and their grants are stored. Returns the
-/// notices that users must receive about the selection.
+/// notices about the selected versions that users must receive.
 pub async fn begin_serving(
     store: &dyn Store,
     sandbox: &Sandbox,
@@ -96,8 +96,9 @@ pub async fn begin_serving(
         }
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
-    // The audit log receives no entries about the first versions in a directory, because the first versions replace no
-    // other versions. No entries about rollbacks are added here, because the audit log already contains the rollbacks.
+    // The audit log receives no entries about the first versions in a directory, because the first versions do not
+    // replace other versions. No entries about rollbacks are added here, because the audit log already contains
+    // the rollbacks.
     let swaps = changed.into_iter().filter(|change| !served.is_empty() && !rolled_back.contains_key(&change.plugin));
     let swaps = swaps.map(|change| AuditAction::Swapped {
         directory: name.clone(),
@@ -145,8 +146,8 @@ pub async fn record_grants(store: &dyn Store, agent: &LiveAgent) -> Result<(), S
     store.audit(granted_entries(agent)).await
 }
 
-/// The selection of versions at the start of a process. The versions in the files are compared with the versions that
-/// were in use last.
+/// Selects the plugin versions that a process uses when it starts. The versions in the files are compared with the
+/// versions that were most recently in use.
 struct StartingVersions<'b> {
     sandbox: &'b Sandbox,
     rollbacks: &'b [Rollback],
@@ -304,8 +305,8 @@ fn granted_entries(agent: &LiveAgent) -> Vec<AuditAction> {
     granted.chain([AuditAction::HostGranted { agent: name(), grants: host }]).collect()
 }
 
-/// Returns texts that describe grants in the audit log. The texts contain the names of variables, settings and secrets,
-/// but not their values.
+/// Returns descriptions of the grants for the audit log. The descriptions contain the names of variables, settings and
+/// secrets, but not their values.
 fn describe_grants(grants: &Grants) -> Vec<String> {
     let trees = grants.trees.iter().map(describe_tree);
     let variables = grants.env.keys().map(|name| format!("env {name}"));

@@ -58,8 +58,8 @@ pub struct Registry {
     /// MCP servers that could not be reached, each with the reason. The registry lacks the tools of the servers that
     /// could not be reached.
     absent: BTreeMap<String, String>,
-    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of each such tool to the name
-    /// of its server.
+    /// Tools that an MCP server had when the turn began but no longer has. Maps the name of each removed tool to the
+    /// name of its server.
     gone: BTreeMap<String, String>,
 }
 
@@ -113,7 +113,7 @@ impl Registry {
     }
 
     /// Like [`Registry::new`], but shares unchanged parts with an earlier registry. Sharing saves time, because
-    /// compiling a schema takes longer than a tool call, and so does dropping a compiled schema.
+    /// compiling a schema and dropping a compiled schema each take longer than a tool call.
     pub(crate) fn build<'t>(
         earlier: Option<&Registry>,
         tools: impl IntoIterator<Item = (Cow<'t, ToolDefinition>, ToolSource, Availability)>,
@@ -237,13 +237,13 @@ impl Registry {
         ToolAddress::new(author, self.source_of(author))
     }
 
-    /// Looks up the tool that a model's call names, and checks the arguments. Does not run the tool.
+    /// Looks up the tool for a model's call, and checks the arguments. The tool is not run.
     pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
         let author = self.offer.names.author_name(&call.name).unwrap_or(&call.name);
         self.resolve_by_author(author, &call.arguments)
     }
 
-    /// Like [`Registry::resolve`], but for a call that names the tool as the tool's author spelled it.
+    /// Like [`Registry::resolve`], but for a call in which the tool's name is spelled as the tool's author spelled it.
     pub(crate) fn resolve_by_author(&self, author: &str, arguments: &str) -> ResolvedCall {
         // Arguments that are not valid JSON are kept as a JSON string that contains the model's text.
         let (arguments, readable) = match parse_arguments(arguments) {
@@ -295,8 +295,8 @@ impl Registry {
         self.unreachable_server(name).is_some()
     }
 
-    /// Returns the unreachable MCP server whose name the tool name begins with, and the error for the call. `name` is
-    /// the name of the tool as its author or as the model provider spells it.
+    /// If the tool's name begins with the name of an unreachable MCP server, returns the server's name and the error
+    /// for the call. `name` is the name of the tool as its author or as the model provider spells it.
     fn unreachable_server(&self, name: &str) -> Option<(String, ToolError)> {
         let is_of = |server: &str| name.strip_prefix(server).is_some_and(|rest| rest.starts_with(['.', '_']));
         let (server, reason) = self.absent.iter().rev().find(|(server, _)| is_of(server))?;

@@ -42,7 +42,7 @@ pub(crate) fn without_reserved(schema: &mut Value) -> Reserved {
     if is_reserved { Reserved::Subject } else { Reserved::Nothing }
 }
 
-/// Removes the field that is reserved for the host from arguments, because the model must not set this field (L15).
+/// Removes the host's reserved field from the arguments of a call, because the model must not set this field (L15).
 pub(crate) fn without_reserved_value(mut arguments: Value) -> Value {
     if let Value::Object(fields) = &mut arguments {
         fields.remove(RESERVED_FIELD);

@@ -1,4 +1,4 @@
-//! Resolves calls that a model writes in its text, by the address of the tool (L20).
+//! A model may write a call in its text. This module uses the address in the call to find the tool (L20).
 
 use super::registry::Registry;
 use agent_core::run::{Approval, Disposition, ResolvedCall};

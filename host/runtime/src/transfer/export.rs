@@ -15,8 +15,8 @@ use tokio::io::{AsyncWrite, AsyncWriteExt, BufWriter};
 /// Maximum number of items that one query reads.
 const PAGE_SIZE: usize = 200;
 
-/// Number of bytes of a media item that one read from the store returns. The number is a multiple of three, so that the
-/// base64 of the chunks has no padding between the chunks.
+/// Number of bytes of a media item that are read from the store at once. The number is a multiple of three, so that the
+/// base64 texts of the chunks can be joined without padding between them.
 const CHUNK_BYTES: u32 = 3 << 20;
 
 /// How many messages and media items were exported.
@@ -238,7 +238,7 @@ async fn write_media_item(
 /// Writes one JSON object whose members are values and lists.
 struct Writer<'a> {
     output: BufWriter<&'a mut (dyn AsyncWrite + Send + Unpin)>,
-    /// Whether nothing was written into the current list or object yet.
+    /// Whether the next item is the first item of the current list or object.
     is_first: bool,
 }
 

@@ -1,5 +1,5 @@
 //! Forks a session: copies all visible messages up to a given message into a new session, page by page. The original
-//! is unchanged.
+//! session is not changed.
 
 use super::export::{answered_calls, as_new};
 use super::staging::Staging;
@@ -151,7 +151,7 @@ async fn copy_records(staging: &mut Staging<'_>, from: &str) -> Result<(), Store
     }
 }
 
-/// Returns those of the given calls that the fork contains.
+/// Filters `calls`: returns only the calls that the fork contains.
 async fn copied_calls(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<BTreeSet<CallId>, StoreError> {
     let calls: Vec<CallId> = calls.into_iter().collect();
     let mut copied = BTreeSet::new();
@@ -163,7 +163,7 @@ async fn copied_calls(staging: &Staging<'_>, calls: BTreeSet<CallId>) -> Result<
 }
 
 /// States, for each call that was copied into a fork, the session in which the call originally ran. The replay of a
-/// copied call needs the subject of that session, because the plugin received that subject when the call ran.
+/// copied call needs the subject of the original session, because the plugin received this subject when the call ran.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     /// The sessions in which the copied turns originally ran, each with the number of its last copied turn. The
@@ -191,7 +191,7 @@ impl Origins {
         self.by_call.get(call).or_else(by_turn).map(String::as_str)
     }
 
-    /// Returns the origins to store in a fork that contains the first `turns` turns of the session `from`.
+    /// Returns the origins of the calls in a fork that contains the first `turns` turns of the session `from`.
     async fn forked(mut self, staging: &Staging<'_>, from: &str, turns: u32) -> Result<Self, StoreError> {
         let copied = copied_calls(staging, self.by_call.keys().cloned().collect()).await?;
         self.by_call.retain(|call, _| copied.contains(call));
@@ -218,7 +218,7 @@ fn media_of(messages: &[StoredMessage]) -> BTreeSet<Digest> {
     found
 }
 
-/// Returns those of the given media that the original session contains.
+/// Filters `media`: returns only the media that the original session contains.
 async fn visible_media(store: &dyn Store, from: &str, media: BTreeSet<Digest>) -> Result<Vec<Digest>, StoreError> {
     let mut visible = Vec::with_capacity(media.len());
     for digest in media {

@@ -43,7 +43,7 @@ pub enum ImportAs {
 pub struct ImportOptions {
     /// The subject that the new session gets.
     pub subject: ImportAs,
-    /// The user who imports the session and owns it afterwards. The user that the document names is ignored, because
+    /// The user who imports the session and owns it afterwards. The user's name in the document is ignored, because
     /// anybody can write a name into a document.
     pub user: Option<String>,
 }
@@ -58,16 +58,17 @@ pub struct Imported {
     /// Number of messages, including messages that are not in the session's view.
     pub messages: u64,
     /// Descriptions of the data that was not imported, as texts for users. Grants and approvals are never imported,
-    /// because a document transfers a conversation, but no authority (P14).
+    /// because a document transfers only a conversation and not authority (P14).
     pub dropped: Vec<String>,
 }
 
 /// Whether an import keeps the document's claims about the source and the arguments of open calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claims {
-    /// The claims are discarded. This host determines the source and the arguments of open calls without the document.
+    /// The claims are discarded. This host determines the source and the arguments of open calls itself, without using
+    /// the document.
     Discarded,
-    /// The claims are kept. The claims are harmless in a replay, because the imported session is not continued.
+    /// The document's claims are kept. They are harmless in a replay, because the imported session is not continued.
     Kept,
 }
 
@@ -81,7 +82,7 @@ pub async fn import(
     import_for(store, document, ImportOptions { subject, user: None }).await
 }
 
-/// Imports a document like [`import`], with the given options.
+/// Imports a document in the same way as [`import`], but with the given options.
 pub async fn import_for(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -90,8 +91,8 @@ pub async fn import_for(
     import_with(store, document.into(), options, Claims::Discarded).await
 }
 
-/// Imports a document under the subject in the document, so that its plugin calls can be replayed. The document's
-/// claims about the source of unfinished calls are kept, because the session is not continued.
+/// Imports a document as a session with the subject of the exported session, so that the session's plugin calls can be
+/// replayed. The document's claims about the source of unfinished calls are kept, because the session is not continued.
 pub async fn import_to_replay(
     store: &dyn Store,
     document: impl Into<SessionDocument>,
@@ -133,7 +134,7 @@ async fn import_with(
     Ok(Imported { session, agent, messages: import.messages, dropped: import.dropped })
 }
 
-/// Returns an error if a session with this name exists. The name is checked before the lists of the document are read.
+/// Returns an error if a session with this name exists. The check runs before the document's lists are read.
 async fn refuse_existing(store: &dyn Store, session: &str) -> Result<(), StoreError> {
     match summary(store, session).await? {
         Some(existing) if existing.revision > 0 && existing.state != SessionState::Incomplete => {
@@ -170,8 +171,8 @@ impl CheckedHead {
             return Err(damaged("session.title", format!("it has more than {TITLE_CHARACTERS} characters")));
         }
         check_turns(&run)?;
-        // New calls of the imported session have ids with another suffix than the calls of the original session,
-        // because both sessions may continue.
+        // The ids of new calls in the imported session have a different suffix than the ids in the original session,
+        // because each of the two sessions may continue.
         Ok(Self { session, run: run.with_id_ending(new_id_ending()) })
     }
 }
@@ -260,8 +261,8 @@ impl Import {
         for list in order {
             let mut items = document.items(head, list);
             let stored = self.read_list(&mut items, list, staging).await;
-            // A read error takes precedence over the error about missing items, because it explains why the items
-            // are missing.
+            // A read error takes precedence over the error about missing items, because the read error
+            // explains why the items are missing.
             document = items.end().await?;
             stored?;
             match list {
@@ -303,8 +304,8 @@ impl Import {
         Err(damaged(format!("{}[{index}]", list.name()), problem))
     }
 
-    /// Checks the numbers of messages and events. Replaces those values in the state that this host computes from other
-    /// data or decides about itself.
+    /// Checks that the state agrees with the number of events and with the messages of the document. Replaces the
+    /// values of the state that this host computes from other data, and the values that only this host may decide.
     fn finish(&mut self) -> Result<(), TransferError> {
         let (events, kept) = self.events;
         if self.run.sequence != events {
@@ -348,7 +349,7 @@ impl Import {
         self.run = run;
         let claimed = std::mem::replace(&mut self.session.user, self.user.clone());
         if claimed.is_some() && claimed != self.session.user {
-            self.dropped.push("the user in the document: the session belongs to you".to_owned());
+            self.dropped.push("the user in the document, because the imported session belongs to you".to_owned());
         }
         self.dropped.extend(describe_dropped(&dropped));
     }

@@ -1,5 +1,5 @@
 //! The context and result of a turn's actions. An action does not change the session, but returns the input that the
-//! caller applies to the session. If an action is cancelled, the session is therefore unchanged.
+//! caller applies to the session. Therefore, a cancelled action leaves the session unchanged.
 
 use crate::agent::Agent;
 use crate::approvals::{ApprovalContext, HeldRequests};
@@ -79,7 +79,7 @@ impl<'t> ActionContext<'t> {
         self.denied.extend(denials_in(denials).into_iter().map(|denial| (None, denial)));
     }
 
-    /// Returns the maximum number of characters of a tool result that models and plugins are shown.
+    /// Returns the maximum length, in characters, of a tool result that is sent to a model or a plugin.
     pub(super) fn result_characters(&self) -> usize {
         self.agent().config().bounds.result_characters as usize
     }
@@ -90,8 +90,8 @@ impl<'t> ActionContext<'t> {
         self.history.shown(self.run, limit, filter).await.map_err(store_failed)
     }
 
-    /// Returns the positions with which a step record refers to the selected messages, and the texts to store with
-    /// the record.
+    /// Returns the positions of the selected messages, by which a step record refers to the messages, and the texts to
+    /// store with the record.
     pub(super) fn positions(&self, filter: impl Fn(&ViewEntry) -> bool) -> (MessagePositions, Vec<String>) {
         let entries = self.run.view.iter().filter(|entry| filter(entry));
         let seen_counts: Vec<_> = entries.map(|entry| (entry.id, self.run.seen_count(entry))).collect();

@@ -1,4 +1,4 @@
-//! Runs one tool call, of a tool from any source, and produces exactly one result.
+//! Runs one call of a tool from any source, and produces exactly one result for the call.
 
 mod builtin;
 mod file_trees;

@@ -1,5 +1,5 @@
-//! Runs child sessions, in which other agents do the work of calls of the open batch, at the same time as the other
-//! calls of the batch (L16).
+//! Runs child sessions at the same time as the other calls of the open batch (L16). In a child session, another agent
+//! does the work of one call of the batch.
 
 use super::action::ActionResult;
 use super::run::TurnBounds;
@@ -20,7 +20,7 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Those child sessions of one session that are running in this process.
+/// The child sessions of one session that are running in this process.
 pub(super) struct Children {
     tasks: JoinSet<(CallId, ChildOutcome)>,
     /// Calls whose child session was already started. A child session that waits for an answer is not started a second

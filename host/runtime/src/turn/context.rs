@@ -21,11 +21,11 @@ use serde_json::json;
 const MAX_RECOLLECTIONS: usize = 5;
 /// Maximum number of characters of each fact from long-term memory.
 const MAX_RECOLLECTION_CHARACTERS: usize = 400;
-/// Maximum number of tokens of all facts from long-term memory in one prompt together. The limit is low, because the
-/// facts remain in the history after their turn.
+/// Maximum total number of tokens of the facts from long-term memory in one prompt. The limit is low, because these
+/// facts remain in the history after the turn that recalled them.
 const MAX_RECOLLECTION_TOKENS: u32 = 600;
-/// Limits the facts if the context window is small. All facts together use at most the number of tokens that is
-/// available for messages, divided by `RECOLLECTIONS_DIVISOR`.
+/// The recalled facts may use at most the tokens that are available for messages, divided by this number. This limit
+/// takes effect if the context window is small.
 const RECOLLECTIONS_DIVISOR: u32 = 8;
 
 /// The answer of a context builder, and the data to record about the builder's call.
@@ -156,7 +156,7 @@ async fn recollections(context: &ActionContext<'_>, available: u32) -> Vec<Recol
     }
 }
 
-/// Shortens the facts, and drops facts that do not fit into the limit of tokens for all facts together.
+/// Shortens the facts, and returns facts that together have at most `limit` tokens. Facts that do not fit are dropped.
 fn bounded(found: Vec<Recollection>, limit: u32) -> Vec<Recollection> {
     let mut left = limit;
     let shortened = found.into_iter().map(|fact| Recollection { text: shortened(&fact.text), ..fact });

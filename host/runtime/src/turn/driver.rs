@@ -1,4 +1,4 @@
-//! The driver: in a loop, asks the session's run for the next action, performs the action, and applies its outcome to
+//! The driver repeatedly asks the session's run for the next action, performs the action, and applies its outcome to
 //! the run.
 
 mod dispatch;
@@ -27,7 +27,7 @@ use std::time::Duration;
 use tokio::task::{JoinError, JoinSet};
 use tokio_util::sync::CancellationToken;
 
-/// Time that running calls have to finish after the process has begun to shut down.
+/// Maximum time for which the process waits for running calls after it has begun to shut down.
 const SHUTDOWN_GRACE: Duration = Duration::from_millis(500);
 
 /// The tool calls that are running now, each in its own task.
@@ -50,8 +50,8 @@ enum DriverEvent {
     ServiceRequest(Box<PendingCall>),
 }
 
-/// Drives the open turn until it ends, waits, or is cancelled. The future is boxed, because child turns are driven by
-/// the same function.
+/// Drives the open turn until it ends, waits, or is cancelled. The future is boxed, because the function also calls
+/// itself to drive child turns.
 pub(super) fn drive<'s>(
     session: &'s mut Session,
     cancel: &'s CancellationToken,
@@ -135,7 +135,7 @@ impl Driver<'_> {
     }
 
     /// Commits the results of calls that have finished, then stops all other calls and the turns of all child sessions.
-    /// A plugin stops when the future of its call is dropped.
+    /// Dropping the future of a plugin call stops the plugin.
     async fn stop(&mut self) -> Result<(), SessionError> {
         while let Some(done) = self.running.try_join_next() {
             self.keep_result(done).await?;
@@ -233,8 +233,8 @@ async fn perform(session: &mut Session, action: Action) -> ActionResult {
     }
 }
 
-/// Makes one model call. While the call runs, memories of earlier tool results are written if their writing
-/// was deferred.
+/// Makes one model call. If memories of earlier tool results have not been written yet, they are written while the
+/// model call runs.
 async fn perform_model_step(session: &mut Session, plan: StepPlan) -> ActionResult {
     let (services, deferred) = (session.services.clone(), session.deferred);
     let delivering = async {

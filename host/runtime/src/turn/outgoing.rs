@@ -15,8 +15,8 @@ pub(super) struct OutgoingPrompt {
 }
 
 impl OutgoingPrompt {
-    /// Adds parts to the message after the messages that come from the history. If the prompt has no such message,
-    /// appends a new message to the prompt.
+    /// Adds parts to the message that follows the messages from the history. If no message follows them, appends a new
+    /// message to the prompt.
     pub(super) fn add_last(&mut self, parts: Vec<Part>) {
         let messages = &mut self.request.messages;
         match messages.get_mut(self.ids.len()) {

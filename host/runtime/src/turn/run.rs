@@ -36,7 +36,7 @@ impl Session {
             return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
         }
         self.require_stored_state()?;
-        // Dropping this value releases the servers. The value is dropped when the turn ends or waits, when an error
+        // Dropping `_servers` releases the servers. `_servers` is dropped when the turn ends or waits, when an error
         // occurs, and when the caller drops the future.
         let _servers = match self.run.is_open() {
             true => self.connect(self.services.agent.clone(), &cancel).await?,

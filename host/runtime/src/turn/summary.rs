@@ -17,16 +17,16 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// This value is stored as the author of a summary, instead of a model's name, if the host extracted the summary.
+/// If the host extracted a summary itself, it stores this value as the author of the summary instead of a model's name.
 pub const EXTRACT: &str = "extract";
 /// Maximum number of bytes of the messages in a summary prompt, even if the model has a larger context window.
 const MAX_PROMPT_BYTES: usize = 96 * 1024;
-/// Assumed number of bytes per token. A token usually has more bytes than assumed, so the request fits into the
+/// Assumed number of bytes per token. A token usually has more bytes than this constant, so the request fits into the
 /// context window.
 const BYTES_PER_TOKEN: usize = 3;
 /// Number of tokens that are reserved for the instructions around the messages.
 const OVERHEAD_TOKENS: u32 = 400;
-/// Minimum and maximum number of bytes to which one piece of a message is truncated in the summary prompt.
+/// Range of the size, in bytes, to which each piece of a message in the summary prompt is truncated.
 const PIECE_BYTES: (usize, usize) = (120, 4_000);
 
 /// The summary that a model wrote or the reason why there is no usable summary, and the cost of the model call.
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn summary_prompt_names_roles_and_omits_prefaces() {
+    fn summary_prompt_contains_roles_and_omits_prefaces() {
         let earlier = HistorySummary { text: "They met.".to_owned(), ..HistorySummary::default() };
         let mut first = text_message(1, Role::User, "Hello.");
         first.parts.insert(0, Part::Preface("## tool-rules".to_owned()));

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 pub(super) struct TextCalls {
     pub(super) calls: Vec<ResolvedCall>,
     pub(super) unreadable: Vec<UnreadableCall>,
-    /// The reply's original text, including the calls, if a call could not be read. Otherwise, the text is empty.
+    /// If a call could not be read, the reply's original text, including the calls. Otherwise, an empty text.
     pub(super) written: String,
 }
 

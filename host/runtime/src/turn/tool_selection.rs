@@ -84,8 +84,8 @@ pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBa
     Some(names_at(services, selected))
 }
 
-/// Adds to each step of the plan the tools that the executor is offered in this step: the tool that the planner named,
-/// and the tools that best match the task of the step.
+/// Selects the tools that the executor is offered in each step of the plan: the tool that the planner chose for the
+/// step, and the tools that best match the task of the step.
 pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;

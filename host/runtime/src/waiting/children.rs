@@ -1,4 +1,4 @@
-//! The sessions of other agents that work for calls of a session (L16).
+//! The child sessions, in which other agents do the work of a session's calls (L16).
 
 use crate::agent::{Agent, Delegate, LiveAgent};
 use crate::events::{ParentWatchers, Watchers};
@@ -58,8 +58,8 @@ impl Session {
         }
     }
 
-    /// Prepares the turn of the child session that works for a call. The inner `Err` is a tool error, which becomes the
-    /// result of the call.
+    /// Prepares the turn of the child session to which a call delegates its task. The inner `Err` is a tool error, and
+    /// becomes the result of the call.
     pub(crate) async fn child_turn(
         &mut self,
         call: &CallId,

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Note for the model if the agent stopped at its limit of model calls.
 const LIMIT_NOTE: &str = "[the agent stopped at its limit of model calls: this result may be incomplete]";
 
-/// Returns the result of the call that a delegated session works for, or `None` if the session's turn has not ended.
+/// Returns the result of the call that delegated work to a session, or `None` if the session's turn has not ended.
 pub(crate) fn delegate_result(session: &str, ended: &TurnResult, spent: Duration) -> Option<CallResult> {
     let cost = CallCost { wall_us: u64::try_from(spent.as_micros()).unwrap_or(u64::MAX), ..CallCost::default() };
     let result = match ended {

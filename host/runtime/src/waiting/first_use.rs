@@ -33,7 +33,7 @@ impl FirstUseQuestions {
     }
 
     /// Returns whether a call may be dispatched now. The result is `false` if a first-use question about the call's
-    /// plugin must be answered first. This method opens that question if no question is open.
+    /// plugin must be answered first. If no question is open, this method opens the question about the plugin.
     pub(crate) fn may_dispatch(&mut self, services: &SessionServices, call: &CallRecord) -> bool {
         let tool = call.name.as_str();
         let Some(ToolSource::Plugin { plugin, .. }) = services.agent.registry().source_of(tool) else { return true };

@@ -25,8 +25,8 @@ use std::collections::BTreeMap;
 pub enum ResponseOutcome {
     /// The answer became the call's result.
     Taken {
-        /// Violations of the schema that was stored with the call. If the list is not empty, the model receives,
-        /// instead of the answer, an error that lists the violations.
+        /// Violations of the schema that was stored with the call. If the list is not empty, the model does not
+        /// receive the answer, but an error that lists the violations.
         violations: Vec<Violation>,
         /// The answers that the turn still waits for. If the list is empty, the caller can continue the turn
         /// with [`Session::run`].
@@ -42,7 +42,7 @@ pub enum ResponseOutcome {
 /// The reason why an answer was rejected. The session is not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum RespondError {
-    /// The event does not name the request that it answers.
+    /// The event does not contain the id of the request that it answers.
     #[error("the event has no `parentid`; set it to the `id` of the request that it answers, which is the call's id")]
     NoParent,
     /// The event claims a type that is reserved for the host.
@@ -117,7 +117,9 @@ pub enum RespondError {
         event_type: HostEventType,
     },
     /// The session never sent this approval request.
-    #[error("the event's `parentid` is `{request}`, but session `{session}` has sent no such approval request")]
+    #[error(
+        "the event's `parentid` is `{request}`, but session `{session}` has not sent an approval request with this id"
+    )]
     NoRequest {
         /// The request id that the event contains as its `parentid`.
         request: String,
@@ -219,7 +221,7 @@ impl Session {
     }
 }
 
-/// Builds the step record that states where an answer came from, and to which trace it belongs.
+/// Builds the step record that states where an answer came from and to which trace the answer belongs.
 fn answer_record(record: &CallRecord, event: &CloudEvent) -> StepRecord {
     let (traceparent, tracestate) = (event.traceparent.clone(), event.tracestate.clone());
     let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate }).filter(is_trace);

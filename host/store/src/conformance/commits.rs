@@ -1,4 +1,4 @@
-//! D2, D6: a commit is applied completely or not at all, in order, and durably.
+//! D2, D6: commits are applied in order, and each commit is stored durably and completely, or not at all.
 
 use super::{
     SessionWriter, TestStore, call, call_message, commit_of, event, finished_change, message, meta, result_message,

@@ -1,4 +1,4 @@
-//! Limit 26: hostile text is stored and found unchanged, or refused with a clear error.
+//! Limit 26: hostile text is either stored and read back unchanged, or refused with a clear error.
 
 use super::{SessionWriter, TestStore, call, commit_of, message, nested_json, text_parts};
 use crate::{CallFilter, Commit, MAX_JSON_DEPTH, MemoryFilter, MessageRange, RecordRange, StepRecord, StoreError};

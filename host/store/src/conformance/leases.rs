@@ -15,7 +15,7 @@ pub(super) async fn session_has_one_holder(test: TestStore) {
     assert!(is_open_in_this_process(second_open.map(drop)), "even the holder itself cannot open the session twice");
     assert!(is_open_in_this_process(test.store.delete("s").await.map(drop)));
     let open_in = async || test.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).open_in;
-    assert!(open_in().await.is_some_and(|holder| holder.is_this_process()), "session lists contain the holder");
+    assert!(open_in().await.is_some_and(|holder| holder.is_this_process()), "the list of sessions contains the holder of each session");
     let epoch = writer.opened.lease.epoch;
     writer.release().await;
     assert_eq!(open_in().await, None);
@@ -28,9 +28,9 @@ pub(super) async fn lost_lease_cannot_commit(test: TestStore) {
     let first = SessionWriter::new(store, "s").await.opened.lease;
     let lost = |epoch| Err(StoreError::LeaseLost { session: "s".to_owned(), epoch });
     store.release(first.clone()).await.unwrap();
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "a released lease is lost");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "a released lease is invalid");
     let second = SessionWriter::new(store, "s").await;
-    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "an old lease is lost");
+    assert_eq!(store.commit(&first, 0, Commit::default()).await, lost(first.epoch), "an old lease is invalid");
     store.release(first).await.expect("releasing a lost lease succeeds");
     let invented = Lease { session: "s".to_owned(), epoch: second.opened.lease.epoch + 1 };
     assert_eq!(store.commit(&invented, 0, Commit::default()).await, lost(invented.epoch));

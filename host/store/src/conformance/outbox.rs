@@ -133,7 +133,7 @@ pub(super) async fn delivered_items_remain_until_the_session_is_deleted(test: Te
     writer.release().await;
     store.delete("s").await.unwrap();
     assert_eq!(all_items(store).await, []);
-    store.mark_delivered(last).await.expect("marking a removed item as delivered succeeds");
+    store.mark_delivered(last).await.expect("a removed item can be marked as delivered without an error");
     let mut new_writer = SessionWriter::new(store, "s").await;
     new_writer.commit(outbox_commit(vec![event_item("a")])).await.unwrap();
     let stored = all_items(store).await;

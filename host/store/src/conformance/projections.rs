@@ -90,7 +90,7 @@ pub(super) async fn projections_match_the_log(test: TestStore) {
     assert!(compared.iter().all(|checked| checked.different == 0), "{compared:?}");
 }
 
-pub(super) async fn pending_messages_are_not_differences(test: TestStore) {
+pub(super) async fn pending_messages_do_not_count_as_differences(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "one").await;
     writer.append_texts(&["no search has updated the index yet"]).await;
     let compared = test.store.check_projections(status).await.expect("the check succeeds");

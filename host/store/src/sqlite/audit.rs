@@ -1,4 +1,4 @@
-//! The audit log: one row per entry. Some entries are derived from the events and outbox items of a commit.
+//! The audit log: one row per entry. Some audit entries are derived from the events and outbox items of a commit.
 
 use super::SqliteStore;
 use super::failure::Failure;
@@ -16,7 +16,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 impl Audit for SqliteStore {
     async fn audit(&self, actions: Vec<AuditAction>) -> Result<(), StoreError> {
         let candidates = actions.clone();
-        // Usually, the grants have not changed since the previous start of the host, and no entry must be written.
+        // Usually, the grants have not changed since the previous start of the host, so no entry needs to be written.
         if self.read(move |connection| Ok(new_actions(connection, &candidates)?.is_empty())).await? {
             return Ok(());
         }

@@ -233,7 +233,7 @@ impl PreparedCommit {
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
                     if connection.prepare_cached(sql)?.execute(params![session_row.session, id.0, json])? == 0 {
                         let (existing, refusal) = self.existing_result(connection, session_row, id)?;
-                        // A commit may contain the stored result again, and then changes nothing.
+                        // A commit that contains the result that is already stored is accepted and changes nothing.
                         if existing.as_ref() != Some(result) {
                             return Err(refusal);
                         }
@@ -244,8 +244,8 @@ impl PreparedCommit {
         Ok(())
     }
 
-    /// Returns the stored result of a call that must not be changed, and the error for the refused change. The result
-    /// is `None` if the call has no result or does not exist.
+    /// If a change of a call was refused, returns the call's stored result and the error for the refusal. The result is
+    /// `None` if the call has no result or does not exist.
     fn existing_result(
         &self,
         connection: &Connection,

@@ -1,5 +1,5 @@
-//! Opens database files. A file that belongs to another program, is damaged or is not writable is refused before
-//! anything is written to it.
+//! Opens database files. If a file belongs to another program, is damaged or is not writable, the store refuses the
+//! file before it writes anything to the file.
 
 use super::failure::{Failure, is_index_problem};
 use super::queries::collect;
@@ -196,7 +196,7 @@ pub(super) fn open_to_read(path: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Percent-encodes the characters that a URI reserves.
+/// Percent-encodes a character if it is reserved in URIs.
 fn percent_encoded(character: char) -> String {
     match character {
         '%' | '?' | '#' => format!("%{:02X}", u32::from(character)),

@@ -60,7 +60,7 @@ impl KeyValue for SqliteStore {
     async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError> {
         let entry = EntryKey::new(bucket, key)?;
         self.write(Effort::Short, move |connection| {
-            let what = || format!("the sum for key `{}`", entry.key);
+            let what = || format!("the incremented value of key `{}`", entry.key);
             let number = match get(connection, &entry)? {
                 None => 0,
                 Some(value) => std::str::from_utf8(&value)

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Returns a space and, in parentheses, a description of the process that holds the lock. The text is for the end of a
-/// sentence. Returns an empty text if the process cannot be determined.
+/// Returns a space and, in parentheses, a description of the process that holds the lock. The caller appends the
+/// text to a sentence. Returns an empty text if the process cannot be determined.
 pub(super) fn lock_holder(database: &Path) -> String {
     writing_process(database).map_or_else(String::new, |process| format!(" ({process})"))
 }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use uuid::Uuid;
 
-/// An open store. The id of the store is stored in the sessions that the store has open.
+/// An open store. If the store opens a session, the session's row contains the store's id until the session is closed.
 #[derive(Debug)]
 pub(super) struct Owner {
     id: String,
@@ -62,7 +62,7 @@ impl Owner {
         &self.id
     }
 
-    /// Returns whether the owner with this id is alive. The owner on which this method is called is always alive.
+    /// Returns whether the owner with this id is alive. The owner `self` always counts as alive.
     pub(super) fn liveness(&self, id: &str) -> Liveness {
         if id == self.id {
             return Liveness::Alive(SessionHolder::process(std::process::id()));
@@ -77,8 +77,8 @@ impl Owner {
         }
     }
 
-    /// Creates and locks the lock file under a temporary name, which no process checks, and then renames the file.
-    /// Therefore the lock file of a living owner is always locked under its final name.
+    /// Creates and locks the lock file under a temporary name, and then renames the file. Other processes check only
+    /// files with final names, and the lock file of a living owner is always locked when it has its final name.
     fn create_lock_file(folder: PathBuf) -> io::Result<Self> {
         match fs::create_dir(&folder) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),

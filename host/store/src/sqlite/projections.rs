@@ -216,8 +216,8 @@ fn compare_memories(connection: &Connection) -> Result<ProjectionComparison, Fai
     compare_words(connection, (Projection::MemoryWords, "memory_words"), &texts, &name)
 }
 
-/// A session with two sets of the values that session lists show: the stored values, and the values that were derived
-/// from the log.
+/// A session with the values that are shown in session lists. `stored` contains the stored values, and `expected`
+/// contains the values that were derived from the log.
 struct SessionRow {
     number: i64,
     subject: String,

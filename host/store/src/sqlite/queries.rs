@@ -190,8 +190,8 @@ fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
     }
 }
 
-/// Converts a number to the signed type of SQLite columns. The numbers of this host never exceed the maximum of
-/// the signed type.
+/// Converts a number to the signed type of SQLite columns. The host never stores a number that is too large for the
+/// signed type.
 pub(super) fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }

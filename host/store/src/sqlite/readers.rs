@@ -45,7 +45,7 @@ impl Readers {
         reading.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Empties the write-ahead log on a separate connection.
+    /// Empties the write-ahead log. The function opens a separate connection for this purpose.
     pub(super) async fn empty_log(&self) -> Result<(), StoreError> {
         let pool = self.pool.clone();
         let emptying = tokio::task::spawn_blocking(move || {

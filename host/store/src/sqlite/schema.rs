@@ -257,8 +257,8 @@ CREATE TABLE approvals (
 CREATE INDEX approvals_by_agent ON approvals (agent, given);
 ";
 
-/// Adds a column for the reason why a message left the view. For messages that left the view earlier, the reason is not
-/// known, so `superseded` is stored.
+/// Adds a column for the reason why a message left the view. If a message left the view before this column existed, the
+/// reason is not known, so `superseded` is stored.
 const HIDE_REASONS: &str = "
 ALTER TABLE hidden ADD COLUMN why TEXT NOT NULL DEFAULT 'superseded';
 ";

@@ -10,7 +10,7 @@ use rusqlite::{Connection, params};
 /// until the transaction ends.
 const MAX_INDEXED_MESSAGES: usize = 256;
 
-/// Size in bytes of indexed text after which a transaction ends, even if the transaction has indexed fewer than
+/// Number of bytes of text after which an indexing transaction ends, even if the transaction has indexed fewer than
 /// [`MAX_INDEXED_MESSAGES`] messages.
 const MAX_INDEXED_BYTES: usize = 2 << 20;
 

@@ -261,8 +261,8 @@ fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
     Ok(StoredRecord { number: unsigned(row.get(0)?), time: rfc3339(row.get(4)?)?, record })
 }
 
-/// Deletes a session. Foreign keys delete most of the session's data. Blobs, index entries and memories
-/// are deleted explicitly.
+/// Deletes a session. Because of the foreign keys, SQLite also deletes most of the session's data. Blobs, index entries
+/// and memories are deleted explicitly.
 fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Deletion, Failure> {
     let number = session_number(connection, session)?;
     let holder = connection

@@ -19,7 +19,7 @@ use std::sync::{Mutex, PoisonError};
 /// components are read from the database again.
 const MAX_CACHED_AGENTS: usize = 1_000;
 
-/// For each agent, components that were in use when a turn of the agent started. The cache contains only components
+/// For each agent, the components that the agent used when one of its turns started. The cache contains only components
 /// that this process has written to the database or read from it.
 #[derive(Debug, Default)]
 pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
@@ -224,8 +224,8 @@ impl PluginVersions for SqliteStore {
     }
 }
 
-/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. The history is
-/// then correct even before the next start of the host.
+/// If a version of the plugin other than `to` is in use, ends that version and starts the version `to`. The history
+/// is therefore correct even before the host starts again.
 fn replace_serving(
     connection: &Connection,
     (directory, plugin): (&str, &str),
@@ -351,5 +351,5 @@ fn parse_version_end(word: &str) -> Result<VersionEndReason, Failure> {
     let reasons =
         [VersionEndReason::Replaced, VersionEndReason::Removed, VersionEndReason::Trapped, VersionEndReason::Requested];
     let found = reasons.into_iter().find(|end| end.as_str() == word);
-    found.ok_or_else(|| Failure::Unreadable(format!("a plugin version ended for the unknown reason `{word}`")))
+    found.ok_or_else(|| Failure::Unreadable(format!("the use of a plugin version ended for the unknown reason `{word}`")))
 }

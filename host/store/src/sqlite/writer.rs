@@ -42,7 +42,8 @@ const MAX_JOBS_PER_CALLER: usize = 16;
 /// probably committing at the same pace.
 const MIN_SHARED_JOBS: usize = 16;
 
-/// The writer thread waits for further jobs for at most the duration of the last commit, divided by this number.
+/// The maximum time for which the writer thread waits for further jobs is the duration of the last commit divided by
+/// this number.
 const WAIT_DIVISOR: u32 = 4;
 
 /// Time between attempts to write while another process has the write lock or the disk is full.
@@ -54,7 +55,7 @@ const IDLE_TIME: Duration = Duration::from_millis(500);
 /// The settings of a writer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WriterOptions {
-    /// Which threads may become the leader.
+    /// The policy that decides which threads may become the leader.
     pub(super) leaders: LeaderPolicy,
     /// Time to wait for another process before a warning is logged.
     pub(super) lock_wait: Duration,
@@ -64,7 +65,7 @@ pub(super) struct WriterOptions {
     pub(super) space: SpaceLimit,
 }
 
-/// Which threads may take the connection and commit.
+/// The policy that decides which threads may use the write connection and commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaderPolicy {
     /// Only the writer thread may become the leader. A commit waits for the disk and must not block a caller's thread.
@@ -81,7 +82,7 @@ pub(super) struct Writer {
     thread: Option<JoinHandle<()>>,
 }
 
-/// The queue of waiting jobs. Also contains the write connection while no thread is the leader.
+/// The queue of waiting jobs. While no thread is the leader, the queue also contains the write connection.
 struct WriteQueue {
     state: Mutex<QueueState>,
     /// Condition variable that wakes the writer thread.
@@ -93,7 +94,7 @@ struct WriteQueue {
 }
 
 struct QueueState {
-    /// The waiting jobs. The number of slots limits the length of this queue.
+    /// The waiting jobs. Each job in the queue needs a slot, so the number of slots limits the length of the queue.
     jobs: VecDeque<QueuedJob>,
     /// The write connection. `None` while a leader is using the connection.
     committer: Option<Committer>,
@@ -118,7 +119,7 @@ enum StoreState {
     Closing,
 }
 
-/// Whether committed messages may be missing in the search index.
+/// Whether committed messages may be missing from the search index.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum IndexState {
     Behind,

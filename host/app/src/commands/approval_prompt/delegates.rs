@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 /// The agent that a suspended turn belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TurnOwner {
-    /// The main agent, which the user talks to. The caller asks the user the questions of this agent.
+    /// The main agent, which the user talks to. The caller shows the user the questions that this agent asks.
     FirstAgent,
     /// A delegate of the main agent, or a delegate of another delegate.
     Delegate,

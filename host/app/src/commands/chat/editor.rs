@@ -191,12 +191,12 @@ impl FullEditor {
         let tab = ReedlineEvent::UntilFound(vec![ReedlineEvent::Menu(MENU.to_owned()), ReedlineEvent::MenuNext]);
         keys.add_binding(KeyModifiers::NONE, KeyCode::Tab, tab);
         keys.add_binding(KeyModifiers::SHIFT, KeyCode::BackTab, ReedlineEvent::MenuPrevious);
-        // On terminals without bracketed paste, the line breaks of pasted text arrive as Ctrl-J. These line breaks must
-        // not end the input.
+        // On terminals without bracketed paste, the line breaks of pasted text arrive as Ctrl-J. Such a Ctrl-J
+        // must not end the input.
         let newline = ReedlineEvent::Edit(vec![EditCommand::InsertNewline]);
         keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('j'), newline);
-        // While the editor reads from the keyboard, Ctrl-\ sends no signal. Terminals send the same byte for Ctrl-\
-        // and Ctrl-4.
+        // While the editor reads from the keyboard, Ctrl-\ does not send a signal. Terminals send the same byte for
+        // Ctrl-\ and Ctrl-4.
         for key in ['\\', '4'] {
             let leave_at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
             keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), leave_at_once);

@@ -40,8 +40,8 @@ pub(super) struct CallOptions {
 }
 
 impl CallOptions {
-    /// Opens the store for the key-value pairs of `plugin call`. These pairs are separate from the key-value pairs that
-    /// plugins store in turns of agents.
+    /// Opens the store for the key-value pairs of `plugin call`. Pairs that are stored by `plugin call` are separate
+    /// from the key-value pairs that plugins store in turns of agents.
     fn store(&self) -> Result<Arc<dyn Store>, Failure> {
         let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
         Ok(store)

@@ -11,7 +11,7 @@ use std::path::Path;
 const MAX_CHARACTERS: usize = 100;
 
 /// Formats a plugin as an entry of a list. The entry also shows the grants that the plugin requests but does not have.
-pub(super) fn listed(plugin: &LoadedPlugin, grants: &Grants) -> String {
+pub(super) fn list_entry(plugin: &LoadedPlugin, grants: &Grants) -> String {
     let mut lines = vec![heading(plugin)];
     for tool in plugin.tools() {
         lines.push(format!("  {} {DIM}{}{DIM:#}", tool.name, text::one_line(&tool.description, MAX_CHARACTERS)));
@@ -80,8 +80,8 @@ fn worlds(exports: &[String]) -> Vec<String> {
         Some((interface.to_owned(), version.to_owned()))
     };
     let kinds: Vec<(String, String)> = exports.iter().filter_map(kind).collect();
-    // A component that exports the step-context world also exports the context-builder interface. For such a component,
-    // only the step-context world is returned.
+    // A component that exports the step-context world also exports the context-builder interface. If a component
+    // exports both, only the step-context world is returned.
     let has_step = kinds.iter().any(|(interface, _)| interface == "step-context");
     let worlds = kinds.iter().filter(|(interface, _)| !(has_step && interface == "context-builder"));
     worlds.map(|(interface, version)| format!("agent-host:plugin/{interface}-plugin@{version}")).collect()

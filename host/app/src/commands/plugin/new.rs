@@ -1,4 +1,4 @@
-//! `plugin new`: creates a plugin project that builds without changes and has a test (S1).
+//! `plugin new`: creates a plugin project that can be built without changes and has a test (S1).
 
 use crate::arguments::new::NewArguments;
 use crate::exit::Failure;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 /// Displayed length of a digest, in hexadecimal digits.
-const DIGITS: usize = 12;
+const DIGEST_DIGITS: usize = 12;
 
 /// Prints the plugin versions that were used, latest first.
 pub(super) async fn history(
@@ -44,8 +44,8 @@ pub(super) async fn history(
     Ok(())
 }
 
-/// Rolls a plugin back to an earlier version, or undoes a rollback. A running host uses the other version without
-/// a restart.
+/// Rolls a plugin back to an earlier version, or undoes a rollback. A running host then uses the
+/// selected version without a restart.
 pub(super) async fn rollback(
     arguments: RollbackArguments,
     data: Option<&Path>,
@@ -67,7 +67,7 @@ pub(super) async fn rollback(
         let Rollback { from: to, to: from, .. } = rollback;
         let action = AuditAction::RollbackUndone { directory: directory.clone(), plugin: plugin.clone(), from, to };
         store.audit(vec![action]).await.map_err(Failure::failed)?;
-        terminal.note(format!("{BOLD}{plugin}{BOLD:#} is loaded from its file in {directory} again"));
+        terminal.note(format!("{BOLD}{plugin}{BOLD:#} is loaded again from its file in {directory}"));
         return Ok(());
     }
     let serving = versions.iter().find(|version| version.ended.is_none()).map(|version| &version.digest);
@@ -107,8 +107,8 @@ pub(super) async fn prune_components(data: Option<&Path>, terminal: &Terminal) -
     print(terminal, format!("removed {removed} ({} bytes), kept {kept}", text::grouped(pruned.bytes)))
 }
 
-/// Finds the directory that contains the plugin, and returns the directory and the plugin's versions, latest first. It
-/// is an error if several directories contain the plugin.
+/// Finds the directory that contains the plugin, and returns the directory and the plugin's versions, latest first.
+/// Returns an error if several directories contain the plugin.
 async fn versions_of(
     store: &dyn Store,
     plugin: &str,
@@ -130,8 +130,8 @@ async fn versions_of(
     }
 }
 
-/// Finds the version to roll back to. If `digest_prefix` is given, this is the version whose digest begins with the
-/// prefix. Otherwise, it is the latest version that is neither in the plugin's file nor in use.
+/// Finds the version to roll back to. If `digest_prefix` is given, the target is the version whose digest begins with
+/// the prefix. Otherwise, the target is the latest version that is neither in the plugin's file nor in use.
 fn rollback_target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),
@@ -171,7 +171,7 @@ fn describe(version: &PluginVersion) -> String {
         }
         (None, _) => "in use".to_owned(),
     };
-    let digest = version.digest.hex().get(..DIGITS).unwrap_or_default();
+    let digest = version.digest.hex().get(..DIGEST_DIGITS).unwrap_or_default();
     // Show the absolute path of the folder, because several folders may contain a file with this name, and the meaning
     // of a relative path depends on the current folder of the command that recorded it.
     let file = Path::new(&version.origin).file_name().map(Path::new).unwrap_or(Path::new(&version.origin));

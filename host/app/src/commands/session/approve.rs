@@ -71,8 +71,8 @@ async fn answer_requests(
     run::run_once(opened, (run::format(&arguments, terminal), None), (&[], &cancel), terminal).await
 }
 
-/// Stores the verdicts about the calls that the user named. If the user named no call, stores verdicts about all
-/// waiting calls.
+/// Stores the user's verdict on each call that the user named. If the user did not name a call, stores the verdict for
+/// all waiting calls.
 async fn decide(
     session: &mut Session,
     calls: &[String],

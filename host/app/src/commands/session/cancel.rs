@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of levels of delegated sessions that are cancelled. A configuration cannot allow agents to delegate
-/// through more levels.
+/// Maximum number of levels of delegated sessions that are cancelled. No configuration can allow more levels
+/// of delegation.
 const MAX_LEVELS: usize = 16;
 
 /// Ends the open turn. Each call that still waits gets an error as its result. The error states that the call
@@ -59,7 +59,7 @@ struct EndedTurn {
     parent: Option<String>,
     /// The answers and results that the turn waits for.
     waits: Vec<Wait>,
-    /// Number of prompts that were queued until the end of the turn.
+    /// Number of queued prompts that were waiting for the end of the turn.
     prompts: usize,
 }
 
@@ -82,8 +82,8 @@ async fn end_turn(
 }
 
 /// Ends the open turns of all sessions to which a cancelled turn has delegated work, directly or through other
-/// sessions, because no session needs the answers of these turns any more. Returns one line of output for each session
-/// that it has ended or could not end.
+/// sessions, because no session needs the answers of these turns any more. Returns one line of output for each of
+/// these sessions, which reports whether its turn could be ended.
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,

@@ -63,8 +63,8 @@ pub(super) async fn delete(
     Ok(Exit::Done)
 }
 
-/// Refuses to delete a session while its parent is waiting for it, because the parent would do the work again in a
-/// new session.
+/// Refuses to delete a session while its parent session waits for its result, because the parent would do the work
+/// again in a new session.
 async fn refuse_awaited(store: &dyn Store, selected: &[SessionSummary], data: &DataDirectory) -> Result<(), Failure> {
     for session in selected {
         let Some(parent) = delegation::awaited_by(store, session).await? else { continue };

@@ -68,7 +68,7 @@ async fn report(
 }
 
 /// Splits a typed id into the ids of the session and the call. The id of a session may contain slashes, but the id of a
-/// call does not.
+/// call may not.
 fn split_call_id<'a>(call: &'a str, session: Option<&'a str>) -> (Option<&'a str>, &'a str) {
     match (session, call.rsplit_once('/')) {
         (Some(session), _) => (Some(session), call),
@@ -86,7 +86,7 @@ async fn waiting_session(store: &dyn Store, data: &DataDirectory, call: &str) ->
         }
     }
     Err(Failure::refused(format!(
-        "no session waits for a decision about `{call}`; `agent-host session list` shows all"
+        "no session waits for a decision about `{call}`; `agent-host session list` shows all sessions"
     )))
 }
 

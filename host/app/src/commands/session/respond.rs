@@ -61,8 +61,8 @@ pub(super) async fn respond(
     // An approval is checked against the agent's tools, so the agent is always needed to record an approval.
     let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();
     if needs_agent && !names_agent {
-        let advice = "an approval is checked against the agent's tools: give the same options as before, --agent FILE, or \
-                      --plugins, --model and --grant";
+        let advice = "an approval is checked against the agent's tools: give the same options as before (--agent FILE, \
+                      or --plugins, --model and --grant)";
         return Err(Failure::refused(advice));
     }
     let continues = options.after_answer == AfterAnswer::Continue && names_agent;
@@ -133,8 +133,8 @@ impl SessionToAnswer<'_> {
     }
 }
 
-/// Marks the error for a missing session with the code `no_context`, because there is no stored state that could
-/// receive the answer (L1).
+/// Adds the code `no_context` to the error about a missing session, because no stored state could receive the
+/// answer (L1).
 fn with_no_context_code(failure: Failure) -> Failure {
     if !failure.message.starts_with("there is no session") {
         return failure;

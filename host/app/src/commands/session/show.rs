@@ -156,11 +156,11 @@ fn turn_end_line(reason: EndReason, error: Option<&str>) -> String {
     }
 }
 
-/// Describes a turn that no process works on, and how to continue it.
+/// Describes an open turn that no process is running, and how to continue the turn.
 fn abandoned_turn(session: &SessionSummary, open: &[CallRecord], data: &DataDirectory) -> String {
     let (id, flag, state) = (&session.subject, data.flag(), session.state);
     let why = match state == SessionState::Ready {
-        true => "the answer for this turn has arrived, but the turn was not continued yet",
+        true => "the answer for this turn has arrived, but the turn has not been continued yet",
         false => "the process that ran this turn has ended",
     };
     let mut lines = vec![format!(
@@ -259,7 +259,7 @@ mod tests {
 
     /// D3: the line about an open call states why the call waits.
     #[test]
-    fn d3_open_call_states_why_the_call_waits() {
+    fn d3_the_reason_why_an_open_call_waits_is_shown() {
         let call = |state| CallRecord {
             id: CallId("call_1_1_1".into()),
             turn: 1,

@@ -25,8 +25,8 @@ use std::time::Duration;
 
 /// Name of an agent whose file contains no name.
 const DEFAULT_NAME: &str = "test";
-/// Time between a failed call to a scripted model and its retry. The time is short, because there is no server that
-/// retries could overload.
+/// Time between a failed call to a scripted model and its retry. The time is short, because retries of a scripted model
+/// do not burden a server.
 const RETRY_WAIT: Duration = Duration::from_millis(1);
 
 /// Creates the agents of scenarios.
@@ -71,9 +71,9 @@ impl ScenarioAgents {
         Ok(ScenarioAgent { agent, servers, delegate_servers })
     }
 
-    /// Loads the plugins that the scenario names. If the scenario names no plugin, loads the plugin of the project that
-    /// contains the scenario. If the scenario uses an agent file, or if no project contains the scenario, loads the
-    /// plugins in the agent's plugin folder instead of the project's plugin.
+    /// Loads the plugins that the scenario names. If the scenario does not name a plugin, loads the plugin of the
+    /// project that contains the scenario. If the scenario uses an agent file, or if no project contains the scenario,
+    /// loads the plugins in the agent's plugin folder instead of the project's plugin.
     async fn generation(&self, scenario: &Scenario, settings: &Settings) -> Result<Generation, Failure> {
         let components = self.components.of(scenario)?;
         if let (true, Some(folder)) = (components.is_empty(), settings.plugins.as_deref()) {
@@ -93,8 +93,8 @@ impl ScenarioAgents {
     }
 }
 
-/// Reads agent files for a scenario. Uses the variables of the scenario, and ignores MCP servers. All grants for files
-/// are inside the scenario's folder.
+/// Reads agent files for a scenario. The reader uses the variables of the scenario, and ignores MCP servers. All grants
+/// for files are inside the scenario's folder.
 struct ScenarioReader<'s> {
     scenario: &'s Scenario,
     setup: &'s AgentSetup,
@@ -182,7 +182,7 @@ fn move_trees(file: &mut AgentFile, folder: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Creates an agent's models. The scenario contains the replies of these models.
+/// Creates an agent's models, whose replies come from the scenario.
 fn scripted(model: &Arc<dyn Provider>, settings: &Settings) -> Models {
     let mut models = Models::new(model.clone(), []);
     models.retry = retry_policy(settings);

@@ -48,7 +48,7 @@ impl Components {
         self.component_folder.as_deref()
     }
 
-    /// Records the error of a failed build. Scenarios that need the project report the error.
+    /// Records the error of a failed build. The error is reported by each scenario that needs the project.
     pub(super) fn add_build_error(&mut self, project: &Path, error: String) {
         self.build_errors.insert(canonical(project), error);
     }
@@ -59,8 +59,8 @@ impl Components {
     }
 
     /// Returns the projects that these scenarios need, grouped by the folder into which the components of the projects
-    /// are written. If the tested folder contains the project, this is the tested folder, as with
-    /// `--plugins DIR --build`. Otherwise, it is the project's own folder, as with `plugin build`.
+    /// are written. If the tested folder contains a project, its component is written into the tested folder, as with
+    /// `--plugins DIR --build`. If not, its component is written into the project's own folder, as with `plugin build`.
     pub(super) fn projects<'s>(
         &mut self,
         scenarios: impl Iterator<Item = &'s Scenario>,
@@ -147,8 +147,8 @@ impl Components {
     }
 }
 
-/// Returns an error if the folder contains no components. If such a folder were accepted, the command would test
-/// components from other folders.
+/// Returns an error if the folder contains no components. If a folder without components were accepted, the command
+/// would test components from other folders.
 fn has_components(folder: &Path) -> Result<(), Failure> {
     let problem = |problem: String| {
         let advice = "name the folder with the components (NAME.wasm), or omit --plugins to build them";

@@ -6,8 +6,8 @@ use super::{CODE, Rendering};
 use crate::terminal::DIM;
 use anstyle::Style;
 
-/// Maximum distance in bytes between an opening mark and its closing mark. The renderer never holds back more text than
-/// this distance.
+/// Maximum distance in bytes between an opening mark and its closing mark. While the renderer waits for a closing mark,
+/// it holds back at most this amount of text.
 const MAX_DISTANCE: usize = 600;
 
 /// Whether the text of a line is complete, or more text of the line may follow.
@@ -44,8 +44,8 @@ impl Inline {
         Self { rendering, style, before: ' ' }
     }
 
-    /// Renders the text whose marks are certain, and returns the length of that text in bytes. If the line is complete,
-    /// all of the text is rendered.
+    /// Renders the beginning of the text, as far as later text cannot change how it is rendered, and returns the length
+    /// of the rendered text in bytes. If the line is complete, all of the text is rendered.
     pub(super) fn read(&mut self, text: &str, ending: Ending, put: &mut dyn FnMut(Style, &str)) -> usize {
         if self.rendering == Rendering::Plain {
             put(self.style, text);
@@ -209,7 +209,7 @@ enum Closer {
     At(usize),
 }
 
-/// Finds the closing marks of an emphasis of `length` marks. Marks within code and escaped marks are ignored.
+/// Finds the closing marks of an emphasis of `length` marks. Ignores escaped marks and marks within code.
 fn closer(window: &Window<'_>, mark: char, length: usize) -> Closer {
     let text = window.text;
     let open = window.ending == Ending::Open;
@@ -273,13 +273,13 @@ fn escape(style: Style, text: &str, ending: Ending) -> Token {
     }
 }
 
-/// Length in bytes of the run of a character at the start of the text.
+/// Returns the length, in bytes, of the sequence of equal characters at the start of the text.
 fn run_length(text: &str, character: char) -> usize {
     text.len() - text.trim_start_matches(character).len()
 }
 
-/// Returns the position, in bytes, of the next run of a character with exactly this length. Returns None if the text
-/// contains no such run.
+/// Returns the position, in bytes, of the next sequence of equal characters that has exactly this length. Returns None
+/// if the text contains no such sequence.
 fn position_of_run(text: &str, character: char, length: usize) -> Option<usize> {
     let mut position = 0;
     loop {

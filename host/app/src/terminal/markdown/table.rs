@@ -202,7 +202,7 @@ impl Table {
     }
 }
 
-/// Width in terminal columns of a text that contains escape codes of styles.
+/// Returns how many terminal columns a text takes. The escape codes of styles in the text take no columns.
 fn visible_width(text: &str) -> usize {
     anstream::adapter::strip_str(text).to_string().width()
 }

@@ -11,8 +11,7 @@ use std::collections::BTreeMap;
 pub(super) struct Delegated {
     /// Id of the delegated session of each call.
     sessions: BTreeMap<CallId, String>,
-    /// True if the turn waits only for delegates. In this case, the host resumes the turn without an action of
-    /// the user.
+    /// True if the turn waits only for delegates, so that the host resumes the turn without an action of the user.
     waits_only_for_agents: bool,
 }
 
@@ -27,8 +26,8 @@ impl Delegated {
         self.waits_only_for_agents = suspension.waits.iter().all(|wait| matches!(wait.cause, WaitCause::Agent { .. }));
     }
 
-    /// Returns true if the event resumes a turn that waited only for delegates. The caller does not show an event that
-    /// resumes such a turn.
+    /// Returns true if the event resumes a turn that waited only for delegates. If the result is true, the caller
+    /// does not show the event.
     pub(super) fn resumes_silently(&self, event: &EventKind) -> bool {
         *event == EventKind::Resumed && self.waits_only_for_agents
     }

@@ -13,7 +13,7 @@ use agent_runtime::{Session, TurnResult, question};
 use serde_json::{Value, json};
 
 impl TurnView<'_> {
-    /// Reports that no turn was interrupted. The caller then shows the result of the last turn.
+    /// Reports that no turn was interrupted. After this report, the caller shows the result of the last turn.
     pub(crate) fn note_nothing_interrupted(&self) {
         self.terminal.note(format!("{DIM}no turn was interrupted; the last turn ended like this:{DIM:#}"));
     }

@@ -257,7 +257,7 @@ pub(super) const TURN: Section = Section {
             value: Value::Number(1, 2_592_000_000),
             default: Default::Words("no limit"),
             meaning: "Maximum time to wait for the answer to a question that was asked with `ask_question`, in \
-                      milliseconds. After this time, the turn ends with the question.",
+                      milliseconds. After this time, the turn ends, and the question is its output.",
             example: "3600000",
         },
         Key {

@@ -27,10 +27,10 @@ pub(super) const SHARING: Section = Section {
             name: "trusted_keys",
             value: Value::Pairs(TextFormat::Namespace, TextFormat::PublicKeys),
             default: NONE,
-            meaning: "Public keys. The name of an entry is the beginning, up to a `/`, of the references or addresses \
-                      for which its keys are trusted. The longest matching entry applies. Several keys in one entry \
-                      are separated by spaces. The entry `local` contains keys for plugins that were built here and \
-                      signed with `plugin sign FILE`.",
+            meaning: "Public keys. The keys of an entry are trusted for references and addresses that are equal to \
+                      the entry's name, or that begin with this name and a `/`. The longest matching entry applies. \
+                      Several keys in one entry are separated by spaces. The entry `local` contains keys for plugins \
+                      that were built here and signed with `plugin sign FILE`.",
             example: r#"{ "registry.example/team" = "RWRjVy4JExnDZ2+zJGJHVhQc1Hr6ZkXb0vmXfy25M21waP4v/4on32wb" }"#,
         },
         Key {

@@ -99,8 +99,8 @@ pub(super) const PROVIDER: Section = Section {
             name: "stall_timeout_ms",
             value: Value::Number(1, 3_600_000),
             default: Default::Is("120000"),
-            meaning: "Maximum time without a byte of the reply, before its headers and between its parts, in \
-                      milliseconds.",
+            meaning: "Maximum time to wait for the next bytes of the reply, both before its headers and between its \
+                      parts, in milliseconds.",
             example: "300000",
         },
         Key {
@@ -193,7 +193,7 @@ pub(super) const DELEGATES: Section = Section {
             name: "input_schema",
             value: Value::Schema,
             default: Default::Words("`{\"task\": text}`"),
-            meaning: "A JSON Schema for the arguments of the tool. The delegate gets the arguments, an object, as JSON.",
+            meaning: "A JSON Schema for the arguments of the tool. The delegate gets the arguments as a JSON object.",
             example: r#"{ type = "object", required = ["topic"], properties = { topic = { type = "string" } } }"#,
         },
     ],
@@ -321,8 +321,8 @@ pub(super) const SECRETS: Section = Section {
             name: "hosts",
             value: Value::Texts(TextFormat::Filled),
             default: Default::Words("none; required"),
-            meaning: "Hosts that the secret is sent to: names of hosts, which are reached over https, or patterns as \
-                      in the grants' key `http`.",
+            meaning: "Hosts that the secret may be sent to. Each item is a host name, which is reached over https, \
+                      or a pattern as in the key `http` of the grants.",
             example: r#"["api.example.com"]"#,
         },
         Key {

@@ -7,7 +7,7 @@ use agent_mcp::{MCP_LIMITS, McpLimits};
 use agent_plugins::limits::{CALL_LIMITS, FUEL, HOST_LIMITS};
 use agent_plugins::{CallLimits, HostLimits};
 
-/// Returns the limits that result if the values of a file override the defaults.
+/// Returns the default limits, with the values that a file sets in place of the defaults.
 fn limits_with<L: std::default::Default>(rows: &[LimitRow<L>], values: &LimitValues) -> L {
     let mut limits = L::default();
     values.set(rows, &mut limits);

@@ -2,7 +2,7 @@
 
 use super::super::native_builds::CARGO_ANCESTOR_FILES;
 
-/// In a list of endings, this value represents all names without an extension.
+/// In a list of file name extensions, this value represents all names without an extension.
 /// See [`agent_plugins::ProtectedKind::CodeFiles`].
 const NO_EXTENSION: &str = agent_plugins::NO_EXTENSION;
 
@@ -10,7 +10,7 @@ const NO_EXTENSION: &str = agent_plugins::NO_EXTENSION;
 pub(super) struct Language {
     /// Endings of the names of scripts.
     pub(super) scripts: &'static [&'static str],
-    /// Endings of the names of files that are loaded from the folder of a script and from the working directory.
+    /// Name endings of the files that a script loads from its own folder and from the working directory.
     pub(super) loads: &'static [&'static str],
     /// Names of files and folders that programs look for in the folder of a script, in the working directory, and in
     /// every folder above these two folders.
@@ -74,7 +74,7 @@ static GO: Language = Language {
 static JAVA: Language =
     Language { scripts: &[".jar", ".java"], loads: &[".jar", ".class", ".java", ".kts", ".gradle"], above: &[] };
 
-/// All known languages, to recognise scripts by their endings.
+/// All known languages, which are used to recognise scripts by their file name extensions.
 pub(super) static LANGUAGES: [&Language; 10] =
     [&PYTHON, &JAVASCRIPT, &RUBY, &PERL, &PHP, &LUA, &SHELL, &RUST, &GO, &JAVA];
 

@@ -22,7 +22,7 @@ pub(crate) struct Call {
     pub(crate) awaits_request_approval: bool,
     /// Whether a user has approved the call.
     pub(crate) granted: bool,
-    /// Identity of the tool that the open approval request names.
+    /// Identity of the tool for which approval is requested now.
     pub(super) approval_identity: Option<Digest>,
     /// Whether a user has decided that the call may run again.
     pub(super) retry: bool,

@@ -8,7 +8,7 @@ use agent_core::run::{AtLimit, Disposition, LoopConfig, UnitWeights, Weight};
 use agent_core::tool::ToolError;
 use proptest::prelude::*;
 
-/// A random input, and the random choices by which its contents are determined.
+/// The kind of a random input, and the random choices that determine the contents of the input.
 #[derive(Clone, Debug)]
 pub(super) struct Move {
     pub(super) kind: MoveKind,
@@ -25,8 +25,8 @@ pub(super) struct Move {
     pub(super) service_bits: u8,
 }
 
-/// A random number that selects one element of a list. The length of the list is only known when the element
-/// is selected.
+/// A random number that later selects one element of a list. When the number is generated, the length of the list is
+/// not known yet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pick(pub(super) usize);
 

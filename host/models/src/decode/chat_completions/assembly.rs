@@ -34,7 +34,7 @@ pub(in crate::decode) struct ReplyAssembler {
     /// JSON text of the usage that the provider sent.
     raw_usage: String,
     id: String,
-    /// Name of the model that the provider sent in the reply.
+    /// Name of the model, as the provider sent it in the reply.
     model: String,
     finish_reason: String,
     stop: Option<StopReason>,
@@ -239,7 +239,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Adds the text and the thinking that the deltas contain to the reply.
+    /// Adds the text and the thinking in the deltas to the reply.
     fn record(&mut self, deltas: &[Delta]) {
         for delta in deltas {
             match delta {

@@ -41,8 +41,8 @@ impl ReplayCollector {
         }
     }
 
-    /// Returns the replay data of the reply, or `None` if nothing must be sent back or the data is too large. `calls`
-    /// contains the provider's id and the `extra_content` of each call.
+    /// Returns the replay data of the reply, or `None` if nothing needs to be sent back or the data is too large.
+    /// `calls` contains the provider's id and the `extra_content` of each call.
     pub(super) fn finish(self, provider: &str, calls: Vec<(Option<&str>, Option<Value>)>) -> Option<Replay> {
         let mut message = Map::new();
         if !self.reasoning_content.is_empty() {

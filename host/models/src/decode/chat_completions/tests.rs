@@ -197,7 +197,7 @@ fn m1_pieces_of_calls_are_joined() {
             ],
             vec![("", "f", "{\"x\":\"\\\"}\"}")],
         ),
-        // The server repeats the complete call at the end of the stream. This must not produce a second call.
+        // The server repeats the complete call at the end of the stream. The repetition must not become a second call.
         (
             vec![
                 piece(json!({"index": 0, "id": "a", "function": {"name": "f", "arguments": "{\"x\":"}})),
@@ -319,8 +319,7 @@ fn m1_stop_reasons_are_mapped() {
     }
 }
 
-/// M1: data that must be sent back to DeepSeek and Gemini is collected from replies with calls, and from no
-/// other replies.
+/// M1: the data that must be sent back to DeepSeek and Gemini is collected only from replies with calls.
 #[test]
 fn m1_replay_data_is_collected() {
     let signature = json!({"google": {"thought_signature": "s1"}});

@@ -91,9 +91,9 @@ impl ToolCallAssembler {
 }
 
 impl PartialCall {
-    /// Returns whether the piece starts a new call instead of continuing this call. The index of the piece cannot
-    /// answer this question, because some servers use index 0 or no index for all calls. The id alone cannot answer it
-    /// either, because some servers use no id or the same id for all calls.
+    /// Returns whether the piece starts a new call instead of continuing this call. The index of the piece does not
+    /// show whether the call is new, because some servers use index 0 or no index for all calls. The id alone does not
+    /// show it either, because some servers use no id or the same id for all calls.
     fn ends_before(&self, piece: &ToolCallDelta<'_>) -> bool {
         let (name, is_complete) = (piece.name(), self.progress.is_complete());
         let have_ids = !self.id.is_empty() && !piece.id.is_empty();

@@ -5,9 +5,9 @@ use agent_core::message::CallId;
 use agent_core::model::ModelRequest;
 use url::{Host, Url};
 
-/// The dialect of one server, which the host name of the base URL determines. The configured name of the provider also
-/// counts if it is the name of a program that users run themselves, such as Ollama, because the host name does not
-/// identify such a server.
+/// The dialect of one server. The host name of the base URL determines the dialect. If the host name identifies no
+/// dialect, the server of a program that users run themselves, such as Ollama, is recognised by the configured name of
+/// the provider or by its loopback address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
     /// OpenAI, including OpenAI on Azure. The field that limits the tokens of the reply is `max_completion_tokens`,
@@ -23,8 +23,8 @@ pub(crate) enum Dialect {
     /// Mistral, which rejects unknown fields, such as `stream_options`. In requests to Mistral, call ids must have nine
     /// letters or digits, and a user message must not follow a tool message directly.
     Mistral,
-    /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Such servers enforce an output schema
-    /// with a grammar that does not allow tool calls.
+    /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Servers on this machine enforce
+    /// an output schema with a grammar that does not allow tool calls.
     SelfHosted,
     /// Any server that no other variant describes. Requests to it use only features that most servers support.
     Common,
@@ -45,11 +45,11 @@ pub(crate) enum SchemaField {
 /// Media that a server accepts in addition to images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OtherMedia {
-    /// Audio in a part of type `input_audio`, and PDF files in a part of type `file`.
+    /// The server accepts audio in a part of type `input_audio`, and PDF files in a part of type `file`.
     AudioAndPdf,
-    /// Audio in a part of type `input_audio`, but no PDF files.
+    /// The server accepts audio in a part of type `input_audio`, but no PDF files.
     Audio,
-    /// No media in addition to images.
+    /// The server accepts only images.
     ImagesOnly,
 }
 
@@ -92,7 +92,7 @@ impl Dialect {
     }
 
     /// Returns whether a request must ask for token usage with the field `stream_options`. Requests to Mistral must
-    /// not, because Mistral always sends token usage and rejects this field.
+    /// not contain this field, because Mistral always sends token usage and rejects the field.
     pub(crate) fn asks_for_usage(self) -> bool {
         self != Self::Mistral
     }
@@ -121,8 +121,8 @@ impl Dialect {
         }
     }
 
-    /// Returns the id by which a request refers to the call `id`. If the server accepts `id`, this is `id` unchanged.
-    /// Otherwise, it is a short id that is derived from `id`. The result depends only on the dialect and on `id`.
+    /// Returns the id by which a request refers to the call `id`. If the server accepts `id`, returns `id` unchanged.
+    /// If not, returns a short id that is derived from `id`. The result depends only on the dialect and on `id`.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
         let is_allowed =
@@ -161,7 +161,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn the_dialect_depends_on_the_host_and_then_on_the_name() {
+    fn the_dialect_depends_on_the_address_and_then_on_the_provider_name() {
         let cases = [
             ("openai", "https://api.openai.com/v1", Dialect::OpenAi),
             ("mine", "https://x.openai.azure.com/openai/v1", Dialect::OpenAi),

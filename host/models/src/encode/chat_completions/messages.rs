@@ -27,8 +27,8 @@ pub(super) struct Messages<'r> {
     /// Media of the tool results that were written since the last message of another role. These media are sent in a
     /// separate user message, because no server accepts media in a tool message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
-    /// Ids that the provider gave to the calls of the last assistant message. The map is empty if the provider does not
-    /// require its ids.
+    /// Ids that the provider gave to the calls of the last assistant message. The map is empty if the provider also
+    /// accepts other ids.
     provider_ids: HashMap<&'r CallId, &'r str>,
     /// Role of the last message that was written.
     last_role: Option<Role>,
@@ -88,7 +88,7 @@ impl<'r> Messages<'r> {
     }
 
     /// Returns the content of a user message. If the message has media that can be sent, the content is a list of texts
-    /// and media. Otherwise it is a string, which every server accepts.
+    /// and media. Otherwise the content is a string, which every server accepts.
     async fn content(&mut self, parts: &[Part]) -> Result<Value, ModelError> {
         let sendable = |part: &Part| matches!(part, Part::Media(media) if self.kind(media).is_some());
         if !parts.iter().any(sendable) {
@@ -154,8 +154,8 @@ impl<'r> Messages<'r> {
         self.push(Role::Tool, json!({ "role": "tool", "tool_call_id": id, "content": content }))
     }
 
-    /// Writes one user message with the media of the preceding tool results. The text before each media item names the
-    /// call that returned the item.
+    /// Writes one user message with the media of the preceding tool results. The text before each media item
+    /// contains the id of the call that returned the item, and the name of the tool.
     async fn write_result_media(&mut self) -> Result<(), ModelError> {
         let media = std::mem::take(&mut self.result_media);
         if media.is_empty() {

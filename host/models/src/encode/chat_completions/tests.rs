@@ -45,10 +45,10 @@ fn interrupted() -> ModelRequest {
     plain_request(messages, vec![tool("a.b", "", json!({"type": "object"}))])
 }
 
-/// Requests to Mistral contain no fields that Mistral does not know, because it rejects such fields. In addition,
+/// Requests to Mistral contain only fields that Mistral knows, because it rejects all other fields. In addition,
 /// Mistral requires call ids of nine characters, and an assistant message between a tool message and a user message.
 #[tokio::test]
-async fn m1_mistral_requests_follow_its_rules() {
+async fn m1_mistral_gets_requests_that_follow_its_rules() {
     let body = sent(&interrupted(), Dialect::Mistral).await;
     assert_eq!(body.get("stream_options"), None);
     assert_eq!(body["max_tokens"], 1000);
@@ -114,7 +114,7 @@ async fn l22_leading_system_messages_are_joined() {
     assert_eq!(roles(&sent(&without_system_text, Dialect::Common).await), ["user"]);
 }
 
-/// L14: if a call in the conversation names a tool that is not offered or does not exist, the request contains a name
+/// L14: if the tool of a call in the conversation is not offered or does not exist, the request contains a tool name
 /// that the provider accepts.
 #[tokio::test]
 async fn l14_tools_that_are_not_offered_get_valid_names() {
@@ -165,7 +165,7 @@ async fn m1_replay_data_is_sent_only_to_its_provider() {
 }
 
 /// If the provider's reasoning refers to the provider's ids of calls, calls and results are sent with these ids.
-/// Otherwise, they are sent with the host's ids.
+/// Otherwise, calls and results are sent with the host's ids.
 #[tokio::test]
 async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     let data = |first_call_id: &str, reasoning_id: &str| {

@@ -13,7 +13,7 @@ fn component(text: &str) -> Vec<u8> {
     wat::parse_str(text).expect("valid text")
 }
 
-/// A component whose only section has this id and these contents.
+/// Returns a component whose only section has this id and these contents.
 fn with_section(id: u8, contents: &[u8]) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     bytes.push(id);
@@ -104,8 +104,8 @@ fn row_36_nesting_of_instance_types_is_limited() {
     assert_eq!(problem, Err(StructureProblem::Nesting { most: 100 }));
 }
 
-// Row 36: the number of items that a section states is checked before the items are read, even if the section contains
-// a different number of items.
+// Row 36: a section begins with its number of items. The host checks this number before it reads the items, even if the
+// section contains a different number of items.
 #[test]
 fn row_36_counts_are_limited() {
     let what = "imports".to_owned();
@@ -143,7 +143,7 @@ fn row_36_core_modules_are_limited() {
     assert_eq!(problem, Err(StructureProblem::Types { most: 100_000 }));
 }
 
-/// A component with this number of record fields, imports and nested components, and one export.
+/// Returns a component with these numbers of record fields, imports and nested components, and with one export.
 fn built(fields: u32, imports: u32, nested: u32) -> Vec<u8> {
     let mut builder = ComponentBuilder::default();
     let names: Vec<_> = (0..fields).map(|number| format!("f{number}")).collect();
@@ -173,7 +173,7 @@ proptest! {
 
     // Row 36: the check does not panic for any bytes, and the parsers do not panic for bytes that the check accepts.
     #[test]
-    fn row_36_mutated_components_cause_no_panic(
+    fn row_36_mutated_components_do_not_cause_panics(
         shape in (1_u32..20, 0_u32..20, 0_u32..20),
         edits in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..24),
         cut in any::<prop::sample::Index>(),
@@ -202,7 +202,7 @@ proptest! {
         let _ = crate::binary::sections::find_manifest(&bytes);
     }
 
-    // Row 36: random bytes after a component's header cause no panic.
+    // Row 36: the checks do not panic if random bytes follow a component's header.
     #[test]
     fn row_36_random_bytes_cause_no_panic(tail in prop::collection::vec(any::<u8>(), 0..400)) {
         let bytes = [b"\0asm\x0d\0\x01\0".as_slice(), &tail].concat();

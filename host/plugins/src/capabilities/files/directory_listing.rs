@@ -25,7 +25,7 @@ struct Entries {
     /// listing comes from a recording.
     remaining: Option<ReadDir>,
     next: VecDeque<Answer<DirectoryEntry>>,
-    /// The recording to which the names in the directory are added. None: the names are not recorded.
+    /// The recording to which the names in the directory are added. `None` means that the names are not recorded.
     recording: Option<NamesBeingRecorded>,
     /// Path of the directory, or None if the call is not a replay or if the recorded listing of the directory
     /// is complete.
@@ -149,13 +149,13 @@ fn kind_of(found: DescriptorType) -> EntryKind {
     }
 }
 
-/// A number of directory entries that were read from the file system together.
+/// Directory entries that were read from the file system together.
 #[derive(Default)]
 struct Batch {
     /// The directory entries that were read for this batch. The batch is empty only at the end of the directory.
     entries: VecDeque<Answer<DirectoryEntry>>,
-    /// Number of entries whose names are not UTF-8. WASI cannot represent such names. Such entries are left out,
-    /// because guest libraries stop listing a directory at the first error.
+    /// Number of entries whose names are not UTF-8. WASI cannot represent names that are not UTF-8. Entries with such
+    /// names are left out, because guest libraries stop listing a directory at the first error.
     unnamed: usize,
 }
 
@@ -174,8 +174,8 @@ fn next_batch(mut remaining: ReadDir) -> (ReadDir, Batch) {
     (remaining, read)
 }
 
-/// Converts a directory entry of the operating system to the entry of WASI. Returns None if the name of the entry is
-/// not UTF-8.
+/// Converts a directory entry of the operating system to a directory entry of WASI. Returns None if the name of the
+/// entry is not UTF-8.
 fn directory_entry(entry: DirEntry) -> Option<Answer<DirectoryEntry>> {
     let type_ = entry.file_type().map_or(DescriptorType::Unknown, type_of);
     let name = entry.file_name().into_string().ok()?;

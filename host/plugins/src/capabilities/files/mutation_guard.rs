@@ -35,7 +35,7 @@ macro_rules! change {
                     let answer = $state.answer_change(done, action);
                     match answer {
                         Ok(()) => $after,
-                        Err(ErrorCode::NotEmpty | ErrorCode::Exist) => $record.was_not_empty(&$target).await?,
+                        Err(ErrorCode::NotEmpty | ErrorCode::Exist) => $record.record_not_empty(&$target).await?,
                         Err(_) => {}
                     }
                     Ok((answer,))

@@ -79,8 +79,8 @@ async fn open(
             let (thing, advice) = file_denied(&record.plugin.name, &clean(&path, SHOWN_PATH_BYTES));
             record.deny(thing, advice);
         } else {
-            // Every grant of a directory tree allows reading. If opening a file for reading is refused, the path
-            // therefore leads out of the tree.
+            // Every grant of a directory tree allows reading. A refusal to open a file for reading therefore means
+            // that the path leads out of the tree.
             files.call.deny_path_escape(&path);
         }
     }

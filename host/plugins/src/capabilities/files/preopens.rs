@@ -1,6 +1,6 @@
-//! The preopened directories of a guest. The WASI function that lists these directories cannot return an error to a
-//! guest without granted directories. The host therefore records that a guest without granted directories has called
-//! the function.
+//! The preopened directories of a guest. The WASI function that lists preopened directories cannot return an error, not
+//! even to a guest without granted directories. The host therefore records that a guest without granted directories
+//! has called the function.
 
 use super::HasFiles;
 use std::sync::Arc;

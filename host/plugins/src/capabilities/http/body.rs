@@ -44,8 +44,8 @@ struct SharedRequestBody {
     body: WasiBody,
     yielded: bool,
     ended: bool,
-    /// Stops the body if one of its fields could override the request's method. None: the fields of the body are
-    /// not checked.
+    /// Stops the body if one of its fields could override the request's method. `None` means that the fields of the
+    /// body are not checked.
     method_guard: Option<MethodGuard>,
 }
 
@@ -142,7 +142,8 @@ impl Body for RequestBody {
 #[derive(Clone, Copy)]
 pub(crate) struct Deadline {
     at: Instant,
-    /// The limit that determines the deadline. None: the wall-time limit of the call determines the deadline.
+    /// The limit that determines the deadline. `None` means that the wall-time limit of the call determines
+    /// the deadline.
     limit: Option<Limit>,
 }
 
@@ -169,7 +170,7 @@ impl Deadline {
 pub(crate) struct ResponseTimes {
     /// Deadline for receiving the whole body.
     pub(crate) end: Deadline,
-    /// Maximum time between two pieces of the body that arrive one after the other.
+    /// Maximum time between two consecutive pieces of the body.
     pub(crate) between: Duration,
 }
 
@@ -178,7 +179,7 @@ pub(crate) struct ResponseTimes {
 pub(crate) struct ResponseBody {
     body: Incoming,
     left: usize,
-    /// Removes the agent's secrets from the body. None: the agent has no secrets.
+    /// Removes the agent's secrets from the body. `None` means that the agent has no secrets.
     secrets: Option<RedactionStream>,
     times: ResponseTimes,
     alarm: Pin<Box<Sleep>>,

@@ -25,7 +25,7 @@ pub trait NameResolver: Send + Sync + std::fmt::Debug {
     async fn resolve(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>>;
 }
 
-/// The operating system's resolver: `/etc/hosts`, DNS and other configured sources.
+/// The operating system's resolver, which uses `/etc/hosts`, DNS and other configured sources.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemResolver;
 
@@ -117,8 +117,8 @@ impl Network {
             let (host, inner) = (url.host_str(), error.get_ref().and_then(|inner| inner.downcast_ref()));
             if inner.is_some_and(is_about_trust) {
                 return ConnectError::Untrusted(format!(
-                    "the certificate of {} is not trusted: {error}; if you trust its certificate authority, name the \
-                     authority's file in SSL_CERT_FILE",
+                    "the certificate of {} is not trusted: {error}; if you trust its certificate authority, set \
+                     SSL_CERT_FILE to the path of the authority's file",
                     host.unwrap_or_default()
                 ));
             }

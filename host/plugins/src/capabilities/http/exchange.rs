@@ -38,7 +38,7 @@ pub(crate) type LeasedResponse = (Response<Incoming>, Lease);
 /// A failed attempt to send a request: the attempt ended without a response.
 struct FailedAttempt {
     error: AttemptError,
-    /// The request, if no part of the request was sent, so that it can be sent again.
+    /// The request, which can be sent again. None if a part of the request has already been sent.
     unsent: Option<Box<Request<RequestBody>>>,
 }
 

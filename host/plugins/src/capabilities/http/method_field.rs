@@ -1,10 +1,10 @@
 //! Finds a field in a request's body that overrides the request's method (row 43). For example, some frameworks handle
-//! a POST request as a DELETE request if its field `_method` contains `DELETE`. The host stops such a request if the
-//! plugin's grant is limited to certain methods.
+//! a POST request as a DELETE request if its field `_method` contains `DELETE`. The host stops a request with an
+//! overriding field if the plugin's grant is limited to certain methods.
 
-use crate::grants::request_rules::names_method;
+use crate::grants::request_rules::is_method_field;
 
-/// Maximum number of bytes that the search stores of a field name or of a line. A longer name cannot be the name of a
+/// The search stores at most this number of bytes of a field name or of a line. A longer name cannot be the name of a
 /// method field.
 const MAX_NAME_BYTES: usize = 1024;
 
@@ -69,7 +69,7 @@ impl FormNames {
             b'=' => {
                 self.in_value = true;
                 let name = self.name.text() + "=";
-                return url::form_urlencoded::parse(name.as_bytes()).any(|(name, _)| names_method(&name));
+                return url::form_urlencoded::parse(name.as_bytes()).any(|(name, _)| is_method_field(&name));
             }
             _ => self.name.push(byte),
         }
@@ -114,7 +114,7 @@ impl JsonNames {
                 self.position = JsonPosition::Between;
                 let raw = self.text.text();
                 let name = serde_json::from_str(&format!("\"{raw}\"")).unwrap_or(raw);
-                return names_method(&name);
+                return is_method_field(&name);
             }
             (JsonPosition::AfterText, _) if byte.is_ascii_whitespace() => JsonPosition::AfterText,
             (JsonPosition::Between | JsonPosition::AfterText, _) => JsonPosition::Between,
@@ -143,7 +143,7 @@ impl PartNames {
             line.chars().filter(|character| !matches!(character, '"' | '\'' | '\\' | '\r' | '\t' | ' ')).collect();
         let value = |before: &str| {
             let mut found = plain.match_indices(before).map(|(index, _)| &plain[index + before.len()..]);
-            found.any(|value| names_method(value.split(';').next().unwrap_or_default()))
+            found.any(|value| is_method_field(value.split(';').next().unwrap_or_default()))
         };
         value("name=")
             || value("name*=")

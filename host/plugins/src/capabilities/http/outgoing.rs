@@ -40,7 +40,7 @@ pub(crate) struct Outgoing {
     agent: String,
     trace: Option<TraceContext>,
     network: Arc<Network>,
-    /// The port that responds to requests instead of the network. None: requests are sent to the network.
+    /// The port that responds to requests instead of the network. `None` means that requests are sent to the network.
     port: Option<Arc<dyn HttpPort>>,
     sent: usize,
 }
@@ -358,18 +358,19 @@ fn without_secrets(headers: HeaderMap, redaction: &Redaction) -> Result<HeaderMa
     Ok(clean)
 }
 
-/// Describes a request for a message to the user. The description omits the query, which often contains credentials.
+/// Returns a text that describes an HTTP request in messages to the user. The text omits the query, which often
+/// contains credentials.
 fn description(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::AfterPath]), 256)
 }
 
-/// The text of a grant pattern that would allow the request.
+/// Returns the text of a grant pattern that would allow the request.
 fn pattern_for(method: &str, url: &Url) -> String {
     clean(&format!("{method} {}", &url[..url::Position::BeforePath]), 256)
 }
 
-/// The text of a grant pattern that would allow a request to an address that is not public. The pattern contains the
-/// word `private` if that word allows the address, and otherwise the address itself.
+/// Returns the text of a grant pattern that would allow a request to an address that is not public. The pattern
+/// contains the word `private` if that word allows the address, and otherwise the address itself.
 fn private_pattern_for(method: &str, url: &Url, address: IpAddr) -> String {
     let private = format!("private {}", pattern_for(method, url));
     if private.parse().is_ok_and(|pattern: HttpPattern| pattern.admits(address).is_ok()) {

@@ -1,5 +1,5 @@
-//! HTTP requests whose responses come from the embedder instead of the network, in tests and replays. Such requests are
-//! counted and authorised like all other requests, but no connection is made.
+//! HTTP requests that the embedder answers instead of the network, in tests and replays. The requests that the embedder
+//! answers are counted and authorised like all other requests, but no connection is made.
 
 use super::body::RequestBody;
 use super::exchange::response_headers_too_large;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// For each plugin of each agent, the times at which the plugin sent requests in the last minute. Plugins without
-/// requests have no entry.
+/// For each plugin of each agent, the times at which the plugin sent requests in the last minute. The map contains only
+/// plugins that sent requests in this minute.
 #[derive(Default)]
 pub(crate) struct Rates(Mutex<HashMap<(String, String), VecDeque<Instant>>>);
 
@@ -20,7 +20,7 @@ pub(crate) struct RateExceeded {
 }
 
 impl Rates {
-    /// Counts a request of this plugin of this agent. Fails if the plugin has already sent `limit` requests in
+    /// Counts a request that this plugin sends for this agent. Fails if the plugin has already sent `limit` requests in
     /// the last minute.
     pub(crate) fn take(&self, (agent, plugin): (&str, &str), limit: usize, now: Instant) -> Result<(), RateExceeded> {
         let mut rates = lock(&self.0);

@@ -7,7 +7,7 @@ use crate::contract::v0_1::bindings::agent_host::plugin::types;
 use wasmtime::Result;
 use wasmtime::component::{HasData, Resource};
 
-/// The implementation of `media-store` without any media items.
+/// An implementation of `media-store` that contains no media items.
 pub(super) struct Inert;
 
 impl HasData for Inert {

@@ -9,7 +9,8 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock};
 /// The wall clock of a call.
 pub(super) struct CallClock {
     pub(super) record: Arc<CallRecord>,
-    /// In a replay, the result of the original call's first reading of the clock. None: the clock is not replayed.
+    /// In a replay, the result of the original call's first reading of the clock. `None` means that the clock is
+    /// not replayed.
     pub(super) recorded_start: Option<Duration>,
     /// The moment at which this call first read the clock.
     pub(super) first_read: OnceLock<Instant>,

@@ -1,4 +1,4 @@
-//! Replaces wasmtime-wasi's functions for the process environment in a linker with the host functions of the
+//! In a linker, replaces the functions of wasmtime-wasi for the process environment with the host functions of the
 //! `process` capability.
 
 use super::{ProcessState, environment};

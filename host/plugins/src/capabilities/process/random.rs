@@ -25,7 +25,7 @@ impl ProcessView<'_> {
         }
     }
 
-    /// The next random bytes from the recording of the original call. Returns None if the recording has no more
+    /// Returns the next random bytes from the recording of the original call, or None if the recording has no more
     /// random bytes.
     fn replayed_random(&mut self, length: u64) -> Option<Vec<u8>> {
         let end = self.state.random_replayed.checked_add(usize::try_from(length).ok()?)?;

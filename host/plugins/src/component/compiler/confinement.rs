@@ -43,8 +43,8 @@ mod limits {
     /// the processor time of a process with normal priority.
     const NICENESS: i32 = 5;
     /// Maximum number of open files in the compiler process. The process needs few files: the three pipes are already
-    /// open, and the engine opens no files.
-    const OPEN_FILES: u64 = 64;
+    /// open, and the engine does not open files.
+    const MAX_OPEN_FILES: u64 = 64;
 
     /// Limits memory and processor time, and forbids core dumps and writing files.
     pub(crate) fn limit_this_process(request: &Request) {
@@ -57,7 +57,7 @@ mod limits {
         // The address space is not limited, because the engine reserves far more address space than it uses.
         limit(Resource::Data, request.memory);
         limit(Resource::Cpu, request.seconds.max(1));
-        limit(Resource::Nofile, OPEN_FILES);
+        limit(Resource::Nofile, MAX_OPEN_FILES);
         for none in [Resource::Core, Resource::Fsize] {
             let _ = setrlimit(none, Rlimit { current: Some(0), maximum: Some(0) });
         }
@@ -154,7 +154,7 @@ mod linux {
 
     type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-    /// The system calls that compiling needs: for memory, threads, waiting, time and the three pipes.
+    /// The system calls that the compiler needs. They are for memory, threads, waiting, time and the three pipes.
     fn allowed_calls() -> Result<Rules, seccompiler::BackendError> {
         let always = [
             libc::SYS_brk,

@@ -142,8 +142,8 @@ impl Reader {
             Value::Number(number) => match (number.as_u64(), number.as_i64(), number.as_f64()) {
                 (Some(number), _, _) => Some(i128::from(number)),
                 (_, Some(number), _) => Some(i128::from(number)),
-                // JSON Schema accepts floats such as 1.0 and 1e18 as integers. The range of such numbers is
-                // checked below.
+                // JSON Schema accepts floats such as 1.0 and 1e18 as integers. The code below checks whether such
+                // a float is in the range of the integer type.
                 (_, _, Some(float)) if float.fract() == 0.0 && float.abs() < 2_f64.powi(64) => Some(float as i128),
                 _ => None,
             },

@@ -1,6 +1,6 @@
 //! Finds the functions that can construct a resource for a call of one of its methods. If the resource has a
-//! constructor, only this constructor is used. If the resource has no constructor, those functions of the same
-//! interface are used that take only data and return the resource.
+//! constructor, only this constructor is used. If the resource does not have a constructor, every function of the same
+//! interface is used that takes only data and returns the resource.
 
 use super::discovery::ExportName;
 use super::shape::{HandlePosition, Signature};
@@ -27,8 +27,8 @@ impl Constructor {
     }
 }
 
-/// The name by which the model chooses a constructor if the resource has several constructors. `function` is the name
-/// under which the component exports the constructor.
+/// Returns the name by which the model chooses a constructor if the resource has several constructors. `function` is
+/// the name under which the component exports the constructor.
 pub(super) fn key(function: &str) -> &str {
     match ExportName::parse(function) {
         ExportName::Static(_, name) | ExportName::Function(name) | ExportName::Method(_, name) => name,
@@ -112,7 +112,7 @@ impl Constructors {
     }
 }
 
-/// The type of the resource that a function returns, if the function could construct the resource.
+/// Returns the type of the resource that the function returns, or `None` if the function cannot serve as a constructor.
 fn constructed_type(name: &str, function: &ComponentFunc) -> Option<ResourceType> {
     if !matches!(ExportName::parse(name), ExportName::Static(..) | ExportName::Function(_)) {
         return None;

@@ -1,5 +1,6 @@
 //! Finds the documentation of types. The documentation in a component refers to types by name, but the types themselves
-//! have only a structure and no names. Documentation is therefore matched to a type by the type's structure.
+//! have only a structure and no names. This module therefore uses the structure of a type to
+//! find its documentation.
 
 use super::shape::Shape;
 use crate::binary::docs::{Docs, TypeDocs};

@@ -237,7 +237,7 @@ impl Candidate {
 }
 
 /// Checks whether a function can become a tool. Returns None for a constructor, because a constructor is not a tool: it
-/// is called by the tools for the methods of its resource. If the function is skipped, the error is the reason.
+/// is called by the tools for the methods of its resource. If the function is skipped, the error states why.
 fn candidate(
     interface: Option<&str>,
     name: &str,
@@ -337,8 +337,8 @@ fn is_command(interface: Option<&str>, name: &str, function: &ComponentFunc) -> 
     is_run && name == "run" && function.params().len() == 0 && function.results().next().is_some_and(bare)
 }
 
-/// The traits of the tools for a component's functions. If no import of the component can have effects, the tools are
-/// read-only and idempotent.
+/// Returns the traits of the tools that are made from a component's functions. If no import of the component can
+/// have effects, the tools are read-only and idempotent.
 fn traits(imports: &[String]) -> Traits {
     let is_pure = imports.iter().all(|name| imports::effects(name) == Effects::None);
     Traits { read_only: is_pure, idempotent: is_pure, ..Traits::default() }

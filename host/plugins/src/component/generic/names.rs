@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Chooses a tool name for each exported function.
 ///
 /// A name has the form `interface.function`. If two functions would have the same name, both names become
-/// `package.interface.function`. As long as names are still equal, first the namespace is added, then the version, and
-/// then a number. The name is None if it would be too long.
+/// `package.interface.function`. If the names are still equal, the namespace is added to both names, and then the
+/// version. If they are equal even with the version, a number is added. The name is None if it would be too long.
 pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String>) -> Vec<Option<String>> {
     let candidates: Vec<_> = exports.iter().map(|(interface, function)| candidates(*interface, function)).collect();
     let mut level = vec![0_usize; candidates.len()];
@@ -56,7 +56,7 @@ fn candidates(interface: Option<&str>, function: &str) -> Vec<String> {
     names
 }
 
-/// Replaces characters that are not allowed in tool names with `-`.
+/// Replaces each character that is not allowed in a tool name by `-`.
 fn sanitize(part: &str) -> String {
     let sanitize = |character: char| {
         if character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.') { character } else { '-' }

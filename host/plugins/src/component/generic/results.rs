@@ -6,7 +6,7 @@ use base64::Engine;
 use serde_json::{Map, Number, Value, json};
 use wasmtime::component::Val;
 
-/// Converts one value to JSON. wasmtime returned the value as a value of this type, so an error means that the host has
+/// Converts one value to JSON. wasmtime has already checked the type of the value, so an error means that the host has
 /// a bug.
 pub(crate) fn write(shape: &Shape, value: Val) -> Result<Value, String> {
     Ok(match (shape, value) {

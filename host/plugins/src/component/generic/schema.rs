@@ -44,8 +44,8 @@ pub(super) fn for_method(constructors: &[Constructor], method: &Signature, descr
     schema
 }
 
-/// The schema for the value that a function returns if it does not fail. None if the function returns nothing or
-/// a string.
+/// The schema for the value that a function returns if it does not fail. None if the function returns
+/// a string or does not return a value.
 pub(crate) fn for_result(signature: &Signature, descriptions: &Descriptions) -> Option<Value> {
     let returned = match &signature.result {
         Some(Shape::Result { ok, .. }) => ok.as_deref(),

@@ -145,7 +145,7 @@ impl Shape {
         matches!(self, Shape::Option(_))
     }
 
-    /// The cases of a variant or of a `result`. None if the type is neither a variant nor a `result`.
+    /// Returns the cases of a variant or of a `result`, or None if the type is neither a variant nor a `result`.
     pub(crate) fn cases(&self) -> Option<Vec<(&str, Option<&Shape>)>> {
         match self {
             Shape::Variant(cases) => {
@@ -223,7 +223,7 @@ impl Shape {
 struct Reader {
     /// Number of types, cases and flags that may still be read.
     parts: usize,
-    /// Number of bytes that the names of parameters, fields, cases and flags may still have.
+    /// Number of bytes that are left for the names of parameters, fields, cases and flags.
     name_bytes: usize,
 }
 
@@ -286,8 +286,9 @@ impl Reader {
         kind.map(|kind| self.shape(&kind, levels)).transpose()
     }
 
-    /// The `result` type that a constructor returns, but without its success type, which is a handle. The error type is
-    /// omitted if the values of the error type are not data. None if the constructor does not return a `result`.
+    /// The `result` type that a constructor returns, but without its success type, which is a handle. If the
+    /// values of the error type are not data, the error type is left out. Returns None if the constructor does not
+    /// return a `result`.
     fn failure_of(&mut self, kind: &Type) -> Option<Shape> {
         let Type::Result(result) = kind else { return None };
         let error = result.err().and_then(|kind| self.shape(&kind, MAX_LEVELS).ok());

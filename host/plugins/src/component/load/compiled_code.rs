@@ -164,7 +164,7 @@ fn deserialize_file(context: &EngineContext, file: &File) -> wasmtime::Result<Co
 /// On systems other than Linux, the cache never maps a file, so this function is not called.
 #[cfg(not(target_os = "linux"))]
 fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> {
-    Err(wasmtime::Error::msg("compiled code is not mapped from files on this system"))
+    Err(wasmtime::Error::msg("this system does not support mapping compiled code from files"))
 }
 
 #[allow(

@@ -83,8 +83,8 @@ impl Sandbox {
         Ok(links)
     }
 
-    /// Gets the tool definitions, and checks the types of all functions of each exported kind. For the check, each kind
-    /// is instantiated once without grants.
+    /// Gets the tool definitions, and checks the types of all functions of each exported kind. To check a kind, this
+    /// method instantiates the component once without grants.
     async fn find_tools(&self, new: &NewComponent, links: &Links) -> Result<Vec<ToolDefinition>, LoadError> {
         macro_rules! check {
             ($handle:expr, $kind:expr) => {
@@ -133,9 +133,9 @@ impl Sandbox {
         loaded.map_err(|error| LoadError::Export { kind, reason: reason(&error) })
     }
 
-    /// Returns the result of a call that the host made while it loaded the component. A component that used processor
-    /// time until it reached the time limit would do the same at every start, so such a component is put in quarantine.
-    /// If the call took too long only because the machine was busy, the component is not put in quarantine.
+    /// Returns the result of a call that the host made to the component while loading it. A component that used
+    /// processor time until it reached the time limit would do the same at every start, so such a component is put in
+    /// quarantine. If the call took too long only because the machine was busy, the component is not put in quarantine.
     fn check_started<T>(&self, new: &NewComponent, report: CallReport<T>) -> Result<T, LoadError> {
         let is_time_limit = |limit: &Limit| matches!(limit, Limit::WallTime(_) | Limit::CpuTime(_));
         if let (Err(failure @ CallFailure::Limit { limit, .. }), Some(quarantine)) =

@@ -86,8 +86,8 @@ fn content_out(content: &Content) -> wit::Content {
     }
 }
 
-/// Converts the error that a guest's function returned. Cuts the error's text to at most `bytes` bytes and escapes
-/// invisible characters.
+/// Converts an error of a guest's function to the host's error type. Cuts the error's text to at most `bytes` bytes and
+/// escapes invisible characters.
 pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     match failure {
         wit::Failure::InvalidInput(text) => PluginFailure::InvalidInput(clean(&text, bytes)),
@@ -96,7 +96,7 @@ pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     }
 }
 
-/// Parses a guest's JSON text. `subject` names the text in the error message.
+/// Parses a guest's JSON text. `subject` is what the error message calls the text.
 pub(crate) fn json_in(text: &str, subject: &str) -> Result<Value, RejectedResult> {
     json_or_error(text, subject).map_err(RejectedResult::Invalid)
 }
@@ -147,7 +147,7 @@ pub(crate) struct SessionMedia<'a> {
 }
 
 impl SessionMedia<'_> {
-    /// The host's description of a media item that the guest refers to.
+    /// Returns the host's description of a media item that the guest refers to.
     pub(crate) async fn resolve(self, digest: &str) -> Result<Media, RejectedResult> {
         let absent = || {
             RejectedResult::Invalid(format!("it refers to the media item {digest:?}, which this session does not have"))

@@ -1,4 +1,5 @@
-//! Converts requests to context builders, output validators and media policies, and checks and converts their results.
+//! Converts the requests that are sent to context builders, output validators and media policies, and checks and
+//! converts the results that these plugins return.
 
 use super::bindings::agent_host::plugin::types;
 use super::bindings::exports::agent_host::plugin::{context_builder, media_policy, output_validator, step_context};

@@ -17,7 +17,7 @@ use std::fmt::Write;
 
 /// Maximum length of a tool's name, in bytes.
 pub(crate) const NAME_LENGTH: usize = 128;
-/// Maximum number of violations that the model is shown if a tool rejects its arguments.
+/// Maximum number of violations that are shown to the model if a tool rejects the arguments of a call.
 const SHOWN_VIOLATIONS: usize = 64;
 
 /// Checks and converts the tool definitions of a component (P2). The error message is written for the plugin's author.
@@ -67,7 +67,7 @@ fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
         return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
     }
     // Invalid schemas are refused when a component is loaded. If one schema in a request is invalid, a model provider
-    // rejects the whole request, so that no tool of any plugin could be used.
+    // rejects the whole request, so one invalid schema would make the tools of all plugins unusable.
     Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
     Ok(schema)
 }
@@ -178,20 +178,20 @@ fn violations_in(violations: Vec<wit::Violation>, bytes: usize) -> Vec<Violation
 
 fn advice(unmet: &[UnmetNeed], denials: &[Denial]) -> String {
     let mut text = String::new();
-    // If a request was refused, its denial explains the error, so needs for other patterns and for secrets are
-    // not mentioned.
+    // If a request was refused, its denial explains the error. Missing grants for other patterns and for secrets are
+    // therefore not mentioned.
     let is_about_requests = |thing: &str| thing.starts_with("the request ");
     let refused_request = denials.iter().any(|denial| is_about_requests(&denial.thing));
-    // If a link that leads out of a granted directory was refused, its denial explains the error, so needs for other
-    // directories are not mentioned.
+    // If a link that leads out of a granted directory was refused, its denial explains the error. Missing grants for
+    // other directories are therefore not mentioned.
     let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
     let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
     let is_unrelated = |thing: &str| {
         refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
             || left_tree && is_about_files(thing)
     };
-    // A denial is more specific than a need of the manifest. If the same line of agent.toml would allow the denied
-    // action and the need, only the denial is shown.
+    // A denial is more specific than a need of the manifest. If the user could allow the denied action
+    // and grant the need with the same line of agent.toml, only the denial is shown.
     let is_in_denials = |advice: &GrantAdvice| denials.iter().any(|denial| denial.advice == *advice);
     let needs = unmet.iter().filter(|unmet| !is_unrelated(&unmet.thing) && !is_in_denials(&unmet.advice));
     let needs = needs.map(|unmet| (&unmet.thing, &unmet.advice));

@@ -6,13 +6,13 @@ use super::QueueFull;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Limits the share of one agent: an agent may use at most this number of times the permits that remain free. The rule
-/// for permits also applies to the memory and to the places in the queue. With the value 3, a single agent can use
-/// three quarters of the capacity, and two agents can use three sevenths each. Some capacity therefore always remains
-/// free for an agent that makes its first call.
+/// Limits the share of one agent: an agent may use at most `SHARE` times as many permits as remain free. The rule for
+/// permits also applies to the memory and to the slots of the queue. If the value is 3, a single agent can use three
+/// quarters of the capacity, and two agents can use three sevenths each. Some capacity therefore always remains free
+/// for an agent that makes its first call.
 const SHARE: usize = 3;
-/// Maximum number of smaller calls that may overtake a large call that waits for memory. After this number of calls,
-/// further smaller calls wait until the large call is admitted.
+/// Maximum number of smaller calls that may overtake a large call that waits for memory. When this many
+/// calls have overtaken a large call, all smaller calls wait until the large call is admitted.
 const MAX_PASSES: u32 = 32;
 
 /// The capacity of a lane: its permits, its guest memory and the length of its queue.
@@ -46,7 +46,7 @@ pub(super) struct Queue<Notifier> {
     bounds: Bounds,
     /// Number of permits of the lane that no call is using.
     permits: usize,
-    /// Guest memory of the lane that no permit includes, in MiB.
+    /// Guest memory of the lane that is not part of any permit, in MiB.
     memory: u32,
     /// Total number of waiting calls, summed over all agents.
     waiting: usize,
@@ -60,7 +60,7 @@ struct Agent<Notifier> {
     name: Arc<str>,
     permits: usize,
     memory: u32,
-    /// The number that was assigned when a call of this agent was last admitted.
+    /// The number that the last admission of a call of this agent got.
     served: u64,
     waiting: VecDeque<Call<Notifier>>,
 }
@@ -89,7 +89,7 @@ pub(super) struct Admitted<Notifier> {
     pub(super) notifier: Notifier,
 }
 
-/// Whether a call can run now or what it has to wait for.
+/// Whether a call can run now, and if not, what the call waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fit {
     Now,
@@ -167,7 +167,7 @@ impl<Notifier> Queue<Notifier> {
         admitted
     }
 
-    /// The index of the agent whose first waiting call the queue admits next.
+    /// The index of the agent whose first waiting call is admitted next.
     fn next_agent(&mut self) -> Option<usize> {
         let mut order: Vec<_> =
             (0..self.agents.len()).filter(|index| !self.agents[*index].waiting.is_empty()).collect();

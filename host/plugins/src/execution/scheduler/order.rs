@@ -1,34 +1,34 @@
 //! The order in which guests get turns. The first waiting guest of the agent that has used the least time gets the next
 //! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. An agent that had no
-//! guests for a while does not save that time for later.
+//! guests for a while does not get more processor time later to make up for this.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, Instant};
 
-/// Minimum time that is counted for a turn, in nanoseconds. Because of this minimum, polls that do nothing also count
-/// as used time.
+/// Minimum time that is counted for a turn, in nanoseconds. Because of the minimum, even a poll that does nothing adds
+/// to the used time.
 const MIN_TURN: u64 = 1_000;
 /// If more agents than this number are stored, the agents that no longer affect the order are removed.
 const REMEMBERED_AGENTS: usize = 128;
 
-/// The turns of one lane, and the order in which the guests of the lane get them. Some turns are in use, and some are
-/// offered to guests that were woken.
+/// The scheduler's turns in one lane, and the order in which the guests of the lane get these turns. Some turns are in
+/// use, and some are offered to guests that were woken.
 pub(super) struct Order {
-    /// Total number of turns of the lane.
+    /// Maximum number of turns of the lane that can be in use or offered at the same time.
     count: usize,
     /// Time that is counted for a turn until the turn ends and its real duration is known: one epoch tick, in
-    /// nanoseconds. Because this time is counted when the turn starts, an agent that has just got a turn comes after
-    /// the agents whose used time was equal.
+    /// nanoseconds. An agent that has just got a turn therefore comes after the agents whose used time was equal
+    /// before the turn.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
     /// The agents that have a running or waiting guest. As long as any guest waits, agents without guests also stay in
     /// the list, so that their used time is not forgotten.
     agents: Vec<Agent>,
-    /// The highest used time that any agent has had at the moment when it got a turn. The used time of a new agent
-    /// starts with this value.
+    /// The highest used time that any agent has had at the moment when it got a turn. A new agent begins with this
+    /// value as its used time.
     now: u64,
     /// The id of the guest that was queued last.
     last_queue_id: u64,
@@ -38,7 +38,7 @@ struct Agent {
     name: Arc<str>,
     /// Time that the agent's guests have used, in nanoseconds.
     used: u64,
-    /// Number of turns that the agent's guests are using or have been offered.
+    /// Number of turns of the lane that guests of the agent are using, or that are offered to guests of the agent.
     turns: usize,
     waiting: VecDeque<(u64, Waker)>,
 }
@@ -166,7 +166,8 @@ impl Order {
         self.in_use + self.offers.len() < self.count
     }
 
-    /// Counts a turn for the agent, with the usual duration until the turn ends and its real duration is known.
+    /// Counts a turn for the agent. The real duration of the turn is not known before the turn ends, so the turn counts
+    /// with the usual duration until then.
     fn count_turn(&mut self, name: &Arc<str>) {
         let usual = self.usual;
         let agent = self.agent(name);
@@ -187,7 +188,7 @@ impl Order {
             }
         };
         let agent = &mut self.agents[index];
-        // An agent that had no guests for a while does not save that time for later.
+        // An agent cannot save up processor time while it has no guests.
         if agent.turns == 0 && agent.waiting.is_empty() {
             agent.used = agent.used.max(now);
         }

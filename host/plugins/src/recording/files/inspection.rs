@@ -13,8 +13,8 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt;
 use std::time::UNIX_EPOCH;
 
-/// The state of the file or directory at a path. All parents of the path must be directories. None: the operating
-/// system returned an error. The guest's own operation on the path will fail with the same error.
+/// The state of the file or directory at a path. All parents of the path must be directories. `None` means that the
+/// operating system returned an error, with which the guest's own operation on the path will also fail.
 pub(crate) fn state_at(root: &Dir, path: &str) -> Option<InitialFileState> {
     let metadata = if path.is_empty() { root.dir_metadata() } else { root.symlink_metadata(path) };
     let metadata = match metadata {
@@ -61,7 +61,7 @@ pub(crate) fn kind(found: FileType) -> EntryKind {
     }
 }
 
-/// The whole content of an open file. None: the file has more than `limit` bytes.
+/// The whole content of an open file. `None` means that the file has more than `limit` bytes.
 pub(crate) fn content(file: &File, limit: usize) -> io::Result<Option<Vec<u8>>> {
     let limit = u64::try_from(limit).unwrap_or(u64::MAX);
     if file.metadata()?.len() > limit {

@@ -5,16 +5,16 @@ use super::TreePath;
 use std::collections::BTreeMap;
 
 /// The origin of the file that is now at a path. If the file existed at the start of the call, its origin is the path
-/// that it had then.
+/// that it had at that time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// The file existed at the start of the call, and had this path then.
+    /// The file existed and had this path at the start of the call.
     Before(TreePath),
     /// The call created the file at the path, or removed the file that was at the path.
     Own,
 }
 
-/// The paths that one call has changed, each with its origin.
+/// The paths that one call has changed, each with the origin of the file that is now at the path.
 #[derive(Default)]
 pub(crate) struct Overlay(BTreeMap<TreePath, Origin>);
 

@@ -17,7 +17,8 @@ pub(crate) struct TreePath {
 }
 
 impl TreePath {
-    /// The parent directory of this path, and the last component of the path. None: the path is the root of the tree.
+    /// The parent directory of this path, and the last component of the path. `None` means that the path is the root of
+    /// the tree.
     pub(crate) fn parent(&self) -> Option<(TreePath, &str)> {
         let (above, name) = match self.path.rsplit_once('/') {
             Some(parts) => parts,
@@ -69,7 +70,7 @@ pub(crate) enum PathTarget {
     /// The path does not lead to a file in the granted trees. The guest gets the error that the operating system
     /// returns for the path.
     Elsewhere,
-    /// The path leads to this resolved path, at which a file does not have to exist.
+    /// The path was resolved to this path. There may be no file at this path.
     At(TreePath, FileKind),
     /// In a replay, the path leads to a file that is not recorded. The walk's caller has already recorded the denial.
     Unrecorded,
@@ -82,7 +83,7 @@ pub(crate) struct PathWalk {
     current: TreePath,
     todo: VecDeque<String>,
     links: u32,
-    /// The kind of file at the current path. None: the caller has not provided the kind yet.
+    /// The kind of file at the current path. `None` means that the caller has not provided the kind yet.
     kind_at_current: Option<FileKind>,
 }
 
@@ -131,7 +132,7 @@ impl PathWalk {
         }
     }
 
-    /// Provides the kind of file for which the last [`Step::Lookup`] asked.
+    /// Provides the file kind that the last [`Step::Lookup`] asked for.
     pub(crate) fn provide(&mut self, kind: FileKind) {
         self.kind_at_current = Some(kind);
     }

@@ -1,5 +1,5 @@
 //! The directory trees of a replayed call. The trees are in a temporary folder that contains only the recorded files
-//! and is deleted after the call. All changes that the replayed call makes are made in this folder.
+//! and is deleted after the call. The replayed call can change only files in this folder.
 
 use super::inspection;
 use super::path_walk::TreePath;
@@ -43,9 +43,9 @@ pub struct ReplayTrees {
 }
 
 impl ReplayTrees {
-    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. Files that are
-    /// missing from the recording are later copied from the granted trees with the same names. The granted trees
-    /// are never changed.
+    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. If the replay
+    /// needs a file that is missing from the recording, the file is copied from the granted tree that has the same name
+    /// as the recorded tree. The granted trees are never changed.
     pub(crate) fn create_in(
         recorded: &HostCallLog,
         granted: &[TreeGrant],
@@ -98,8 +98,8 @@ impl ReplayTrees {
         Ok(Some(Self { folder, trees, known, left, changes, current }))
     }
 
-    /// The grants for the replayed call. These grants refer to directories in the temporary folder instead of the
-    /// original directories.
+    /// Returns the grants for the replayed call. The grants of a replayed call refer to directories in the temporary
+    /// folder instead of the original directories.
     pub fn grants(&self) -> Vec<TreeGrant> {
         let host = |number: usize| -> PathBuf { self.folder.path().join(number.to_string()) };
         let trees = self.trees.iter().enumerate();
@@ -109,7 +109,7 @@ impl ReplayTrees {
     }
 }
 
-/// The parts of a file or directory in a current tree that are copied.
+/// Which parts of a file or directory are copied from a current tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyDepth {
     /// Only the kind and the metadata of the file or directory.
@@ -260,9 +260,9 @@ mod tests {
         assert!(ReplayTrees::create_in(&HostCallLog::default(), &[], &TreeHost::default()).expect("nothing").is_none());
     }
 
-    /// S6, row 12: a forged record writes nothing outside the temporary folder.
+    /// S6, row 12: the replay of a forged record does not write outside the temporary folder.
     #[test]
-    fn s6_row_12_forged_record_writes_nothing_outside() {
+    fn s6_row_12_a_forged_record_does_not_write_outside_the_folder() {
         let outside = tempfile::tempdir().expect("a folder");
         let target = outside.path().to_str().expect("text");
         for files in [
@@ -271,7 +271,7 @@ mod tests {
             vec![("l", link(target)), ("l/forged", file("x"))],
             vec![("l", link("../..")), ("l/forged", file("x"))],
         ] {
-            // The forged file may make the creation of the trees fail, or may be left out.
+            // Either the call fails because of the forged file, or the created trees do not contain this file.
             let _ = ReplayTrees::create_in(&recorded(files), &[], &TreeHost::default());
         }
         assert_eq!(std::fs::read_dir(outside.path()).expect("the folder exists").count(), 0);

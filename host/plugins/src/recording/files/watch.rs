@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex};
 /// Maximum size of a path that the operating system accepts, in bytes. Longer paths are not resolved.
 const MAX_PATH_BYTES: usize = 4096;
 
-/// The watched files of a call. None: the call has no granted trees, or nothing is recorded.
+/// The watched files of a call. `None` means that the call has no granted trees, or nothing is recorded.
 #[derive(Default)]
 pub(crate) struct FileWatch(Mutex<Option<Box<Watched>>>);
 
@@ -71,7 +71,7 @@ struct Fetch {
 /// The kind of object that a guest has opened.
 pub(crate) enum Opened {
     Directory,
-    /// A file that has the same content as before it was opened.
+    /// An existing file that was opened without truncating it, so its content is still the original content.
     File(Arc<File>),
     /// A file that was created or truncated when it was opened.
     Emptied,
@@ -147,7 +147,7 @@ impl CallRecord {
     }
 
     /// Resolves a path that the guest has passed to a host function. In an original call, records the state of every
-    /// file and directory on the way.
+    /// file and directory that the resolution visits.
     pub(crate) async fn follow_path(
         &self,
         directory: u32,
@@ -183,8 +183,8 @@ impl CallRecord {
         }
     }
 
-    /// Inspects a path and records its state. None: the state could not be read, because the operating system returned
-    /// an error.
+    /// Inspects a path and records its state. `None` means that the state could not be read, because the operating
+    /// system returned an error.
     async fn inspect(&self, root: Arc<Dir>, location: TreePath, origin: Origin) -> wasmtime::Result<Option<FileKind>> {
         let found = tokio::task::spawn_blocking(move || inspection::state_at(&root, &location.path)).await?;
         let kind = found.as_ref().map(FileKind::from);
@@ -204,7 +204,7 @@ impl CallRecord {
         PathTarget::Unrecorded
     }
 
-    /// Copies a file or directory from a current tree. None: the file or directory cannot be read.
+    /// Copies a file or directory from a current tree. `None` means that the file or directory cannot be read.
     async fn fetch(&self, fetch: Fetch, depth: CopyDepth) -> wasmtime::Result<Option<InitialFileState>> {
         let Fetch { current, root, original, location } = fetch;
         let from = original.path.clone();
@@ -326,7 +326,7 @@ impl CallRecord {
 }
 
 impl Watched {
-    /// Adds the known state of a path and, for a directory, of its names.
+    /// Adds what is known about a path: its state and, if the path is a directory, the kind of each of its entries.
     fn add_known(&mut self, original: TreePath, found: InitialFileState) {
         if let InitialFileState::Directory { names: FoundNames::Listed { names, .. }, .. } = &found {
             for (name, kind) in names {
@@ -369,8 +369,8 @@ impl Watched {
         }
     }
 
-    /// The kind of file according to the listing of its directory. None: the directory was not listed, or its
-    /// incomplete listing does not contain the name.
+    /// Returns the kind of a file according to the listing of its directory. `None` means that the directory was not
+    /// listed, or its incomplete listing does not contain the name.
     fn listed(&self, original: &TreePath) -> Option<FileKind> {
         let (directory, _) = original.parent()?;
         let Some(InitialFileState::Directory { names: FoundNames::Listed { read, .. }, .. }) =

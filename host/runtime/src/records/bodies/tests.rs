@@ -154,7 +154,7 @@ fn d1_model_call_records_keep_their_json() {
     assert_stored(StepRecordBody::Summary(Box::new(record)), "summary", &expected);
 }
 
-/// D1: the JSON of the records of a validator's verdict and of a media policy's decisions does not change.
+/// D1: the record of a validator's verdict and the record of a media policy's decisions keep their JSON.
 #[test]
 fn d1_verdict_and_media_policy_records_keep_their_json() {
     let asked = ValidatorQuestion {
@@ -189,7 +189,7 @@ fn d1_verdict_and_media_policy_records_keep_their_json() {
     assert_stored(StepRecordBody::MediaNotScaled(record), "media_not_scaled", &expected);
 }
 
-/// D1, P2, P5, S6: the JSON of the records of a call's questions, requests and answers, and of a fork, does not change.
+/// D1, P2, P5, S6: the stored JSON of call records (questions, requests and answers) and fork records does not change.
 #[test]
 fn d1_call_and_fork_records_keep_their_json() {
     let question = ModelQuestionRecord {
@@ -257,7 +257,7 @@ fn d1_call_and_fork_records_keep_their_json() {
 /// S6: records of older versions can be read, and the result shows which data is missing.
 #[test]
 fn s6_records_of_older_versions_are_read() {
-    // This record was written by an old host that did not record the inputs of plugin calls yet.
+    // This record was written by an older host, which did not record the inputs of plugin calls.
     let Ok(StepRecordBody::Verdict(verdict)) = read("verdict", json!({"plugin": "a@1", "answer": "accept"})) else {
         panic!("a verdict")
     };
@@ -272,7 +272,7 @@ fn s6_records_of_older_versions_are_read() {
     assert_eq!(builder.answer["state"], json!([1]));
     let Ok(StepRecordBody::Context(context)) = read("context", json!({"builder": null})) else { panic!("a context") };
     assert_eq!(context.builder, None);
-    // This record was written by an old host that did not record yet in which session each turn of a fork ran.
+    // This record was written by an older host, which did not record in which session each turn of a fork ran.
     let Ok(StepRecordBody::Fork(fork)) = read("fork", json!({"from": "a/1", "ran_in": {"call_1_1_1": "a/0"}})) else {
         panic!("a fork")
     };

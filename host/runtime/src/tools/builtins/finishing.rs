@@ -1,5 +1,4 @@
-//! The tools that end a turn (L18). A call to one of these tools is not executed as a tool. The loop handles the
-//! call itself.
+//! The tools that end a turn (L18). The loop itself handles the calls to these tools; nothing else runs these calls.
 
 use crate::tools::availability::Availability;
 use agent_core::loop_break::{LoopBreak, argument, name};
@@ -71,8 +70,8 @@ pub(crate) fn ignoring_result_violations(
     violations
 }
 
-/// Returns a copy of the schema that can be inserted at the location `pointer` of another document. In the copy, the
-/// references within the schema are adjusted to this location.
+/// Returns a copy of the schema that can be inserted at the location `pointer` of another document. The references
+/// inside the copy are correct for its new location.
 fn embedded(schema: &Value, pointer: &str) -> Value {
     match schema {
         Value::Object(fields) if fields.get("$id").is_some_and(Value::is_string) => schema.clone(),

@@ -98,7 +98,7 @@ fn l7_the_error_for_a_duplicate_name_names_both_sources() {
 
 /// I5: a call to a tool of an unreachable server is not reported as a call to an unknown tool.
 #[test]
-fn i5_a_call_to_an_unreachable_server_names_the_reason() {
+fn i5_the_error_of_a_call_to_an_unreachable_server_contains_the_reason() {
     let registry = registry().with_absent_servers([("desk".to_owned(), "it ended".to_owned())]);
     for name in ["desk.echo", "desk_echo"] {
         let call = registry.resolve(&call(name, "{}"));
@@ -113,7 +113,7 @@ fn i5_a_call_to_an_unreachable_server_names_the_reason() {
     }
 }
 
-/// L20: a call that a model writes as text names a tool of an MCP server or of a service by the tool's address. The
+/// L20: if a model writes a call as text, a tool of an MCP server or of a service is looked up by its address. The
 /// error for an unknown tool lists the existing tools.
 #[test]
 fn l20_calls_in_text_are_looked_up_by_address() {

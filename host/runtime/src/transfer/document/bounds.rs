@@ -55,7 +55,7 @@ pub(super) struct Bounds {
 }
 
 impl Bounds {
-    /// Creates a scan for bytes that begin inside this number of nested arrays and objects.
+    /// Creates a scan that starts inside this number of nested arrays and objects.
     pub(super) fn at_depth(depth: usize) -> Self {
         Self { depth, ..Self::default() }
     }

@@ -1,7 +1,7 @@
 //! Reads a document item by item, so that only a few items of a session are in memory at a time.
 //!
-//! The first pass reads the members that are not lists and notes where each list starts. Later passes read one list
-//! each. A background thread parses the document while the caller processes earlier items. The background thread waits
+//! The first pass reads the members that are not lists and notes where each list starts. Each later pass reads one
+//! list. A background thread parses the document while the caller processes earlier items. The background thread waits
 //! if the caller is slower than the parser.
 
 use super::bounds::{Bounds, LimitExceeded};

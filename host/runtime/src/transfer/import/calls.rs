@@ -10,7 +10,7 @@ use agent_core::message::CallId;
 use agent_store::CallFilter;
 use std::collections::HashSet;
 
-/// A call that the document's state lists in the open turn.
+/// A call of the open turn, according to the document's state.
 pub(super) struct OpenCall {
     name: String,
     /// Whether the call has a result, according to the document's state.

@@ -58,7 +58,7 @@ impl Import {
         Ok(staging.add(change, Vec::new(), Vec::new()).await?)
     }
 
-    /// Stores the facts about this message with which the session's state is checked and completed later.
+    /// Stores the facts about this message that are needed later to check and complete the session's state.
     fn record_facts(&mut self, message: &NewMessage) {
         if let Some(entry) = self.view.get_mut(&message.id) {
             *entry = Some((message.turn, message.role, message.tokens));
@@ -152,7 +152,7 @@ fn answered_call(part: &Part) -> Option<&CallId> {
 }
 
 /// Checks the role of a message. Tool results must be in messages of tools, and calls must be in messages of the model.
-/// Each result must answer a recorded call.
+/// Each result must belong to a recorded call.
 fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Result<(), String> {
     let role = message.role.as_str();
     let parts = match &message.body {

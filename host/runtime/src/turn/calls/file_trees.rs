@@ -141,7 +141,7 @@ fn open(trees: &HostTrees, path: &str) -> Result<HostTreeEntry, ToolError> {
     opened.open(inner).map_err(|error| explain(path, &error))
 }
 
-/// Removes `.` and empty components from a path. Components `..` are kept, because the directory descriptor
+/// Removes `.` and empty components from a path. Path components `..` are kept, because the directory descriptor
 /// checks them.
 fn normalized(path: &Path) -> PathBuf {
     path.components().filter(|component| *component != Component::CurDir).collect()

@@ -13,7 +13,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use std::path::Path;
 
-/// Writes a file in the form of the first schema version. The file contains a session with an open call, a text
+/// Writes a database file with the first version of the schema. The file contains a session with an open call, a text
 /// and a memory.
 fn write_first_version(path: &Path) {
     let connection = Connection::open(path).unwrap();

@@ -49,7 +49,7 @@ pub(super) enum WhenLocked {
 pub(in crate::sqlite) enum SpaceLimit {
     /// The free space on the disk, which other programs may increase.
     Disk,
-    /// A fixed limit of the file size, or the available memory. Waiting for space does not help.
+    /// A fixed limit of the file size, or the available memory. Waiting does not make more space available.
     Fixed,
 }
 
@@ -123,8 +123,8 @@ impl Committer {
             if !queued.job.is_awaited() {
                 continue;
             }
-            // A savepoint protects the changes of the previous jobs in the transaction. The first job needs no
-            // savepoint, because its failure may abort the transaction.
+            // A savepoint protects the changes of the previous jobs in the transaction. The first job does not need a
+            // savepoint: if it fails, the whole transaction can be aborted.
             let result = if done.is_empty() { self.run_first(&mut queued) } else { self.run_in_savepoint(&mut queued) };
             let Err(error) = result else {
                 done.push(queued);
@@ -144,7 +144,7 @@ impl Committer {
         TransactionState::Ready(done)
     }
 
-    /// Returns whether the write that failed can succeed later, although nothing in the store has changed.
+    /// Returns whether the failed write can succeed later even if nothing in the store changes.
     fn is_temporary(&self, error: &StoreError) -> bool {
         match error {
             StoreError::Locked { .. } => true,
@@ -192,8 +192,8 @@ impl Committer {
 
     /// Adds the next messages to the search index.
     pub(super) fn index_next_batch(&self) -> search::Progress {
-        // Do not wait for the lock of another process, because write jobs would have to wait at the same time. While
-        // another process writes, the index is not updated.
+        // Do not wait for the lock of another process, because the write jobs in the queue would have to wait too.
+        // While another process writes, the index is not updated.
         let progress = self.set_busy_timeout(WhenLocked::Fail).map_err(Failure::from).and_then(|()| {
             let transaction = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
             schema::check_version(&transaction, &self.path)?;

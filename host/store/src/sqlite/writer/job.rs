@@ -16,7 +16,7 @@ pub(in crate::sqlite) enum Effort {
     Long,
 }
 
-/// Maximum number of bytes that a short job writes. Writing this many bytes takes well under a millisecond.
+/// Maximum number of bytes that a short job writes. Writing them takes less than a millisecond.
 const MAX_SHORT_BYTES: usize = 128 << 10;
 
 impl Effort {

@@ -191,7 +191,7 @@ fn thread_waits_only_for_callers_of_a_shared_commit() {
 /// Row 46: jobs that fail because the disk is full are stored once and in order when there is space again. No caller
 /// gets an error.
 #[tokio::test(flavor = "current_thread")]
-async fn row_46_write_waits_for_a_full_disk() {
+async fn row_46_write_waits_while_the_disk_is_full() {
     for leaders in [LeaderPolicy::WriterThread, LeaderPolicy::Callers] {
         let writer = Arc::new(writer(WriterOptions { leaders, max_wait: Duration::from_secs(60), ..WRITER_THREAD }));
         let (job, started, release) = blocking_job();
@@ -221,7 +221,7 @@ async fn row_46_write_waits_for_a_full_disk() {
 /// Row 46: a write does not wait for space if its file has a configured maximum size. A store that is closing waits
 /// neither for space nor for a lock.
 #[tokio::test(flavor = "current_thread")]
-async fn row_46_write_does_not_wait_for_a_permanent_limit() {
+async fn row_46_write_does_not_wait_if_the_file_has_a_maximum_size() {
     let long_wait = WriterOptions { max_wait: Duration::from_secs(3_600), ..WRITER_THREAD };
     let limited = writer(WriterOptions { space: SpaceLimit::Fixed, ..long_wait });
     let full = Err(StoreError::DiskFull { path: PathBuf::from(":memory:") });

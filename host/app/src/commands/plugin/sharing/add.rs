@@ -46,7 +46,8 @@ pub(in super::super) async fn add(
     Ok(Exit::Done)
 }
 
-/// If the source is a folder, returns the components in the folder. Otherwise, returns the source itself.
+/// If the source is a folder, returns the components in the folder. If the source is not a
+/// folder, returns the source itself.
 fn expand_source(source: &Source) -> Result<Vec<Source>, Failure> {
     let Source::File(folder) = source else { return Ok(vec![source.clone()]) };
     if !folder.exists() {
@@ -82,8 +83,8 @@ fn missing_path(path: &Path) -> Failure {
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Returns true if the locked plugin came from the same repository or web address as this source. If this source is a
-/// file, returns true if the locked plugin came from any file.
+/// Returns true if the locked plugin came from the same repository or web address as `source`. A file counts as the
+/// same source as any other file.
 fn is_same_source(locked: &LockedPlugin, source: &Source) -> bool {
     match (locked.source(), source) {
         (Ok(Source::Registry(locked)), Source::Registry(new)) => locked.repository() == new.repository(),
@@ -163,7 +164,8 @@ impl PluginAddition<'_> {
         check_update(new, before, &self.target.trust, self.downgrade).map_err(Failure::refused)
     }
 
-    /// Restores each plugin in the lock file whose component is missing or differs from the component in the lock file.
+    /// Restores each plugin in the lock file whose component is missing, cannot be read or differs from the lock
+    /// file's entry.
     async fn restore(&self) -> Result<Exit, Failure> {
         let lock = self.target.folder.lock_file().map_err(failed)?;
         if lock.plugins().is_empty() {

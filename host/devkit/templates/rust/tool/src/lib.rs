@@ -39,7 +39,7 @@ agent_host_sdk::export_tools!(Plugin);
 fn count(arguments: &Count) -> Result<Done, ToolError> {
     let word = arguments.word.to_lowercase();
     // The schema cannot express that the argument must be a single word, so this function checks the argument. The
-    // error names the argument.
+    // error contains the name of the argument.
     if word.is_empty() || !word.chars().all(char::is_alphanumeric) {
         return Err(ToolError::invalid("/word", "must be one word of letters and digits"));
     }

@@ -8,7 +8,7 @@ use std::process::Command;
 /// Environment variable that is set in the process in which a test may confine itself.
 const TEST_ALONE: &str = "AGENT_HOST_TEST_ALONE";
 
-/// Returns true in a process that may confine itself. In the process of the test runner, starts a shell that opens a
+/// Returns true if this process may confine itself. In the process of the test runner, starts a shell that opens a
 /// file and then runs this test in a new process. Checks that the test succeeds in the new process, and returns false.
 fn is_own_process(test: &str) -> bool {
     if std::env::var_os(TEST_ALONE).is_some() {

@@ -138,8 +138,8 @@ proptest! {
         prop_assert!(model.queue.agents.is_empty());
     }
 
-    // P8: even if the other agents use their whole shares, a call of an agent without permits is admitted immediately,
-    // as long as the lane has more permits than agents.
+    // P8: a call of an agent that holds no permits is admitted immediately, even if the other agents use their whole
+    // shares. The lane must have more permits than agents.
     #[test]
     fn p8_agent_without_permits_is_admitted_at_once(agents in 1_usize..12, memory in 1_u32..8) {
         let mut model = Model::new(bounds(64, 1_536, 256));
@@ -153,9 +153,9 @@ proptest! {
     }
 }
 
-// P8: an agent with many waiting calls and an agent with few waiting calls are served in turn.
+// P8: an agent with many waiting calls and an agent with few waiting calls are served alternately.
 #[test]
-fn p8_agents_are_served_in_turn() {
+fn p8_agents_are_served_alternately() {
     let mut model = Model::new(bounds(1, 100, 20));
     let mut running = model.request("many", 10).expect("admitted");
     for agent in ["many", "many", "many", "one", "one"] {

@@ -20,7 +20,8 @@ impl Wake for CountingWaker {
 struct Guest {
     agent: Arc<str>,
     waker: Arc<CountingWaker>,
-    /// Number of the guest's wake-ups when it was last polled. If the waker has counted more, the guest must be polled.
+    /// Number of wake-ups that the waker had counted when the guest was last polled. If the waker has now counted more
+    /// wake-ups, the guest must be polled.
     handled: usize,
     status: GuestStatus,
 }

@@ -57,8 +57,8 @@ impl CallRecord {
         }
     }
 
-    /// What is known about the file that is now at a path. None: the file did not exist before the call, or nothing is
-    /// known about it.
+    /// What is known about the file that is now at a path. `None` means that the file did not exist before the call, or
+    /// nothing is known about it.
     fn existing_file(&self, location: TreePath) -> Option<ExistingFile> {
         let existing = self.files.with(|watched| {
             let Origin::Before(original) = watched.overlay.origin(&location) else { return None };
@@ -183,9 +183,9 @@ impl CallRecord {
         ListingSource::Unrecorded
     }
 
-    /// If a directory could not be removed or replaced because it is not empty, records one name in the directory, so
-    /// that the replayed call fails in the same way.
-    pub(crate) async fn was_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
+    /// If a directory could not be removed or replaced because it is not empty, adds the name of one of its entries to
+    /// the record, so that the replayed call fails in the same way.
+    pub(crate) async fn record_not_empty(&self, targets: &[PathTarget]) -> wasmtime::Result<()> {
         let Some(PathTarget::At(location, FileKind::Directory)) = targets.last() else { return Ok(()) };
         let Some(ExistingFile { original, location, root, run: Run::First, .. }) = self.existing_file(location.clone())
         else {
@@ -250,7 +250,7 @@ impl CallRecord {
         });
     }
 
-    /// In a replay, the recorded metadata of a file that the call has not changed.
+    /// In a replay, returns the recorded metadata of a file, unless the call has changed the file.
     pub(crate) fn recorded_stat(&self, location: &TreePath) -> Option<FileStat> {
         let stat = self.files.with(|watched| {
             watched.replay.as_ref()?;

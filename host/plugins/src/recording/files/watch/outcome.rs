@@ -1,5 +1,5 @@
-//! Determines which files in the granted trees have changed at the end of a call. For an original call, the changes are
-//! recorded. For a replay, the changes are compared with the record.
+//! Determines, at the end of a call, which files in the granted trees the call has changed. For an original call, the
+//! changes are recorded. For a replay, the changes are compared with the record.
 
 use super::{CallRecord, ReplayTrees, Watched};
 use crate::recording::bytes::Extent;
