@@ -287,7 +287,7 @@ async fn l4_ends_the_turn_at_the_interaction_limit() {
         config.bounds.at_limit = at_limit;
         let call = || call_reply(&[("probe.echo", json!({"text": "again"}))]);
         let mut last = text_reply("I got this far.");
-        last["expect"] = json!({"tools": []});
+        last["expect"] = json!({"tools": [], "last_contains": "Your text is the answer"});
         let mut session = test_host
             .session(
                 config,
@@ -296,7 +296,8 @@ async fn l4_ends_the_turn_at_the_interaction_limit() {
                     [
                         &["user 0"],
                         &["user 1", "assistant 1", "tool 0"],
-                        &["user 2", "assistant 2", "tool 1", "assistant 1", "tool 0"],
+                        // The last message says that this is the last reply.
+                        &["user 2", "assistant 2", "tool 1", "assistant 1", "tool 0", "user 0"],
                     ],
                 ),
             )

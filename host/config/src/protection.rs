@@ -41,10 +41,9 @@ pub fn paths_of_agent(settings: &Settings) -> Vec<ProtectedPath> {
         settings.plugins.clone().map(|folder| protected_path(folder, "the plugin folder", ProtectedKind::Folder));
     let outbox = file.outbox.directory.as_ref().map(resolve);
     let outbox = outbox.map(|folder| protected_path(folder, "the outbox folder", ProtectedKind::Folder));
-    let named = file
-        .named_files
-        .iter()
-        .map(|named| protected_path(named.clone(), "a file that is named in the agent's configuration", ProtectedKind::File));
+    let named = file.named_files.iter().map(|named| {
+        protected_path(named.clone(), "a file that is named in the agent's configuration", ProtectedKind::File)
+    });
     let scripts = settings.models.all_named().into_iter().filter_map(|model| {
         let (what, file) = match model.name.split_once(':')? {
             ("scripted", file) => ("the scripted model's replies", file),

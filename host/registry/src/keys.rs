@@ -288,7 +288,7 @@ mod tests {
         let error = PublicKey::parse(line).expect_err("it is refused").to_string();
         assert!(!error.contains(&line[..12]), "{error}");
         let public = KeyFile::read(&directory.path().join("team.pub"));
-        assert!(public.err().expect("it is refused").to_string().contains("only its public half"));
+        assert!(public.err().expect("it is refused").to_string().contains("only the public half"));
         let key = KeyFile::read(&path).expect("the file is read").open(None).expect("the key is opened");
         assert!(!format!("{key:?}").contains(&line[12..40]));
     }

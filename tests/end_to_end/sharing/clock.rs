@@ -80,7 +80,11 @@ fn row_53_the_content_of_a_version_cannot_change() {
     let first = cli.move_tag("1.0.0", Asks::default(), &[]);
     cli.succeed(&with_agent(&["plugin", "add", &reference]));
     cli.move_tag("1.0.0", asking_for_files(), &[]);
-    cli.fails(1, &with_agent(&["plugin", "update"]), &["the locked version but different content", "--allow-downgrade"]);
+    cli.fails(
+        1,
+        &with_agent(&["plugin", "update"]),
+        &["the locked version but different content", "--allow-downgrade"],
+    );
     cli.move_tag("nightly", asking_for_files(), &[]);
     cli.fails(1, &with_agent(&["plugin", "update"]), &["cannot be compared", "--allow-downgrade"]);
     cli.check_installed(&first);

@@ -49,9 +49,12 @@ fn l5_execution_unit_weights_must_be_finite_and_not_negative() {
 #[test]
 fn rejects_unknown_providers_and_reserved_names() {
     let message = parse("media_policies = { opnai = \"mask-openai\" }\n").expect_err("refused");
-    for part in
-        ["agents/agent.toml:1:20", "no provider `opnai`", "did you mean `openai`?", "known providers: openai, anthropic"]
-    {
+    for part in [
+        "agents/agent.toml:1:20",
+        "no provider `opnai`",
+        "did you mean `openai`?",
+        "known providers: openai, anthropic",
+    ] {
         assert!(message.contains(part), "{part}: {message}");
     }
     let message = parse("[mcp.local]\ncommand = \"a\"\n").expect_err("refused");

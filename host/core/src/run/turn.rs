@@ -269,6 +269,12 @@ impl Turn {
         }
     }
 
+    /// Whether the model call that is being made is the last one of the turn (L4). The call offers no tools, and its text
+    /// is the output.
+    pub fn is_last_call(&self) -> bool {
+        matches!(self.phase, Phase::Calling { last: true })
+    }
+
     /// Returns how often the model may still correct a rejected output. Returns 0 if the turn has reached its limit
     /// of interactions and its configuration does not allow a last model call (L4).
     pub(super) fn corrections_left(&self) -> u32 {

@@ -19,7 +19,7 @@ use agent_core::plugin::{Section, StepRequest};
 use agent_core::prompt;
 use agent_core::run::{
     AfterFailure, Disposition, Input, ModelFailure, ModelRole, OfferedTools, ResolvedCall, ResolvedReply, Retryability,
-    StepPlan, TurnError,
+    StepPlan, Turn, TurnError,
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::view::shown_message;
@@ -42,7 +42,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     wait_for_retry(context, &plan).await;
     let mut outgoing = outgoing_prompt(context, &plan).await?;
     apply_media_policy(context, &mut outgoing, plan.step).await?;
-    let (prompt, blocks) = prompt_record(context, &plan, &outgoing);
+    let (prompt, blocks) = prompt_record(context, &outgoing);
     outgoing.notes.texts.extend(blocks);
     outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(prompt)));
     write_tools_as_text(context, &mut outgoing);
@@ -125,10 +125,14 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     let mut outgoing = OutgoingPrompt { request, ids, new_masks: Vec::new(), notes };
     outgoing.add_last(step_parts);
     add_plan_prompt(context, plan, &mut outgoing);
-    if plan.last {
-        outgoing.add_last(vec![Part::Text(prompt::LAST_CALL.to_owned())]);
-    }
+    outgoing.add_last(last_call_notice(context).map(Part::Text).into_iter().collect());
     Ok(outgoing)
+}
+
+/// Returns the text that tells the model that this is the last call of the turn (L4). Returns `None` if it is not.
+fn last_call_notice(context: &ActionContext<'_>) -> Option<String> {
+    let is_last = context.run.turn.as_ref().is_some_and(Turn::is_last_call);
+    is_last.then(|| prompt::LAST_CALL.to_owned())
 }
 
 /// Returns the tools that a model call offers (L4, L24, L25). The list is empty if the model call must not offer tools.
@@ -213,11 +217,7 @@ fn with_provider_names(context: &ActionContext<'_>, mut message: Message) -> Mes
 
 /// Builds the record of the exact prompt (D1). The record contains digests instead of texts, and positions instead of
 /// messages. Also returns the texts that must be stored with the record.
-fn prompt_record(
-    context: &ActionContext<'_>,
-    plan: &StepPlan,
-    outgoing: &OutgoingPrompt,
-) -> (PromptRecord, Vec<String>) {
+fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (PromptRecord, Vec<String>) {
     let request = &outgoing.request;
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let messages = outgoing.ids.iter().zip(&request.messages);
@@ -236,7 +236,7 @@ fn prompt_record(
         tools: request.tools.iter().map(|tool| tool.author_name.clone()).collect(),
         tool_dialect: context.agent().config().tool_dialect,
         output_schema: request.output_schema.clone(),
-        last_call: plan.last.then(|| prompt::LAST_CALL.to_owned()),
+        last_call: last_call_notice(context),
     };
     (record, blocks)
 }

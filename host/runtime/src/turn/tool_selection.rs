@@ -61,7 +61,7 @@ impl SelectionBasis {
 /// registry. `None` means that all tools are offered.
 ///
 /// The configured number of tools counts every tool except those that end a turn, which are always offered. The tool
-/// `read_result` is always selected, because results can be cut during the turn. Tools that were used before are
+/// `read_result` is always selected if the number is at least 2, because results can be cut during the turn. Tools that were used before are
 /// selected next, and then the tools that are nearest to the input and the last messages.
 pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBasis) -> Option<Vec<String>> {
     let agent = &services.agent;
@@ -77,7 +77,8 @@ pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBa
     let is_fixed = |index: &usize| name(index) == builtins::name::READ_RESULT && belongs_to_loop(services, name(index));
     let is_used = |index: &usize| !is_fixed(index) && basis.used.contains(name(index));
     let by_nearness = || order.iter().copied().filter(|index| !ends_turn(index));
-    let fixed = by_nearness().filter(is_fixed);
+    // With a limit of one tool, the nearest tool is more useful than `read_result`.
+    let fixed = by_nearness().filter(|index| is_fixed(index) && count > 1);
     let used = by_nearness().filter(is_used);
     let others = by_nearness().filter(|index| !is_fixed(index) && !is_used(index));
     let selected: Vec<usize> = fixed.chain(used).chain(others).take(count).chain(ending).collect();

@@ -15,7 +15,10 @@ pub(super) async fn session_has_one_holder(test: TestStore) {
     assert!(is_open_in_this_process(second_open.map(drop)), "even the holder itself cannot open the session twice");
     assert!(is_open_in_this_process(test.store.delete("s").await.map(drop)));
     let open_in = async || test.store.sessions(SessionFilter::default(), 1).await.unwrap().remove(0).open_in;
-    assert!(open_in().await.is_some_and(|holder| holder.is_this_process()), "the list of sessions contains the holder of each session");
+    assert!(
+        open_in().await.is_some_and(|holder| holder.is_this_process()),
+        "the list of sessions contains the holder of each session"
+    );
     let epoch = writer.opened.lease.epoch;
     writer.release().await;
     assert_eq!(open_in().await, None);

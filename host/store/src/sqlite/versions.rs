@@ -351,5 +351,7 @@ fn parse_version_end(word: &str) -> Result<VersionEndReason, Failure> {
     let reasons =
         [VersionEndReason::Replaced, VersionEndReason::Removed, VersionEndReason::Trapped, VersionEndReason::Requested];
     let found = reasons.into_iter().find(|end| end.as_str() == word);
-    found.ok_or_else(|| Failure::Unreadable(format!("the use of a plugin version ended for the unknown reason `{word}`")))
+    found.ok_or_else(|| {
+        Failure::Unreadable(format!("the use of a plugin version ended for the unknown reason `{word}`"))
+    })
 }
