@@ -13,6 +13,7 @@ use agent_models::{
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
@@ -32,15 +33,15 @@ const MAX_TOKENS: u32 = 4096;
 /// Runs a subcommand of `model`.
 pub(crate) async fn run(command: ModelCommand, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
-        ModelCommand::List { provider, agent } => {
-            let options = AgentOptions { agent, ..AgentOptions::default() };
-            list(options, provider, terminal).await
-        }
-        ModelCommand::Test { model, agent, base_url } => {
-            let options = AgentOptions { agent, model: Some(model), base_url, ..AgentOptions::default() };
-            test(options, terminal).await
-        }
+        ModelCommand::List { provider, agent } => list(options(agent, None, None), provider, terminal).await,
+        ModelCommand::Test { model, agent, base_url } => test(options(agent, Some(model), base_url), terminal).await,
     }
+}
+
+fn options(agent: Option<PathBuf>, model: Option<String>, base_url: Option<String>) -> AgentOptions {
+    // These commands load no plugins, but an agent without a file must have a plugin folder.
+    let plugins = agent.is_none().then(|| PathBuf::from("."));
+    AgentOptions { plugins, agent, model, base_url, ..AgentOptions::default() }
 }
 
 async fn list(options: AgentOptions, wanted: Option<String>, terminal: &Terminal) -> Result<Exit, Failure> {
