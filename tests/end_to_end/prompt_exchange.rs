@@ -105,8 +105,8 @@ async fn l2_each_prompt_is_built_with_its_lifecycle() {
     }
 }
 
-/// L2: The state of a context builder may have at most 64 KiB. A larger state ends the turn with an error that names
-/// the limit and the plugin.
+/// L2: The state of a context builder may be at most 64 KiB. A larger state ends the turn with an error that names the
+/// limit and the plugin.
 #[tokio::test(flavor = "multi_thread")]
 async fn l2_limits_the_state_of_a_builder() {
     let test_host = TestHost::new(&["stateful-builder"]).await;

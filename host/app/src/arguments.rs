@@ -101,7 +101,7 @@ pub(crate) struct RunArguments {
     /// session without PROMPT is interactive
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// Options that configure the agent to run.
+    /// Options that configure the agent that this command runs.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
     /// Continue the agent's latest session; an interrupted turn is finished first

@@ -40,7 +40,7 @@ pub enum Warning {
     /// No model is set in the options or in the file, so the built-in `offline` model is used although another model
     /// is available.
     #[error(
-        "no model is named, so the answers come from the built-in `offline`, which is not a language model; \
+        "no model is named, so the built-in model `offline` is used; it is not a language model. \
          {key_variable} is set, so you can use --model {model}"
     )]
     UnnamedModel {
@@ -51,7 +51,7 @@ pub enum Warning {
     },
     /// The configuration file of a delegate does not set a model.
     #[error(
-        "`{}` sets no `model`, so this agent's answers come from the built-in `offline`, which is not a language model",
+        "`{}` sets no `model`, so this agent uses the built-in model `offline`; it is not a language model",
         path.display()
     )]
     DelegateWithoutModel {

@@ -31,8 +31,8 @@ pub enum DefaultLimit {
     /// A default that is computed at run time. The text describes this default for the documentation. If the limit is
     /// not configured, the `L` has no value for it.
     Words(&'static str),
-    /// By default, the limit is off. In addition to a number, the key accepts `true`, which turns the limit on with the
-    /// value that its description states.
+    /// By default, the limit is off. In addition to a number, the key accepts `true`: `true` turns the limit on with
+    /// the value stated in the key's description.
     Off,
 }
 

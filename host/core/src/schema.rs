@@ -22,8 +22,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// The graph for estimating, before a document is checked, how much work the check needs. `None` means that no
-    /// estimate is needed, because this schema checks every document quickly.
+    /// Graph of the subschemas. It is used to estimate the work of a check before the check starts. `None` means that
+    /// no estimate is needed, because this schema checks every document quickly.
     check_cost: Option<CheckCost>,
 }
 

@@ -5,8 +5,8 @@ use crate::component::compiler::examine_bytes;
 use crate::limits::HostLimits;
 use url::Url;
 
-/// Examines a component like the compiler process, which examines each component before it compiles the component.
-/// Returns the report as JSON. If the component is refused, the report contains the reason.
+/// Runs the same checks on a component's bytes that the compiler process runs before it compiles a component. Returns
+/// the report as JSON. If the component is refused, the report contains the reason.
 pub fn examine(bytes: &[u8]) -> String {
     examine_bytes(bytes, HostLimits::default().structure())
 }

@@ -25,7 +25,7 @@ struct Token {
     access_token: Option<String>,
 }
 
-/// Reads from a registry's response which authentication it requires (the challenge). Returns `None` if a redirect led
+/// Reads the challenge from a response: the authentication that the registry requires. Returns `None` if a redirect led
 /// to another origin, because the challenge may then come from a server other than the registry (row 42).
 pub(crate) fn read_challenge(response: &Response) -> Option<Challenge> {
     if route(response) != Route::SameOrigin {

@@ -18,7 +18,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use url::{Origin, Url};
 
-/// Maximum size of a manifest or an index, in bytes. Registries, too, reject manifests that are larger than this size.
+/// Maximum size of a manifest or an index, in bytes. Registries also reject manifests that are larger than this.
 const MAX_MANIFEST_BYTES: u64 = 4 * 1024 * 1024;
 /// Maximum size of one page of a list of tags, in bytes.
 const MAX_TAGS_BYTES: u64 = 4 * 1024 * 1024;

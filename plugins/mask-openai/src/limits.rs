@@ -38,11 +38,12 @@ pub const TILED_SHORTEST: u32 = 768;
 pub const PATCH: u32 = 32;
 
 /// Maximum number of patches of an image. At the levels of detail `original` and `auto`, GPT-5.6 rejects larger images
-/// instead of resizing them. This number is known only from texts that cite OpenAI's vision guide (autumn 2026).
+/// instead of resizing them. We have not read this number in OpenAI's vision guide of autumn 2026 itself; it comes from
+/// texts that quote the guide.
 pub const MAX_PATCHES: u32 = 30_000;
 
-/// Maximum length of a side of an image that GPT-5.6 accepts at the level of detail `original`, in pixels. This number
-/// is known only from texts that cite OpenAI's vision guide (autumn 2026).
+/// Maximum length of a side of an image that GPT-5.6 accepts at the level of detail `original`, in pixels. We have
+/// not read this number in OpenAI's vision guide of autumn 2026 itself; it comes from texts that quote the guide.
 pub const MAX_SIDE: u32 = 65_535;
 
 /// A media item that costs at most this number of tokens stays in the prompt after the model has seen the item. This

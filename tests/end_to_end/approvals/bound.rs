@@ -196,8 +196,8 @@ async fn row_52_an_answer_for_another_agent_file_has_no_effect() {
     assert!(ledger(&test_host).is_empty());
 }
 
-/// Row 52: A rule with a tool's exact name applies only to the plugin that offered the tool. For a tool of another
-/// plugin with the same name, the host asks the user.
+/// Row 52: A rule with a tool's exact name applies only to the component that first offered the tool to the agent. If
+/// another component offers a tool with the same name, the host asks the user.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_rule_by_name_is_bound_to_the_plugin() {
     let test_host = TestHost::new(&["payer"]).await;

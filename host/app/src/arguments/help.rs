@@ -83,7 +83,7 @@ Models:
   read their keys from OPENAI_API_KEY, GROQ_API_KEY, ...; ollama, lmstudio, llama-cpp and
   vllm are servers on this machine and need no key. OPENAI_BASE_URL changes the URL of
   openai. Configure other providers, timeouts, prices and fallbacks in agent.toml. Without a
-  model, the built-in `offline` router, which is not a language model, answers.
+  model, the built-in `offline` router answers; it is not a language model.
 
 Data:
   Sessions, compiled code and copies of used plugins are stored in the data folder: --data,

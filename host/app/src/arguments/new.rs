@@ -75,8 +75,8 @@ pub(crate) struct DevArguments {
     /// Send this prompt in a new session after each successful build, instead of opening an interactive session
     #[arg(long, value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
-    /// Options that configure the agent to run. Without --agent and --plugins, the agent has only the plugins that this
-    /// command builds.
+    /// Options that configure the agent that this command runs. Without --agent and --plugins, the agent has only the
+    /// plugins that this command builds.
     #[command(flatten)]
     pub(crate) agent: AgentArguments,
     /// Approve calls to tools with this name, each time for one call only; `*` matches any characters

@@ -18,7 +18,7 @@ pub(crate) struct ResumeArguments {
     /// Print events as JSON lines; the last line is the turn's result
     #[arg(long)]
     json: bool,
-    /// Options that configure the agent to run.
+    /// Options that configure the agent that this command runs.
     #[command(flatten)]
     agent: AgentArguments,
 }

@@ -166,8 +166,8 @@ fn missing_path(path: &Path) -> Failure {
     Failure::refused(format!("there is no file or folder `{what}`: {advice}"))
 }
 
-/// Builds the projects that the scenarios need, one folder at a time. A build error is reported by the scenarios that
-/// need the project, and the other scenarios still run.
+/// Builds the projects that the scenarios need, one folder at a time. A build error is reported by each scenario that
+/// needs the project, and the other scenarios still run.
 async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components, terminal: &Terminal) {
     let toolchain = environment::toolchain();
     let progress = |event: agent_devkit::build::BuildEvent<'_>| show_build(terminal, &event);

@@ -106,12 +106,12 @@ impl UnitWeights {
 
 /// An amount of execution units (L5), as whole units and a fraction in millionths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Units {
+pub(super) struct ExecutionUnits {
     pub(super) whole: u64,
     pub(super) millionths: u32,
 }
 
-impl Units {
+impl ExecutionUnits {
     /// Returns the sum of `self`, the units for `calls` model calls, and the units for the tokens that the calls used.
     pub(super) fn plus(self, weights: &UnitWeights, usage: Usage, calls: u64) -> Self {
         let counted = [
@@ -208,14 +208,15 @@ mod tests {
         let weight = |units| Weight::of(units).expect("in range");
         let weights =
             UnitWeights { prompt_token: weight(0.001), completion_token: weight(0.1), model_call: weight(2.5) };
-        let (mut one_by_one, at_once) = (Units::default(), Units::default().plus(&weights, usage(3_000, 70), 10));
+        let (mut one_by_one, at_once) =
+            (ExecutionUnits::default(), ExecutionUnits::default().plus(&weights, usage(3_000, 70), 10));
         for _ in 0..10 {
             one_by_one = one_by_one.plus(&weights, usage(300, 7), 1);
         }
         assert_eq!(one_by_one, at_once);
         assert_eq!(at_once.rounded_up(), 35);
         assert_eq!(at_once.plus(&weights, usage(1, 0), 0).rounded_up(), 36);
-        assert_eq!(Units::default().rounded_up(), 0);
+        assert_eq!(ExecutionUnits::default().rounded_up(), 0);
     }
 
     #[test]
@@ -232,16 +233,16 @@ mod tests {
     fn l5_sums_saturate() {
         let max = Weight::of(f64::from(Weight::MAX)).expect("in range");
         let weights = UnitWeights { prompt_token: max, completion_token: max, model_call: max };
-        let units = Units::default().plus(&weights, usage(u64::MAX, u64::MAX), u64::MAX);
+        let units = ExecutionUnits::default().plus(&weights, usage(u64::MAX, u64::MAX), u64::MAX);
         assert_eq!(units.plus(&weights, usage(1, 1), 1).rounded_up(), u64::MAX);
     }
 
-    /// L5: a state from an older host has no weights, so its units are the tokens.
+    /// L5: a state from an older host contains no weights, so each token counts as one unit.
     #[test]
     fn l5_limits_of_an_older_host_count_tokens() {
         let limits: LoopConfig = serde_json::from_str("{\"max_interactions\": 3}").expect("older limits");
         assert_eq!(limits.execution_units, UnitWeights::default());
-        assert_eq!(Units::default().plus(&limits.execution_units, usage(100, 10), 1).rounded_up(), 110);
+        assert_eq!(ExecutionUnits::default().plus(&limits.execution_units, usage(100, 10), 1).rounded_up(), 110);
         assert!(!serde_json::to_string(&LoopConfig::default()).expect("JSON").contains("execution_units"));
     }
 }

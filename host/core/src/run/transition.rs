@@ -20,7 +20,7 @@ use crate::plugin::{History, Lifecycle, OutputData, TraceContext};
 use crate::tool::{ModelUse, Violation};
 use crate::{prompt, tokens};
 
-// Texts of the results of calls that are unfinished when the turn ends.
+// Result texts that the host gives to calls that are unfinished when the turn ends.
 const CANCELLED_WAITING: &str = "cancelled before it ran";
 const CANCELLED_RUNNING: &str = "cancelled; outcome unknown";
 const FAILED_WAITING: &str = "not run: the turn ended with an error first";

@@ -2,7 +2,7 @@
 
 use super::batch::Batch;
 use super::budget::PromptBudget;
-use super::config::{AtLimit, LoopConfig, Units};
+use super::config::{AtLimit, ExecutionUnits, LoopConfig};
 use super::end::{TurnCost, TurnEnd};
 use super::eviction::AfterEviction;
 use super::persistence::ReplyCounters;
@@ -210,7 +210,7 @@ impl Turn {
     /// Adds the cost of `calls` model calls, which used `usage`, to the cost of the turn (L5).
     pub(super) fn spend(&mut self, usage: Usage, calls: u64) {
         self.usage += usage;
-        let units = Units { whole: self.execution_units, millionths: self.unit_millionths };
+        let units = ExecutionUnits { whole: self.execution_units, millionths: self.unit_millionths };
         let units = units.plus(&self.config.execution_units, usage, calls);
         (self.execution_units, self.unit_millionths) = (units.whole, units.millionths);
     }
@@ -223,7 +223,7 @@ impl Turn {
 
     /// Returns the number of execution units that the turn has used, rounded up (L5).
     pub fn units(&self) -> u64 {
-        Units { whole: self.execution_units, millionths: self.unit_millionths }.rounded_up()
+        ExecutionUnits { whole: self.execution_units, millionths: self.unit_millionths }.rounded_up()
     }
 
     /// Returns the number of model calls that the turn may still make, including the last call that `at_limit =

@@ -375,8 +375,8 @@ fn d5_a_fork_keeps_the_summary_and_notes_that_parts_may_not_apply() {
     assert_eq!((summary.text.as_str(), summary.messages, summary.through_turn), ("They talked.", 0, 2));
     assert!(summary.section().text.starts_with("This session was forked from one with earlier messages"));
 
-    // In a long turn, the input stays in the view while later messages are evicted. If the session is forked at a point
-    // directly after the input, the summary in the fork covers messages that are not in the fork.
+    // In a long turn, the input stays in the view, while later messages are evicted and summarised. A fork directly
+    // after the input does not contain these messages, so the fork's summary must end with a note about this.
     let mut session = Session::new();
     session.start(TurnInput::Text("Go.".into()), LoopConfig::default());
     session.context(TurnContext { budget: SMALL, ..Default::default() });

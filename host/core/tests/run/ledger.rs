@@ -1,5 +1,5 @@
-//! A simple test model of a session. The test model contains the data that a store would contain, and checks the
-//! invariants after every change.
+//! The in-memory stand-in for the store holds the data of a session that a store would hold, and checks the invariants
+//! after every change.
 
 mod checks;
 mod entries;

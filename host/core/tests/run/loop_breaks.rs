@@ -407,7 +407,7 @@ fn persistent() -> LoopConfig {
 }
 
 #[test]
-fn l23_an_incomplete_reply_is_cleared_and_stored_and_the_model_is_nudged() {
+fn l23_an_incomplete_reply_is_stored_but_cleared_from_the_stream_and_the_model_is_nudged() {
     let mut session = Session::calling(persistent());
     let text = "I've renamed 3 files. There are 4 remaining...";
     let change = session.reply(text, Vec::new());

@@ -11,7 +11,7 @@ fn message(id: MessageId, role: Role, parts: Vec<Part>) -> StoredMessage {
     StoredMessage { id, turn: 1, role, parts, tokens: 1 }
 }
 
-fn said(id: MessageId, role: Role, text: &str) -> StoredMessage {
+fn stored_message(id: MessageId, role: Role, text: &str) -> StoredMessage {
     message(id, role, vec![Part::Text(text.into())])
 }
 
@@ -45,7 +45,7 @@ fn l27_a_summary_without_a_model_lists_inputs_answers_and_call_outcomes() {
         Ok("moved"),
     ));
     messages.extend(called(6, "fs.move", json!({"source": "a.png", "destination": "b.png"}), Err("there is no a.png")));
-    messages.push(said(8, Role::Assistant, "Version 1.5 of it is done. More follows."));
+    messages.push(stored_message(8, Role::Assistant, "Version 1.5 of it is done. More follows."));
     let draft = extract(None, &messages, 1_000);
     insta::assert_snapshot!(draft.text, @r#"
     Asked: Rename the pictures.
@@ -77,11 +77,11 @@ fn l27_files_are_taken_from_arguments_with_keys_for_files() {
 #[test]
 fn l27_the_earlier_summary_is_kept_if_it_fits() {
     let earlier = HistorySummary { text: "Asked: The goal.\nAnswered: old news".into(), ..Default::default() };
-    let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 1_000);
+    let draft = extract(Some(&earlier), &[stored_message(9, Role::User, "And now?")], 1_000);
     assert_eq!(draft.text, "Asked: The goal.\nAnswered: old news\nAsked: And now?");
     // All lines together have more than 10 tokens. The first line and the latest lines are kept, and all other lines
     // are dropped.
-    let draft = extract(Some(&earlier), &[said(9, Role::User, "And now?")], 10);
+    let draft = extract(Some(&earlier), &[stored_message(9, Role::User, "And now?")], 10);
     assert_eq!(draft.text, "Asked: The goal.\n…\nAsked: And now?");
 }
 
@@ -112,7 +112,8 @@ proptest! {
         limit in 16_u32..200,
     ) {
         let roles = [Role::User, Role::Assistant, Role::Tool, Role::System];
-        let messages: Vec<_> = (1..).zip(&texts).map(|(id, text)| said(id, roles[id as usize % 4], text)).collect();
+        let messages = (1..).zip(&texts).map(|(id, text)| stored_message(id, roles[id as usize % 4], text));
+        let messages: Vec<_> = messages.collect();
         let earlier = HistorySummary { text: earlier, ..Default::default() };
         let draft = extract(Some(&earlier), &messages, limit);
         prop_assert!(tokens::of_text(&draft.text) <= limit + 1, "{} > {limit}", tokens::of_text(&draft.text));

@@ -41,7 +41,8 @@ const PERMISSION_REQUESTS: [PermissionRequest; 8] = [
         import: "wasi:http/outgoing-handler",
         line: Some("http = [\"GET https://…\"]"),
     },
-    // The host inserts secrets into HTTP requests, so a request for secrets needs the import for HTTP.
+    // The host inserts secrets into HTTP requests, so a plugin that asks for secrets must also import the HTTP
+    // interface for outgoing requests.
     PermissionRequest {
         key: "secrets",
         is_requested: |manifest| !manifest.asks.secrets.is_empty(),

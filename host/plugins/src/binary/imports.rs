@@ -239,7 +239,7 @@ fn wasi_version(name: &str, advice: &'static str) -> InterfaceProblem {
 
 fn check_contract_interface(name: &str, interface: &InterfaceName<'_>, known: &[&str]) -> Result<(), InterfaceProblem> {
     let version = interface.version.unwrap_or(Version { major: 0, minor: 0, patch: 0, pre: "" });
-    if version.track() != CONTRACT_VERSION.track() {
+    if version.compatibility_group() != CONTRACT_VERSION.compatibility_group() {
         let advice = if (version.major, version.minor) > (CONTRACT_VERSION.major, CONTRACT_VERSION.minor) {
             "use a newer agent-host, or rebuild the plugin against 0.1.x"
         } else {
@@ -295,7 +295,7 @@ impl<'a> Version<'a> {
 
     /// The group of versions with which a version is compatible, for example `1.x`, `0.1.x` or `0.0.1`. A prerelease is
     /// compatible only with itself.
-    fn track(self) -> (u64, u64, u64, &'a str) {
+    fn compatibility_group(self) -> (u64, u64, u64, &'a str) {
         match (self.pre, self.major, self.minor) {
             ("", 0, 0) => (0, 0, self.patch, ""),
             ("", 0, minor) => (0, minor, 0, ""),

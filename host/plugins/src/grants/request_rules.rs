@@ -11,8 +11,8 @@ const FORBIDDEN_METHODS: [&str; 3] = ["CONNECT", "TRACE", "TRACK"];
 /// Methods whose requests have no body.
 const METHODS_WITHOUT_BODY: [&str; 2] = ["GET", "HEAD"];
 
-/// Headers that apply only to one connection. The next proxy or server removes these headers, and also removes the
-/// headers that are listed in the value of the header `connection`.
+/// Headers that apply only to one connection. The next proxy or server removes these headers, and any other
+/// headers that are listed in `connection`.
 const CONNECTION_HEADERS: [&str; 8] =
     ["connection", "expect", "http2-settings", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade"];
 

@@ -27,7 +27,7 @@ pub struct CallLimits {
     /// Maximum processor time of a call. `None` means that the processor time is limited only by the call's maximum
     /// wall time.
     pub cpu_time: Option<Duration>,
-    /// Maximum total size of all memories of a call, in bytes.
+    /// Maximum total size of a call's linear memories, in bytes.
     pub memory: usize,
     /// Maximum fuel of a call: about one unit for each instruction. The same work uses the same fuel on every machine.
     /// `None` means that fuel is not counted. Only code that was compiled for fuel counting counts fuel; it runs
@@ -165,7 +165,7 @@ pub const CALL_LIMITS: [Row; 27] = [
         |limits| limits.cpu_time.map(milliseconds),
         |limits, value| limits.cpu_time = Some(Duration::from_millis(value))
     ),
-    sized!("memory_mib", 64, 1..=256, "Maximum total size of all memories of a call in MiB.", "128", memory * MIB),
+    sized!("memory_mib", 64, 1..=256, "Maximum total size of a call's linear memories in MiB.", "128", memory * MIB),
     row!(
         "fuel",
         Off,

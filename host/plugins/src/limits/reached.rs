@@ -13,7 +13,7 @@ pub enum Limit {
     CpuTime(Duration),
     /// Maximum units of fuel of the call.
     Fuel(u64),
-    /// Maximum total size of all memories, in bytes.
+    /// Maximum total size of all linear memories of the call, in bytes.
     Memory(usize),
     /// Maximum number of elements of one table.
     TableElements(usize),

@@ -1,4 +1,4 @@
-//! The types that represent recorded bytes and state whether a recorded value is complete.
+//! Types for recorded bytes, and a type that says whether a recorded value is complete.
 
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};

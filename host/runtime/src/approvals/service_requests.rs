@@ -361,7 +361,7 @@ fn request_not_stored(call: &CallId) -> RefusedRequest {
     let message = format!("the service request of call {call} is no longer stored, so nothing was sent");
     let denial = Denial {
         plugin: call.to_string(),
-        thing: "sending a service event that is not stored".to_owned(),
+        thing: "sending a service event that is no longer stored".to_owned(),
         grant: "call the tool again".to_owned(),
     };
     RefusedRequest { error: ToolError::Failed { message }, denial }

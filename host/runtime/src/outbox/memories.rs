@@ -15,7 +15,7 @@ use agent_core::tool::ToolSource;
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
 /// In a memory about the end of a turn, the question and the answer each have at most this number of characters.
-const ENDING_CHARACTERS: usize = 2_000;
+const QUESTION_OR_ANSWER_CHARACTERS: usize = 2_000;
 /// Maximum number of characters of the user's question in a memory about tool calls.
 const QUESTION_CHARACTERS: usize = 500;
 /// Maximum number of characters of a call's arguments in a memory.
@@ -115,8 +115,8 @@ fn memory_of_end(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
     let (kind, result) = match end {
         TurnEnd::Finished(output) => {
             let answered = match &output.data {
-                serde_json::Value::String(text) => truncated(text, ENDING_CHARACTERS),
-                json => truncated(&json.to_string(), ENDING_CHARACTERS),
+                serde_json::Value::String(text) => truncated(text, QUESTION_OR_ANSWER_CHARACTERS),
+                json => truncated(&json.to_string(), QUESTION_OR_ANSWER_CHARACTERS),
             };
             let kind = if output.limit_reached { MemoryKind::Limit } else { MemoryKind::Final };
             (kind, format!("Answered: {answered}"))
@@ -128,7 +128,8 @@ fn memory_of_end(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
         }
         TurnEnd::Failed(_) | TurnEnd::Cancelled => return None,
     };
-    Some((kind, kind.as_str().to_owned(), format!("Asked: {}\n{result}", input_text(turn, ENDING_CHARACTERS))))
+    let question = input_text(turn, QUESTION_OR_ANSWER_CHARACTERS);
+    Some((kind, kind.as_str().to_owned(), format!("Asked: {question}\n{result}")))
 }
 
 fn input_text(turn: &Turn, max_characters: usize) -> String {

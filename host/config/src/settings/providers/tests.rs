@@ -101,8 +101,8 @@ fn provider_address_comes_from_the_first_source_that_sets_it() {
     assert_eq!(provider.base_url, "http://127.0.0.1:11434/v1", "the variable applies only to OpenAI");
 }
 
-/// A missing API key is not an error if the user configured the provider's address. If the variable of the key is set,
-/// the key is sent.
+/// A missing API key is not an error if the user configured the provider's address. If the environment variable that
+/// holds the key is set, the key is sent.
 #[test]
 fn a_missing_key_is_allowed_at_a_configured_address() {
     let url = Some("http://127.0.0.1:9/v1");

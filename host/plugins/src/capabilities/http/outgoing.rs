@@ -76,7 +76,7 @@ impl Outgoing {
     /// Checks a request and prepares it for sending. Refused requests also count towards the limit on requests, so that
     /// a guest that repeats a refused request is stopped.
     fn authorise(&mut self, request: Request<WasiBody>, options: RequestOptions) -> Result<Authorised, Error> {
-        self.count()?;
+        self.count_request()?;
         let (mut parts, body) = request.into_parts();
         let method = parts.method.as_str().to_owned();
         let url = Url::parse(&parts.uri.to_string()).map_err(|_| Error::HttpRequestUriInvalid)?;
@@ -169,7 +169,8 @@ impl Outgoing {
         Some(MethodGuard::new(http_denied(&self.record.plugin.name, &request, &origin)))
     }
 
-    fn count(&mut self) -> Result<(), Error> {
+    /// Counts a request towards the limits on requests. Returns an error if a limit is reached.
+    fn count_request(&mut self) -> Result<(), Error> {
         let stopped_at = |limit: Limit| {
             self.record.record_request_limit(limit);
             Err(Error::InternalError(Some(format!("the plugin was stopped at its limit: {limit}"))))

@@ -1,6 +1,7 @@
-//! The order in which guests get turns. The first waiting guest of the agent that has used the least time gets the next
-//! turn. An agent with a hundred guests gets no more processor time than an agent with one guest. An agent that had no
-//! guests for a while does not get more processor time later to make up for this.
+//! The order in which guests get turns. Of the agents with waiting guests, the scheduler picks the agent that has used
+//! the least time, and runs the guest of this agent that has waited longest. An agent with a hundred guests gets no
+//! more processor time than an agent with one guest. An agent that had no guests for a while does not get more
+//! processor time later to make up for this.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -113,8 +113,8 @@ fn i5_the_error_of_a_call_to_an_unreachable_server_contains_the_reason() {
     }
 }
 
-/// L20: if a model writes a call as text, a tool of an MCP server or of a service is looked up by its address. The
-/// error for an unknown tool lists the existing tools.
+/// L20: when a model writes a call as text, it can call a tool of an MCP server or of a service by the tool's address.
+/// The error for an unknown tool lists the existing tools.
 #[test]
 fn l20_calls_in_text_are_looked_up_by_address() {
     let mcp = |server: &str| ToolSource::of_server(server);

@@ -160,8 +160,8 @@ impl SessionDocument {
     }
 }
 
-/// Returns the items of one list of the document while a thread reads the list. If this value is dropped, the thread
-/// that reads the list stops.
+/// The items of one list of the document, in batches. A thread reads the list in the background, and stops when this
+/// value is dropped.
 pub(in crate::transfer) struct Items {
     receiver: Receiver<Batch>,
     reading: JoinHandle<Result<SessionDocument, TransferError>>,

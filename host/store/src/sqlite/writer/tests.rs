@@ -179,7 +179,7 @@ async fn panicking_job_fails_alone() {
 /// D1: the writer thread waits only for callers that have just committed together, and only for a fraction of the
 /// duration of that commit.
 #[test]
-fn thread_waits_only_for_callers_of_a_shared_commit() {
+fn writer_thread_waits_for_more_jobs_only_after_a_shared_commit() {
     let [duration, zero, max_wait] = [Duration::from_millis(8), Duration::ZERO, Duration::from_millis(2)];
     let last = LastCommit { jobs: 100, duration };
     assert_eq!(last.wait_for_more(1, zero), Some(PendingWork::WaitForMore { jobs: 100, max_wait }));
