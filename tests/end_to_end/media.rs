@@ -120,7 +120,7 @@ async fn open(test_host: &TestHost, agent: Arc<Agent>) -> Session {
     Session::open(&test_host.host(), agent, OpenSession::New).await.unwrap()
 }
 
-async fn attach(session: &Session, bytes: Vec<u8>, name: &str) -> Media {
+pub(crate) async fn attach(session: &Session, bytes: Vec<u8>, name: &str) -> Media {
     let media_item = NewMediaItem { bytes, mime_type: "image/png".to_owned(), name: Some(name.to_owned()) };
     session.attach(media_item).await.unwrap()
 }

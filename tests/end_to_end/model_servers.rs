@@ -1,8 +1,10 @@
 //! Third-party model servers over HTTP: tools, parallel calls, busy servers, slow servers and random faults.
 
+use crate::media::attach;
 use crate::peers::{node_peer, python_peer, python_with};
 use crate::support::{TestHost, event_types, events, repository, results, run_turn};
 use agent_core::event::EventKind;
+use agent_core::message::{Part, TurnInput};
 use agent_core::run::{Output, TurnError};
 use agent_models::{Protocol, Provider, ProviderConfig, Providers, RetryPolicy, Secret, Timeouts};
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, Session, TurnResult};
@@ -134,6 +136,10 @@ fn tools() -> Value {
         {"match": {"userMessage": "echo twice", "hasToolResult": true}, "response": {
             "content": "Both words are back: one, two.", "reasoning": "They came back.",
         }},
+        {"match": {"userMessage": "count words", "hasToolResult": false}, "response": {
+            "toolCalls": [call("one")], "reasoning": "I need the tool.",
+        }},
+        {"match": {"userMessage": "count words", "hasToolResult": true}, "response": {"content": "{\"words\": 1}"}},
         {"match": {"userMessage": "tell me"}, "response": {"content": "A story of many words that takes its time."}},
     ]})
 }
@@ -187,12 +193,15 @@ async fn m1_recorded_requests_have_the_types_of_the_official_clients() {
         let converse = async |name: &str| {
             let models = Models::from(providers.model(name, folder).expect("a model"));
             let mut config = AgentConfig::new("test");
-            config.output_schema = Some(json!({"type": "string"}));
+            config.output_schema = Some(json!({"type": "object", "properties": {"words": {"type": "integer"}}}));
             let agent = Agent::new(config, models, test_host.generation().await).unwrap();
             let mut session = Session::open(&test_host.host(), Arc::new(agent), OpenSession::New).await.unwrap();
-            let output = finished_output(run_turn(&mut session, "echo twice").await);
+            let image =
+                attach(&session, include_bytes!("../../host/app/src/commands/model/red.png").to_vec(), "red.png").await;
+            let input = TurnInput::Message(vec![Part::Text("count words".to_owned()), Part::Media(image)]);
+            let result = session.run(Some(input), CancellationToken::new()).await.unwrap();
             session.close().await.unwrap();
-            output
+            finished_output(result)
         };
         let recorded = converse(&format!("record:{cassette}:openai/gpt-mock")).await;
         let text = std::fs::read_to_string(folder.join(&cassette)).unwrap();
@@ -264,7 +273,7 @@ async fn l29_cancels_a_slow_stream_of_aimock() {
             }
         }
     });
-    let input = agent_core::message::TurnInput::Text("tell me".to_owned());
+    let input = TurnInput::Text("tell me".to_owned());
     let result = session.run(Some(input), cancel).await.unwrap();
     assert_eq!(result, TurnResult::Cancelled);
     let types = event_types(&test_host, &session).await;

@@ -194,7 +194,7 @@ fn reports_the_first_difference_of_another_version() {
     let (code, output_text) = elsewhere.replay_of("one.json", &[]);
     assert!(code == Some(2) && output_text.contains("not replayed"), "{output_text}");
     let twice = elsewhere.replay_of("one.json", &["--with", &with(&new), "--with", &with(&new)]);
-    assert!(twice.0 == Some(2) && twice.1.contains("named twice"), "{}", twice.1);
+    assert!(twice.0 == Some(2) && twice.1.contains("given twice"), "{}", twice.1);
 }
 
 /// An agent file that disables the recording of the host's answers to plugins.

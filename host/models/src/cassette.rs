@@ -40,9 +40,9 @@ pub(crate) struct Header {
     pub(crate) model: String,
     /// Context window in tokens.
     pub(crate) window: u32,
-    /// Prices of prompt and completion tokens, if they are known.
+    /// Prices, if they are known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) price: Option<(f64, f64)>,
+    pub(crate) price: Option<Price>,
     /// Configured effort.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) effort: Option<String>,
@@ -64,9 +64,5 @@ impl Header {
 
     pub(crate) fn effort(&self) -> Option<Effort> {
         self.effort.as_deref().and_then(|effort| effort.parse().ok())
-    }
-
-    pub(crate) fn price(&self) -> Option<Price> {
-        self.price.map(|(prompt, completion)| Price::new(prompt, completion))
     }
 }

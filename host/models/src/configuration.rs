@@ -3,6 +3,7 @@
 use crate::effort::Effort;
 use crate::protocol::Protocol;
 use agent_core::model::Usage;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -95,7 +96,7 @@ pub struct ModelConfig {
 /// let price = Price::new(2.5, 10.0);
 /// assert!((price.cost(Usage::new(12_000, 500)) - 0.035).abs() < 1e-9);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
     /// Price of prompt tokens.
     pub prompt: f64,

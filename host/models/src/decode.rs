@@ -80,8 +80,11 @@ trait Assembler: fmt::Debug + Send {
     /// Processes the marker `[DONE]`. Only Chat Completions defines it.
     fn add_end_marker(&mut self) {}
 
-    /// Returns whether the event that ends a reply has arrived. More data of the reply may follow, such as the usage.
-    fn is_complete(&self) -> bool;
+    /// Returns whether the event that ends a reply has arrived although more data may follow. The default is `false`: the
+    /// reply is complete when the body ends.
+    fn is_complete(&self) -> bool {
+        false
+    }
 
     /// Returns whether the reply has ended, so that no later event belongs to it. Default: `false`, because the format
     /// has no last event.
@@ -222,9 +225,10 @@ impl ReplyStream {
         self.has_end_marker || self.assembler.is_done()
     }
 
-    /// Returns whether the event that ends a reply has arrived. More data of the reply may follow, such as the usage.
+    /// Returns whether the event that ends a reply has arrived although more data may follow. A connection that breaks
+    /// then loses nothing.
     pub fn is_complete(&self) -> bool {
-        self.has_end_marker || self.assembler.is_complete()
+        self.is_done() || self.assembler.is_complete()
     }
 
     /// Processes the end of the body and returns the complete reply.

@@ -44,6 +44,8 @@ pub(crate) struct Encoded {
     pub(crate) body: Vec<u8>,
     /// Descriptions of stored data that are not sent as they were stored, for the step record (D1).
     pub(crate) notes: Vec<String>,
+    /// Whether the request contains data that the provider attached to an earlier reply.
+    pub(crate) has_replay: bool,
 }
 
 /// Encodes a request to a model. Media items are read one at a time, so that at most one media item is in memory in

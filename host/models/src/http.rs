@@ -73,7 +73,7 @@ impl HttpModel {
             protocol: self.format.protocol.to_string(),
             model: name,
             window,
-            price: self.info.price.map(|price| (price.prompt, price.completion)),
+            price: self.info.price,
             effort: self.format.effort.map(|effort| effort.to_string()),
         };
         Ok(Self { recorder: Some(Recorder::open(path, &header)?), ..self })
@@ -110,10 +110,13 @@ impl Provider for HttpModel {
         if !problems.is_empty() {
             return Err(ModelError::InvalidRequest { model: self.info.model.to_string(), problems });
         }
-        let (decoded, notes) = match self.send(request, self.format, context, deltas).await {
-            Err(error) if rejects_replay(&error) => {
+        let encoded = encode::encode(request, self.format, context.media).await?;
+        let has_replay = encoded.has_replay;
+        let (decoded, notes) = match self.send(encoded, context, deltas).await {
+            Err(error) if has_replay && rejects_replay(&error) => {
                 let format = Format { without_replay: true, ..self.format };
-                self.send(request, format, context, deltas).await?
+                let encoded = encode::encode(request, format, context.media).await?;
+                self.send(encoded, context, deltas).await?
             }
             result => result?,
         };
@@ -132,24 +135,29 @@ impl Provider for HttpModel {
 }
 
 impl HttpModel {
-    /// Sends a request in the given format. Returns the reply and the notes about the request.
+    /// Sends a request. Returns the reply and the notes about the request.
     async fn send(
         &self,
-        request: &ModelRequest,
-        format: Format,
+        Encoded { body, notes, .. }: Encoded,
         context: ReplyContext<'_>,
         deltas: &Sender<Delta>,
     ) -> Result<(DecodedReply, Vec<String>), ModelError> {
         let (connection, model) = (&*self.connection, self.info.model.name.as_str());
-        let Encoded { body, notes } = encode::encode(request, format, context.media).await?;
         let endpoint = connection.endpoint(model);
         tracing::debug!(%endpoint, bytes = body.len(), attempt = context.attempt, "sending a request to a model");
         let exchange = Exchange { connection, model, endpoint };
         let Some(recorder) = &self.recorder else { return Ok((exchange.reply(body, deltas, None).await?, notes)) };
         let mut response = Vec::new();
         let decoded = exchange.reply(body.clone(), deltas, Some(&mut response)).await?;
-        recorder.record(&body, &response, &connection.redaction)?;
-        tracing::debug!(cassette = %recorder.path().display(), "recorded an exchange");
+        // A secret can be split over several events, where the redaction of the body does not find it.
+        let (reply, raw) = (decoded.reply.clone(), decoded.raw.clone());
+        let redaction = &connection.redaction;
+        if redaction::redact_reply(redaction, reply.clone()) != reply || redaction.value(raw.clone()) != raw {
+            let path = recorder.path().display();
+            tracing::warn!(cassette = %path, "an exchange is not recorded, because the reply contains a secret");
+        } else {
+            recorder.record(&body, &response, redaction)?;
+        }
         Ok((decoded, notes))
     }
 }

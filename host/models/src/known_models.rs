@@ -107,7 +107,7 @@ fn is_version(suffix: &str) -> bool {
     suffix == "-latest"
         || suffix.strip_prefix('-').is_some_and(|date| {
             let digits = date.bytes().filter(u8::is_ascii_digit).count();
-            (4..=8).contains(&digits) && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
+            (3..=8).contains(&digits) && date.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')
         })
 }
 

@@ -1,35 +1,35 @@
 //! Removes the ids of accounts from recorded bodies.
 
+use memchr::memchr2_iter;
+
 /// Beginnings of ids that identify an account, an organization, a project or a user at a provider.
 const PREFIXES: [&str; 6] = ["org-", "org_", "proj_", "user-", "acct_", "account-"];
 
 /// Minimum number of characters after the prefix of an id. Shorter words, such as `user-name`, are not ids.
 const MIN_LENGTH: usize = 12;
 
-/// Replaces the ids of accounts, such as `org-AbCdEf0123456789`, by `org-(removed)`.
+/// Replaces the ids of accounts, such as `org-AbCdEf0123456789`, by `org-(removed)`. Every byte is read once.
 pub(super) fn remove(text: &str) -> String {
+    let is_id = |character: char| character.is_ascii_alphanumeric();
     let mut cleaned = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((position, prefix)) = next_prefix(rest) {
-        let after = position + prefix.len();
-        let is_id = |character: char| character.is_ascii_alphanumeric();
-        let length = rest[after..].find(|character| !is_id(character)).unwrap_or(rest.len() - after);
-        let begins_word = !rest[..position].ends_with(is_id);
-        let id = &rest[after..after + length];
-        cleaned.push_str(&rest[..after]);
-        if begins_word && length >= MIN_LENGTH && id.bytes().any(|byte| byte.is_ascii_digit()) {
-            cleaned.push_str("(removed)");
-        } else {
-            cleaned.push_str(id);
+    let mut copied = 0;
+    for separator in memchr2_iter(b'-', b'_', text.as_bytes()) {
+        let (before, after) = (&text[..=separator], separator + 1);
+        let Some(prefix) = PREFIXES.into_iter().find(|prefix| before.ends_with(prefix)) else { continue };
+        // The text before `after` is already copied if it belongs to an id that was removed.
+        if after < copied || before[..before.len() - prefix.len()].ends_with(is_id) {
+            continue;
         }
-        rest = &rest[after + length..];
+        let length = text[after..].bytes().take_while(u8::is_ascii_alphanumeric).count();
+        let id = &text[after..after + length];
+        if length >= MIN_LENGTH && id.bytes().any(|byte| byte.is_ascii_digit()) {
+            cleaned.push_str(&text[copied..after]);
+            cleaned.push_str("(removed)");
+            copied = after + length;
+        }
     }
-    cleaned.push_str(rest);
+    cleaned.push_str(&text[copied..]);
     cleaned
-}
-
-fn next_prefix(text: &str) -> Option<(usize, &'static str)> {
-    PREFIXES.into_iter().filter_map(|prefix| Some((text.find(prefix)?, prefix))).min()
 }
 
 #[cfg(test)]

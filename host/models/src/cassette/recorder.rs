@@ -1,6 +1,6 @@
 //! Writes a cassette.
 
-use super::{Exchange, Header, account_ids};
+use super::{Exchange, Header, MAX_BYTES, account_ids};
 use crate::error::ModelError;
 use agent_core::redaction::Redaction;
 use serde_json::Value;
@@ -49,8 +49,13 @@ impl Recorder {
         let exchange = Exchange { request, response: clean(response) };
         let mut line = serde_json::to_vec(&exchange).expect("the exchange serialises to JSON");
         line.push(b'\n');
+        let failed = |source| ModelError::CassetteFile { path: self.path.clone(), source };
         let mut file = self.file.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        file.write_all(&line).map_err(|source| ModelError::CassetteFile { path: self.path.clone(), source })
+        if file.metadata().map_err(failed)?.len() + line.len() as u64 > MAX_BYTES {
+            let problem = format!("it would have more than {MAX_BYTES} bytes: record to another file");
+            return Err(ModelError::InvalidCassette { path: self.path.clone(), problem });
+        }
+        file.write_all(&line).map_err(failed)
     }
 
     /// Returns the path of the cassette.

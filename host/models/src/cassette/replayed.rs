@@ -4,10 +4,11 @@ use super::{Exchange, FORMAT, Header, MAX_BYTES, account_ids};
 use crate::decode::ReplyStream;
 use crate::encode::{self, Dialect, Format};
 use crate::error::{Endpoint, ModelError};
+use crate::estimate;
 use crate::known_models;
 use crate::provider::{ModelInfo, Provider, RawReply, ReplyContext, ToolNameRules};
 use crate::request_check;
-use agent_core::model::{Delta, Model, ModelRequest};
+use agent_core::model::{Delta, Model, ModelRequest, Usage};
 use async_trait::async_trait;
 use serde_json::Value;
 use std::fmt;
@@ -66,7 +67,7 @@ impl ReplayedModel {
             images: known.images.unwrap_or(true),
             without_replay: false,
         };
-        let info = ModelInfo { model, tool_names: ToolNameRules::COMMON, price: header.price() };
+        let info = ModelInfo { model, tool_names: ToolNameRules::COMMON, price: header.price };
         let used = Mutex::new(vec![false; exchanges.len()]);
         Ok(Self { info, format, path, exchanges, used })
     }
@@ -142,10 +143,14 @@ impl Provider for ReplayedModel {
         if !problems.is_empty() {
             return Err(ModelError::InvalidRequest { model: self.info.model.to_string(), problems });
         }
-        let encoded = encode::encode(request, self.format, context.media).await?;
-        // The recorded body was cleaned in the same way.
-        let body = account_ids::remove(&String::from_utf8_lossy(&encoded.body));
-        let response = self.take(&serde_json::from_str(&body).unwrap_or(Value::Null))?;
+        let response = match self.find(request, self.format, context).await {
+            // The recorded conversation continued without the provider's data after the provider had rejected it.
+            Err(error) => {
+                let format = Format { without_replay: true, ..self.format };
+                self.find(request, format, context).await.map_err(|_| error)?
+            }
+            found => found?,
+        };
         let model = self.info.model.to_string();
         let invalid = |error: crate::decode::StreamError| ModelError::InvalidReply {
             endpoint: Endpoint::local(model.clone()),
@@ -158,7 +163,26 @@ impl Provider for ReplayedModel {
         for piece in pieces {
             let _ = deltas.send(piece).await;
         }
-        Ok(decoded.into())
+        let RawReply { mut reply, raw } = decoded.into();
+        if reply.usage == Usage::default() {
+            reply.usage = estimate::usage(request, &reply.text, &reply.calls);
+        }
+        Ok(RawReply { reply, raw })
+    }
+}
+
+impl ReplayedModel {
+    /// Encodes a request and returns its recorded response.
+    async fn find(
+        &self,
+        request: &ModelRequest,
+        format: Format,
+        context: ReplyContext<'_>,
+    ) -> Result<&str, ModelError> {
+        let encoded = encode::encode(request, format, context.media).await?;
+        // The recorded body was cleaned in the same way.
+        let body = account_ids::remove(&String::from_utf8_lossy(&encoded.body));
+        self.take(&serde_json::from_str(&body).unwrap_or(Value::Null))
     }
 }
 

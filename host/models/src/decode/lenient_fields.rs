@@ -4,6 +4,7 @@
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 
 /// A string, which is empty if the field is missing or has a value of another type. Numbers are converted to strings,
 /// because some servers use numbers as the ids of calls.
@@ -35,6 +36,45 @@ pub(super) enum Content<'a> {
     Thinking(Box<Content<'a>>),
     /// A part that contains the text of a refusal.
     Refusal(Cow<'a, str>),
+}
+
+/// The first items of a list. Further items are skipped, so that a list of many small items cannot use much memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Bounded<T, const MAX: usize>(pub(super) Vec<T>);
+
+impl<T, const MAX: usize> std::ops::Deref for Bounded<T, MAX> {
+    type Target = [T];
+    fn deref(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_seq(BoundedVisitor::<T, MAX>(PhantomData))
+    }
+}
+
+struct BoundedVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor<T, MAX> {
+    type Value = Bounded<T, MAX>;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+        let mut read = Vec::new();
+        while read.len() < MAX {
+            match items.next_element()? {
+                Some(item) => read.push(item),
+                None => return Ok(Bounded(read)),
+            }
+        }
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(Bounded(read))
+    }
 }
 
 struct TextVisitor;

@@ -20,6 +20,9 @@ use std::collections::HashMap;
 /// Image types that the API accepts.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
+/// Maximum length of the title of a document that the API accepts, in characters.
+const MAX_TITLE_CHARACTERS: usize = 500;
+
 /// Text of the user message that is inserted before a conversation that begins with the assistant, because the API
 /// requires a user message there.
 const BEGINNING: &str = "(The conversation began earlier.)";
@@ -27,7 +30,10 @@ const BEGINNING: &str = "(The conversation began earlier.)";
 /// Text of the user message that is appended after a message of the assistant that is not an interrupted reply.
 const CONTINUE: &str = "Continue.";
 
-const READER: ItemReader = ItemReader { text: item_text, call: item_call };
+/// Text of the only message of a conversation without text, because the API requires a message.
+const NOTHING: &str = "(The message is empty.)";
+
+const READER: ItemReader = ItemReader { text: item_text, is_of_reply, call: item_call };
 
 /// Number of messages from the end that have a cache marker. The API accepts four markers, of which the system text has
 /// one. The marker before the last one lets the provider find the prefix of the previous request.
@@ -147,6 +153,9 @@ impl<'r> Messages<'r> {
             self.add("user", vec![text_block(CONTINUE)], false, false)?;
         }
         self.flush()?;
+        if self.is_first {
+            self.writer.push(&json!({ "role": "user", "content": [text_block(NOTHING)] }), "user")?;
+        }
         Ok(self.writer.finish())
     }
 
@@ -154,8 +163,10 @@ impl<'r> Messages<'r> {
         self.ids.clear();
         if let Some(reply) = stored_reply::unchanged(&mut self.writer, parts, self.format, &READER) {
             self.ids = reply.ids;
-            // The API rejects empty texts, although models write them.
-            let is_empty = |item: &&Value| item["type"] == "text" && item["text"] == "";
+            // The API rejects blank texts, although models write them.
+            let is_empty = |item: &&Value| {
+                item["type"] == "text" && item["text"].as_str().is_none_or(|text| text.trim().is_empty())
+            };
             return (reply.items.iter().filter(|item| !is_empty(item)).cloned().collect(), true);
         }
         let mut content = Vec::new();
@@ -167,7 +178,7 @@ impl<'r> Messages<'r> {
                     "name": self.writer.tool_name(&call.name),
                     "input": object_arguments(&call.arguments),
                 })),
-                part => content.extend(part_text(part).filter(|text| !text.is_empty()).map(text_block)),
+                part => content.extend(part_text(part).filter(|text| !text.trim().is_empty()).map(text_block)),
             }
         }
         (content, false)
@@ -208,8 +219,9 @@ impl<'r> Messages<'r> {
         let Some(kind) = block_type(&mime_type) else { return Ok(text_block(media::placeholder(item))) };
         let source = json!({ "type": "base64", "media_type": mime_type, "data": STANDARD.encode(&bytes) });
         let mut block = json!({ "type": kind, "source": source });
-        if let Some(name) = item.name.as_ref().filter(|_| kind == "document") {
-            block["title"] = json!(name);
+        let name = item.name.as_deref().map(str::trim).filter(|name| kind == "document" && !name.is_empty());
+        if let Some(name) = name {
+            block["title"] = name.chars().take(MAX_TITLE_CHARACTERS).collect::<String>().into();
         }
         Ok(block)
     }
@@ -279,8 +291,13 @@ fn text_block<'t>(text: impl Into<Cow<'t, str>>) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-fn item_text(item: &Value) -> Option<&str> {
-    item["text"].as_str().filter(|_| item["type"] == "text")
+fn item_text(item: &Value) -> String {
+    item["text"].as_str().filter(|_| item["type"] == "text").unwrap_or_default().to_owned()
+}
+
+/// Returns whether the block can be part of a reply. Results of the host's tools are content of the user.
+fn is_of_reply(item: &Value) -> bool {
+    item["type"].as_str().is_some_and(|kind| !matches!(kind, "tool_result" | "image" | "document"))
 }
 
 fn item_call(item: &Value) -> Option<ItemCall<'_>> {

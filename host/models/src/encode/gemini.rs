@@ -20,12 +20,15 @@ use std::collections::HashMap;
 /// user content there.
 const BEGINNING: &str = "(The conversation began earlier.)";
 
+/// Text of the only content of a conversation without text, because the API requires content.
+const NOTHING: &str = "(The message is empty.)";
+
 /// The value of `thoughtSignature` for calls that another model wrote. Gemini 3 rejects a call of the current turn that
 /// has no signature, and its documentation names this value for such calls
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-const READER: ItemReader = ItemReader { text: item_text, call: item_call };
+const READER: ItemReader = ItemReader { text: item_text, is_of_reply, call: item_call };
 
 /// Encodes a request to a model.
 pub(super) async fn encode(
@@ -39,6 +42,9 @@ pub(super) async fn encode(
         contents.write(message).await?;
     }
     contents.flush()?;
+    if contents.is_first {
+        contents.writer.push(&json!({ "role": "user", "parts": [text_part(NOTHING)] }), "user")?;
+    }
     Ok(contents.writer.finish())
 }
 
@@ -60,7 +66,8 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
         generation["responseJsonSchema"] = schema.clone();
     }
     if let Some(effort) = format.effort {
-        generation["thinkingConfig"] = thinking::gemini(format.thinking, effort, request.max_tokens);
+        generation["thinkingConfig"] =
+            thinking::gemini(&request.model.name, format.thinking, effort, request.max_tokens);
     }
     fields.insert("generationConfig".into(), generation);
     fields
@@ -245,8 +252,13 @@ fn text_part<'t>(text: impl Into<Cow<'t, str>>) -> Value {
     json!({ "text": text })
 }
 
-fn item_text(item: &Value) -> Option<&str> {
-    item["text"].as_str().filter(|_| item["thought"] != true)
+fn item_text(item: &Value) -> String {
+    item["text"].as_str().filter(|_| item["thought"] != true).unwrap_or_default().to_owned()
+}
+
+/// Returns whether the part can be part of a reply. Results of the host's tools and files are content of the user.
+fn is_of_reply(item: &Value) -> bool {
+    item.is_object() && item.get("functionResponse").is_none() && item.get("fileData").is_none()
 }
 
 fn item_call(item: &Value) -> Option<ItemCall<'_>> {

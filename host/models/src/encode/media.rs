@@ -22,3 +22,9 @@ pub(in crate::encode) fn short_description(media: &Media) -> String {
 pub(in crate::encode) fn placeholder(media: &Media) -> String {
     format!("[{}, {} bytes: this model cannot view it]", description(media), media.size)
 }
+
+/// Returns the file name of a PDF file. OpenAI rejects files whose names do not end in `.pdf`.
+pub(in crate::encode) fn pdf_name(media: &Media) -> String {
+    let name = media.name.as_deref().map(str::trim).filter(|name| !name.is_empty()).unwrap_or("document");
+    if name.to_ascii_lowercase().ends_with(".pdf") { name.to_owned() } else { format!("{name}.pdf") }
+}

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 /// Image types that the API accepts.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-const READER: ItemReader = ItemReader { text: item_text, call: item_call };
+const READER: ItemReader = ItemReader { text: item_text, is_of_reply, call: item_call };
 
 /// Encodes a request to a model.
 pub(super) async fn encode(
@@ -198,7 +198,7 @@ impl<'r> Input<'r> {
         let data = || format!("data:{mime_type};base64,{}", STANDARD.encode(&bytes));
         Ok(match mime_type.as_str() {
             "application/pdf" => {
-                let name = item.name.as_deref().unwrap_or("document.pdf");
+                let name = media::pdf_name(item);
                 json!({ "type": "input_file", "filename": name, "file_data": data() })
             }
             // The media type of the bytes may differ from the stored type, because downscaling may have changed it.
@@ -213,10 +213,21 @@ fn input_text<'t>(text: impl Into<Cow<'t, str>>) -> Value {
     json!({ "type": "input_text", "text": text })
 }
 
-fn item_text(item: &Value) -> Option<&str> {
-    // The decoder puts each text of a message into the reply, and a message of a reply has one text.
-    let content = item["content"].as_array().filter(|_| item["type"] == "message")?;
-    content.iter().find_map(|part| part["text"].as_str().or_else(|| part["refusal"].as_str()))
+fn item_text(item: &Value) -> String {
+    let texts = |field: &str| -> String {
+        let content = item["content"].as_array().filter(|_| item["type"] == "message");
+        content.into_iter().flatten().filter_map(|part| part[field].as_str()).collect()
+    };
+    // The decoder uses the refusal as the text of a reply that has no other text.
+    let text = texts("text");
+    if text.is_empty() { texts("refusal") } else { text }
+}
+
+/// Returns whether the item can be part of a reply. Messages of other roles, results of the host's tools and references to
+/// stored items are input.
+fn is_of_reply(item: &Value) -> bool {
+    let is_input = |kind: &str| matches!(kind, "function_call_output" | "item_reference" | "custom_tool_call_output");
+    item["type"].as_str().is_some_and(|kind| !is_input(kind)) && item.get("role").is_none_or(|role| role == "assistant")
 }
 
 fn item_call(item: &Value) -> Option<ItemCall<'_>> {

@@ -31,7 +31,10 @@ pub(super) struct ItemCall<'m> {
 /// Reads the items of one wire format.
 pub(super) struct ItemReader {
     /// Returns the text that the item adds to the text of the reply.
-    pub(super) text: fn(&Value) -> Option<&str>,
+    pub(super) text: fn(&Value) -> String,
+    /// Returns whether the item can be part of a reply. Other items, such as messages of another role, could put text into
+    /// the request that the transcript does not show.
+    pub(super) is_of_reply: fn(&Value) -> bool,
     /// Returns the call that the item contains.
     pub(super) call: for<'m> fn(&'m Value) -> Option<ItemCall<'m>>,
 }
@@ -46,7 +49,10 @@ pub(super) fn unchanged<'m>(
 ) -> Option<StoredReply<'m>> {
     let replay = parts.iter().find_map(|part| if let Part::Replay(replay) = part { Some(replay) } else { None })?;
     match read(replay, writer, parts, format, reader) {
-        Ok(reply) => Some(reply),
+        Ok(reply) => {
+            writer.note_replay();
+            Some(reply)
+        }
         Err(reason) => {
             writer.note(format!(
                 "data that `{}` attached to a reply, such as its thinking, is not sent: {reason}",
@@ -75,7 +81,10 @@ fn read<'m>(
     if stored.model != model.name {
         return Err("another model receives the request");
     }
-    let text: String = stored.items.iter().filter_map(reader.text).collect();
+    if !stored.items.iter().all(reader.is_of_reply) {
+        return Err("it contains parts that no reply has");
+    }
+    let text: String = stored.items.iter().map(reader.text).collect();
     let calls: Vec<&ToolCall> =
         parts.iter().filter_map(|part| if let Part::ToolCall(call) = part { Some(call) } else { None }).collect();
     let item_calls: Vec<ItemCall<'m>> = stored.items.iter().filter_map(reader.call).collect();

@@ -6,6 +6,9 @@ use serde_json::{Value, json};
 /// Smallest number of thinking tokens that Anthropic accepts, from its documentation of extended thinking.
 const MIN_THINKING_TOKENS: u32 = 1024;
 
+/// Smallest number of thinking tokens of Gemini 2.5 Pro, from its documentation of thinking.
+const MIN_GEMINI_TOKENS: u32 = 128;
+
 /// Largest number of thinking tokens that every model of Gemini 2.5 accepts, from its documentation of thinking.
 const MAX_GEMINI_TOKENS: u32 = 24_576;
 
@@ -37,9 +40,12 @@ pub(super) fn anthropic(thinking: Option<Thinking>, effort: Effort, max_tokens: 
 /// accept a level.
 ///
 /// The settings are described at <https://ai.google.dev/gemini-api/docs/thinking>.
-pub(super) fn gemini(thinking: Option<Thinking>, effort: Effort, max_tokens: u32) -> Value {
+pub(super) fn gemini(model: &str, thinking: Option<Thinking>, effort: Effort, max_tokens: u32) -> Value {
     if thinking == Some(Thinking::Tokens) {
-        let tokens = tokens(effort, max_tokens.min(MAX_GEMINI_TOKENS));
+        // The thinking counts as part of the reply, so half of the reply remains for the answer.
+        let tokens = tokens(effort, (max_tokens / 2).min(MAX_GEMINI_TOKENS));
+        // Only the smaller models can answer without thinking.
+        let tokens = if model.contains("flash") { tokens } else { tokens.max(MIN_GEMINI_TOKENS) };
         return json!({ "thinkingBudget": tokens, "includeThoughts": tokens > 0 });
     }
     let level = match effort {
@@ -83,7 +89,13 @@ mod tests {
         assert_eq!(fields(by_tokens, Effort::Max, 8000), number(4000));
         assert_eq!(fields(by_tokens, Effort::Max, 2000), Vec::<String>::new(), "too few tokens to think");
         assert_eq!(fields(by_tokens, Effort::None, 2000), [r#"thinking={"type":"disabled"}"#]);
-        assert_eq!(gemini(Some(Thinking::Effort), Effort::Max, 100)["thinkingLevel"], "high");
-        assert_eq!(gemini(by_tokens, Effort::Medium, 100_000)["thinkingBudget"], 8192);
+        assert_eq!(gemini("gemini-3-pro", Some(Thinking::Effort), Effort::Max, 100)["thinkingLevel"], "high");
+        assert_eq!(gemini("gemini-2.5-flash", by_tokens, Effort::Medium, 100_000)["thinkingBudget"], 8192);
+        let budget = |model, effort| gemini(model, by_tokens, effort, 8192)["thinkingBudget"].clone();
+        assert_eq!(budget("gemini-2.5-flash", Effort::Max), 4096, "half of the reply remains for the answer");
+        assert_eq!(
+            (budget("gemini-2.5-flash", Effort::None), budget("gemini-2.5-pro", Effort::None)),
+            (json!(0), json!(128))
+        );
     }
 }

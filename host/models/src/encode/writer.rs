@@ -23,6 +23,7 @@ pub(super) struct RequestWriter<'r> {
     /// Names under which the tools are offered to the provider, keyed by the name that the tool's author chose.
     provider_names: HashMap<&'r str, &'r str>,
     notes: Vec<String>,
+    has_replay: bool,
 }
 
 impl<'r> RequestWriter<'r> {
@@ -35,7 +36,7 @@ impl<'r> RequestWriter<'r> {
     ) -> Result<Self, ModelError> {
         let body = Body::new(fields, list, body::MAX_BYTES).map_err(|full| too_large(request, full))?;
         let provider_names = request.tools.iter().map(|tool| (tool.author_name.as_str(), tool.name.as_str())).collect();
-        Ok(Self { request, source, body, provider_names, notes: Vec::new() })
+        Ok(Self { request, source, body, provider_names, notes: Vec::new(), has_replay: false })
     }
 
     /// Returns a name for the tool that the provider accepts (L14), even if the tool is not offered in this request or
@@ -81,9 +82,14 @@ impl<'r> RequestWriter<'r> {
         }
     }
 
+    /// Records that the request contains data that the provider attached to an earlier reply.
+    pub(super) fn note_replay(&mut self) {
+        self.has_replay = true;
+    }
+
     /// Returns the complete request.
     pub(super) fn finish(self) -> Encoded {
-        Encoded { body: self.body.finish(), notes: self.notes }
+        Encoded { body: self.body.finish(), notes: self.notes, has_replay: self.has_replay }
     }
 }
 

@@ -63,7 +63,17 @@ impl Connection {
 
     /// Requests the list of models from the server. Returns `None` if no list arrives within `timeout`.
     pub(crate) async fn models(&self, timeout: Duration) -> Option<Vec<String>> {
-        model_list::fetch(&self.client, self.url("models"), self.headers.clone(), timeout).await
+        let mut url = self.url("models");
+        // These APIs return pages of 20 and 50 models unless the request asks for more.
+        let page = match self.config.protocol {
+            Protocol::ChatCompletions | Protocol::Responses => None,
+            Protocol::Anthropic => Some("limit"),
+            Protocol::Gemini => Some("pageSize"),
+        };
+        if let Some(page) = page {
+            url.query_pairs_mut().append_pair(page, "1000");
+        }
+        model_list::fetch(&self.client, url, self.headers.clone(), timeout).await
     }
 
     /// Returns the URL `{base}/{path}` with the query of the base URL.

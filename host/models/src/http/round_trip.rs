@@ -10,7 +10,7 @@ use crate::error::{ErrorOrigin, ModelError, ProviderError, WaitingFor};
 use agent_core::model::Delta;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, LOCATION};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Sender;
 use url::Url;
 
@@ -20,8 +20,8 @@ const BYTE_ORDER_MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 /// Maximum size of a response that is recorded, in bytes.
 const MAX_TAPE_BYTES: usize = 64 * 1024 * 1024;
 
-/// Maximum time to wait for more data of a reply that is complete, such as its usage.
-const END_TIMEOUT: Duration = Duration::from_secs(5);
+/// Maximum time to wait for the end of the body after the reply is complete.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Exchange<'_> {
     /// Sends a request with the given body to the model, forwards the deltas, and returns the complete reply. Appends the
@@ -124,12 +124,14 @@ impl Exchange<'_> {
             };
         copy(&first)?;
         decoder.push(&first, &mut decoded).map_err(stream_error)?;
+        let mut complete_since = None;
         loop {
             send_deltas(redacted.redact(&mut decoded), deltas).await;
             if decoder.is_done() {
                 break;
             }
-            let Some(bytes) = self.chunk_of_reply(&mut response, decoder.is_complete()).await? else { break };
+            complete_since = complete_since.or_else(|| decoder.is_complete().then(Instant::now));
+            let Some(bytes) = self.chunk_of_reply(&mut response, complete_since).await? else { break };
             copy(&bytes)?;
             decoder.push(&bytes, &mut decoded).map_err(stream_error)?;
         }
@@ -139,17 +141,17 @@ impl Exchange<'_> {
         Ok(reply)
     }
 
-    /// Returns the next chunk of a reply, or `None` at the end. If the reply is complete, a connection that stays open or
-    /// breaks ends the reply without an error, because only optional data such as the usage can be missing.
+    /// Returns the next chunk of a reply, or `None` at the end. `complete_since` is the time at which the reply became
+    /// complete. From then on, a connection that stays open or breaks ends the reply without an error, because only data
+    /// after the end of the reply can be missing.
     async fn chunk_of_reply(
         &self,
         response: &mut Response,
-        is_complete: bool,
+        complete_since: Option<Instant>,
     ) -> Result<Option<bytes::Bytes>, ModelError> {
-        if !is_complete {
-            return self.next_chunk(response).await;
-        }
-        let chunk = tokio::time::timeout(END_TIMEOUT, self.next_chunk(response)).await;
+        let Some(since) = complete_since else { return self.next_chunk(response).await };
+        let remaining = END_TIMEOUT.saturating_sub(since.elapsed());
+        let chunk = tokio::time::timeout(remaining, self.next_chunk(response)).await;
         Ok(chunk.ok().and_then(Result::ok).flatten())
     }
 

@@ -1,7 +1,7 @@
 //! Assembles a reply from the events of a stream or from a complete message.
 
 use super::super::json::{self, Failure};
-use super::super::reply_text::{MAX_TOKENS, ReplyText, record_name, record_value};
+use super::super::reply_text::{MAX_RECORDED_USAGE, MAX_TOKENS, ReplyText, record_name, record_value};
 use super::super::{Assembler, DecodedReply, StreamError, error_shapes, replay_items};
 use super::blocks::{BlockKind, Blocks, is_plain};
 use super::event::{Event, MessageFields, WireUsage};
@@ -12,6 +12,9 @@ use serde_json::{Map, Value};
 
 /// Name of the expected JSON, for error messages.
 const EXPECTED: &str = "a reply of Anthropic Messages";
+
+/// Maximum number of fields of the usage that are kept.
+const MAX_USAGE_FIELDS: usize = 100;
 
 /// State of one reply while it arrives.
 #[derive(Debug, Default)]
@@ -70,6 +73,8 @@ impl ReplyAssembler {
     fn add_message(&mut self, message: &MessageFields<'_>, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
         if self.id.is_empty() {
             self.id.push_str(&message.id);
+        }
+        if self.model.is_empty() {
             self.model.push_str(&message.model);
         }
         for block in message.content.iter().flatten() {
@@ -126,6 +131,8 @@ impl ReplyAssembler {
     }
 
     fn add_usage(&mut self, usage: Option<&RawValue>) {
+        let usage =
+            usage.filter(|usage| usage.get().len() <= MAX_RECORDED_USAGE && self.usage.len() < MAX_USAGE_FIELDS);
         let usage = usage.and_then(|usage| serde_json::from_str::<Map<String, Value>>(usage.get()).ok());
         self.usage.extend(usage.into_iter().flatten().filter(|(_, value)| !value.is_null()));
     }

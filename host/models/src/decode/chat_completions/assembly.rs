@@ -96,7 +96,11 @@ impl ReplyAssembler {
             self.add_usage(groq.usage);
         }
         // Choices with an index other than 0 are alternative replies, which the host never requests.
-        let choices = chunk.choices.iter().flatten().filter(|choice| choice.index.0.is_none_or(|index| index == 0));
+        let choices = chunk
+            .choices
+            .iter()
+            .flat_map(|list| list.iter())
+            .filter(|choice| choice.index.0.is_none_or(|index| index == 0));
         for choice in choices {
             self.add_choice(choice, deltas)?;
         }
@@ -131,7 +135,7 @@ impl ReplyAssembler {
         self.add_content(&fields.content, deltas);
         self.add_refusal(&fields.refusal, deltas);
         self.replay_data.add(fields);
-        for piece in fields.tool_calls.iter().flatten().flatten() {
+        for piece in fields.tool_calls.iter().flat_map(|list| list.iter()).flatten() {
             self.splitter.end_thinking(deltas);
             self.size += match form {
                 CallForm::Pieces => self.calls.add_piece(piece)?,
@@ -288,10 +292,6 @@ impl Assembler for ReplyAssembler {
         self.has_end_marker = true;
     }
 
-    fn is_complete(&self) -> bool {
-        self.stop.is_some()
-    }
-
     fn is_done(&self) -> bool {
         self.has_end_marker
     }
@@ -337,7 +337,7 @@ impl Content<'_> {
 /// count as a normal stop, because servers add new reasons over time.
 fn stop_reason(reason: &str) -> Result<Option<StopReason>, StreamError> {
     match reason.to_ascii_lowercase().as_str() {
-        "" => Ok(None),
+        "" | "null" | "none" => Ok(None),
         "length" | "max_tokens" | "max_output_tokens" | "model_length" | "model_context_window_exceeded" => {
             Ok(Some(StopReason::Length))
         }

@@ -1,9 +1,15 @@
 //! Types for the JSON of one chunk of a stream or of one complete reply, in the Chat Completions API and its dialects.
 //! Strings without escapes are not copied, and fields that are rarely needed are parsed only when they are used.
 
-use super::super::lenient_fields::{Content, Count, Text};
+use super::super::lenient_fields::{Bounded, Content, Count, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// Maximum number of choices that are read. The host requests one.
+const MAX_CHOICES: usize = 16;
+
+/// Maximum number of pieces of calls that are read from one chunk. It is larger than the maximum number of calls.
+const MAX_PIECES: usize = 2048;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -19,7 +25,7 @@ pub(super) struct Chunk<'a> {
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
     #[serde(borrow)]
-    pub(super) choices: Option<Vec<Choice<'a>>>,
+    pub(super) choices: Option<Bounded<Choice<'a>, MAX_CHOICES>>,
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
     #[serde(borrow)]
@@ -61,7 +67,7 @@ pub(super) struct MessageFields<'a> {
     #[serde(borrow)]
     pub(super) reasoning_details: Option<&'a RawValue>,
     #[serde(borrow)]
-    pub(super) tool_calls: Option<Vec<Option<ToolCallDelta<'a>>>>,
+    pub(super) tool_calls: Option<Bounded<Option<ToolCallDelta<'a>>, MAX_PIECES>>,
     #[serde(borrow)]
     pub(super) extra_content: Option<&'a RawValue>,
 }

@@ -6,9 +6,6 @@ use serde_json::{Map, Value, json};
 /// Maximum number of steps in a JSON path.
 const MAX_DEPTH: usize = 64;
 
-/// Maximum number of items in one list of the arguments.
-const MAX_ITEMS: usize = 10_000;
-
 /// One step of a JSON path.
 #[derive(Debug, PartialEq)]
 enum Step {
@@ -33,13 +30,15 @@ pub(super) fn add_piece(arguments: &mut Value, piece: &Value) -> Result<(), Stre
         }
         return Ok(());
     }
-    let value = ["numberValue", "boolValue"].into_iter().find_map(|field| piece.get(field));
+    let number = piece.get("numberValue").filter(|value| value.is_number());
+    let value = number.or_else(|| piece.get("boolValue").filter(|value| value.is_boolean()));
     *place = value.cloned().unwrap_or_default();
     Ok(())
 }
 
-/// Returns the place that `step` names inside `value`, and creates it if necessary. Returns `None` if `value` is of
-/// another type or a list would become too long.
+/// Returns the place that `step` names inside `value`, and creates it if necessary. A list grows by one item at a time, so
+/// that a short path cannot allocate much memory. Returns `None` if `value` is of another type or the item is not the next
+/// one.
 fn place<'v>(value: &'v mut Value, step: &Step) -> Option<&'v mut Value> {
     match step {
         Step::Field(name) => {
@@ -52,9 +51,9 @@ fn place<'v>(value: &'v mut Value, step: &Step) -> Option<&'v mut Value> {
             if value.is_null() {
                 *value = Value::Array(Vec::new());
             }
-            let items = value.as_array_mut().filter(|_| *position < MAX_ITEMS)?;
-            if items.len() <= *position {
-                items.resize(position + 1, Value::Null);
+            let items = value.as_array_mut().filter(|items| *position <= items.len())?;
+            if items.len() == *position {
+                items.push(Value::Null);
             }
             items.get_mut(*position)
         }
@@ -128,8 +127,8 @@ mod tests {
             json!({"jsonPath": "$.city", "stringValue": ""}),
             json!({"jsonPath": "$.days", "numberValue": 3}),
             json!({"jsonPath": "$['a.b \\' c'].ok", "boolValue": true}),
-            json!({"jsonPath": "$.stops[1].name", "stringValue": "B"}),
             json!({"jsonPath": "$.stops[0].name", "stringValue": "A"}),
+            json!({"jsonPath": "$.stops[1].name", "stringValue": "B"}),
             json!({"jsonPath": "$.nothing", "nullValue": "NULL_VALUE"}),
         ];
         let expected = json!({
@@ -143,7 +142,8 @@ mod tests {
     #[test]
     fn row_26_invalid_paths_are_errors() {
         let deep = format!("${}", ".a".repeat(MAX_DEPTH + 1));
-        let paths = ["", "a", "$.", "$..a", "$[", "$[x]", "$['a", "$['a'", "$[-1]", "$.a[2000000]", "$[0]", &deep];
+        let paths =
+            ["", "a", "$.", "$..a", "$[", "$[x]", "$['a", "$['a'", "$[-1]", "$.a[1]", "$.a[2000000]", "$[0]", &deep];
         for path in paths {
             assert!(assemble(&[json!({"jsonPath": path, "stringValue": "x"})]).is_err(), "{path}");
         }

@@ -40,13 +40,15 @@ impl ReplyAssembler {
         error_shapes::from_field(response.error)?;
         if self.id.is_empty() {
             self.id.push_str(&response.response_id);
+        }
+        if self.model.is_empty() {
             self.model.push_str(&response.model_version);
         }
         if let Some(usage) = response.usage_metadata.and_then(|usage| serde_json::from_str(usage.get()).ok()) {
             self.usage = Some(usage);
         }
         // Candidates with an index other than 0 are alternative replies, which the host never requests.
-        let candidates = response.candidates.iter().flatten();
+        let candidates = response.candidates.iter().flat_map(|list| list.iter());
         for candidate in candidates.filter(|candidate| candidate.index.0.is_none_or(|index| index == 0)) {
             self.add_candidate(candidate, deltas)?;
         }
@@ -64,7 +66,7 @@ impl ReplyAssembler {
         for json in parts {
             self.add_part(json, deltas)?;
         }
-        if !candidate.finish_reason.is_empty() {
+        if !matches!(&*candidate.finish_reason, "" | "FINISH_REASON_UNSPECIFIED") {
             self.stop = Some(stop(&candidate.finish_reason, &candidate.finish_message)?);
             self.finish_reason = (*candidate.finish_reason).to_owned();
         }
@@ -150,13 +152,13 @@ impl Assembler for ReplyAssembler {
         matches!(event, "" | "message")
     }
 
-    fn is_complete(&self) -> bool {
-        self.stop.is_some()
-    }
-
     fn finish(mut self: Box<Self>, deltas: &mut Vec<Delta>) -> Result<DecodedReply, StreamError> {
         self.text.end_thinking(deltas);
         let Some(stop) = self.stop else { return Err(StreamError::Truncated) };
+        // The call would run with a part of its arguments. The loop refuses all calls of replies that were cut.
+        if stop == StopReason::Stop && self.parts.has_open_call() {
+            return Err(StreamError::Truncated);
+        }
         let (raw, usage) = (self.raw(), self.counts());
         let Self { provider, answering_model, parts, .. } = *self;
         let (text, calls, items) = parts.finish();
@@ -205,6 +207,7 @@ fn stop(reason: &str, message: &str) -> Result<StopReason, StreamError> {
         | "TOO_MANY_TOOL_CALLS"
         | "MALFORMED_RESPONSE"
         | "MISSING_THOUGHT_SIGNATURE" => Err(stopped("the model did not write a valid reply", reason, message)),
+        "OTHER" => Err(stopped("the provider ended the reply for an unknown reason", reason, message)),
         _ => Ok(StopReason::Stop),
     }
 }

@@ -1,15 +1,18 @@
 //! Types for the JSON of one response, which is an event of a stream or a complete reply. Strings without escapes are
 //! not copied, and parts that are rarely needed are not parsed until they are used.
 
-use super::super::lenient_fields::{Count, Text};
+use super::super::lenient_fields::{Bounded, Count, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+/// Maximum number of candidates that are read. The host requests one.
+const MAX_CANDIDATES: usize = 16;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(super) struct Response<'a> {
     #[serde(borrow)]
-    pub(super) candidates: Option<Vec<Candidate<'a>>>,
+    pub(super) candidates: Option<Bounded<Candidate<'a>, MAX_CANDIDATES>>,
     #[serde(borrow)]
     pub(super) prompt_feedback: Option<PromptFeedback<'a>>,
     #[serde(borrow)]

@@ -56,6 +56,11 @@ impl Parts {
         Ok(())
     }
 
+    /// Returns whether the arguments of the last call are still arriving.
+    pub(super) fn has_open_call(&self) -> bool {
+        self.has_open_call
+    }
+
     /// Returns the text of the reply, its calls, and all parts as they must be sent back.
     pub(super) fn finish(self) -> (String, Vec<RequestedCall>, Vec<Value>) {
         let texts = self.parts.iter().filter_map(Value::as_object).filter(|part| !is_thought(part));

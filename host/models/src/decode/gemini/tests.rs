@@ -115,6 +115,10 @@ fn m1_ends_of_replies_are_converted() {
         assert_eq!((code.as_deref(), message.as_str()), (expected_code, expected_message));
     }
     assert_eq!(decode(std::slice::from_ref(&text)).unwrap_err(), StreamError::Truncated);
+    let open_call = parts(json!([{"functionCall": {"name": "f", "willContinue": true}}]));
+    assert_eq!(decode(&[open_call, end("STOP")]).unwrap_err(), StreamError::Truncated, "the arguments are incomplete");
+    assert_eq!(decode(&[text.clone(), end("FINISH_REASON_UNSPECIFIED")]).unwrap_err(), StreamError::Truncated);
+    assert!(matches!(stop("OTHER"), Err(StreamError::Provider { .. })));
     let (decoded, _) = decode(&[end("STOP")]).unwrap();
     assert_eq!((decoded.reply.text.as_str(), decoded.reply.stop), ("", StopReason::Stop), "an empty candidate");
 }

@@ -40,7 +40,8 @@ impl ReplyAssembler {
     }
 
     fn process(&mut self, data: &str, event: &Event<'_>, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
-        let (position, piece) = (event.output_index.0, &*event.delta);
+        let position = event.output_index.0.or_else(|| self.items.position_of(&event.item_id));
+        let piece = &*event.delta;
         match &*event.r#type {
             "response.output_text.delta" => {
                 self.items.get(position)?.add_text(piece);
@@ -174,10 +175,6 @@ impl Assembler for ReplyAssembler {
 
     fn requires_data(&self, event: &str) -> bool {
         event.is_empty() || event.starts_with("response.")
-    }
-
-    fn is_complete(&self) -> bool {
-        self.stop.is_some()
     }
 
     fn is_done(&self) -> bool {

@@ -11,8 +11,11 @@ use serde_json::value::RawValue;
 pub(super) struct Event<'a> {
     #[serde(borrow)]
     pub(super) r#type: Text<'a>,
-    /// Position of the output item in the response. The id of the item can change from event to event.
+    /// Position of the output item in the response.
     pub(super) output_index: Count,
+    /// Id of the output item, which can change from event to event.
+    #[serde(borrow)]
+    pub(super) item_id: Text<'a>,
     /// A piece of text, thinking, a refusal, or the arguments of a call.
     #[serde(borrow)]
     pub(super) delta: Text<'a>,

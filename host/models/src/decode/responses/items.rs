@@ -63,13 +63,23 @@ impl Items {
         Ok(())
     }
 
-    /// Completes an item and returns the text that was missing. Without a position, the item follows all others.
+    /// Completes an item and returns the text that was missing. Without a position, this is the item with the same id, or
+    /// the last item if it is not complete yet, or else a new item.
     pub(super) fn complete(&mut self, position: Option<u64>, item: Value) -> Result<Missing, StreamError> {
+        let id = item["id"].as_str().unwrap_or_default();
+        let unfinished = self.items.iter().next_back().filter(|(_, last)| last.done.is_none()).map(|(last, _)| *last);
+        let position = position.or_else(|| self.position_of(id)).or(unfinished);
         let position = position.unwrap_or_else(|| self.next_position());
         let entry = self.get(Some(position))?;
         let missing = entry.missing(&item);
         entry.done = Some(item);
         Ok(missing)
+    }
+
+    /// Returns the position of the item with this id. Returns `None` if the id is empty or unknown.
+    pub(super) fn position_of(&self, id: &str) -> Option<u64> {
+        let has_id = |item: &Item| item.added.get("id").is_some_and(|found| found == id);
+        self.items.iter().find(|(_, item)| !id.is_empty() && has_id(item)).map(|(position, _)| *position)
     }
 
     /// Returns the number of items that are complete.
@@ -84,7 +94,9 @@ impl Items {
 
     /// Returns the text of the response, its refusal, its calls, and all items as they must be sent back.
     pub(super) fn finish(self) -> (String, String, Vec<RequestedCall>, Vec<Value>) {
-        let items: Vec<Value> = self.items.into_values().map(Item::finish).collect();
+        // An item without a type cannot be sent back.
+        let items: Vec<Value> =
+            self.items.into_values().map(Item::finish).filter(|item| item["type"].is_string()).collect();
         let text = items.iter().map(|item| message_text(item, "output_text", "text")).collect();
         let refusal = items.iter().map(|item| message_text(item, "refusal", "refusal")).collect();
         let calls = items.iter().filter_map(call).collect();

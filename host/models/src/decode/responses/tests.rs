@@ -145,3 +145,28 @@ fn m1_complete_responses_are_decoded() {
     let error = decode_document(Protocol::Responses, "p", "p/m", error.to_string().as_bytes()).unwrap_err();
     assert!(matches!(error, StreamError::Provider { .. }), "{error:?}");
 }
+
+/// M1: servers that leave out the positions of items do not double calls and texts, and an item without a type is not
+/// sent back.
+#[test]
+fn m1_items_without_positions_are_not_doubled() {
+    let call = json!({"type": "function_call", "id": "fc1", "call_id": "c1", "name": "f", "arguments": "{\"a\":1}"});
+    let without_position = |event: Value| {
+        let mut event = event;
+        event.as_object_mut().unwrap().remove("output_index");
+        event
+    };
+    let added = json!({"item": {"type": "function_call", "id": "fc1", "call_id": "c1", "name": "f", "arguments": ""}});
+    let events = [
+        piece("output_text", 0, "Hello"),
+        done(0, &message("Hello")),
+        event("output_item.added", 0, added),
+        piece("function_call_arguments", 0, "{\"a\":1}"),
+        done(0, &call),
+        completed(json!([])),
+    ];
+    let (decoded, text) = decode(&events.map(without_position)).unwrap();
+    assert_eq!((text.as_str(), decoded.reply.text.as_str(), decoded.reply.calls.len()), ("Hello", "Hello", 1));
+    let (decoded, _) = decode(&[piece("function_call_arguments", 0, "{}"), completed(json!([]))]).unwrap();
+    assert_eq!((decoded.reply.calls.len(), decoded.reply.replay), (0, None));
+}

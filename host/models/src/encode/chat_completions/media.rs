@@ -1,6 +1,7 @@
 //! Decides in which form a media item is sent.
 
 use super::dialect::{Dialect, OtherMedia};
+use crate::encode::media::pdf_name;
 use agent_core::message::Media;
 use serde_json::{Value, json};
 
@@ -43,7 +44,7 @@ impl MediaKind {
                 json!({ "type": "input_audio", "input_audio": { "data": base64, "format": format } })
             }
             Self::Pdf => {
-                let name = media.name.as_deref().unwrap_or("document.pdf");
+                let name = pdf_name(media);
                 let data = format!("data:{mime_type};base64,{base64}");
                 json!({ "type": "file", "file": { "filename": name, "file_data": data } })
             }

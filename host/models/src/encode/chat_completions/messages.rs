@@ -24,6 +24,8 @@ pub(super) struct Messages<'r> {
     dialect: Dialect,
     /// Whether the model accepts images.
     images: bool,
+    /// Whether replies are sent back without the provider's data.
+    without_replay: bool,
     /// Media of the tool results that were written since the last message of another role. These media are sent in a
     /// separate user message, because no server accepts media in a tool message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
@@ -36,8 +38,16 @@ pub(super) struct Messages<'r> {
 
 impl<'r> Messages<'r> {
     pub(super) fn new(writer: RequestWriter<'r>, format: Format) -> Self {
-        let Format { dialect, images, .. } = format;
-        Self { writer, dialect, images, result_media: Vec::new(), provider_ids: HashMap::new(), last_role: None }
+        let Format { dialect, images, without_replay, .. } = format;
+        Self {
+            writer,
+            dialect,
+            images,
+            without_replay,
+            result_media: Vec::new(),
+            provider_ids: HashMap::new(),
+            last_role: None,
+        }
     }
 
     /// Writes the system message, unless it is empty.
@@ -105,7 +115,13 @@ impl<'r> Messages<'r> {
     }
 
     fn assistant(&mut self, parts: &'r [Part]) -> Value {
-        let replay = ReplayFields::from_parts(parts, &self.writer.request.model.provider);
+        let replay = match self.without_replay {
+            true => ReplayFields::default(),
+            false => ReplayFields::from_parts(parts, &self.writer.request.model.provider),
+        };
+        if !replay.is_empty() {
+            self.writer.note_replay();
+        }
         let calls: Vec<&ToolCall> = parts.iter().filter_map(tool_call).collect();
         self.provider_ids.clear();
         if let Some(ids) = replay.ids(calls.len()) {

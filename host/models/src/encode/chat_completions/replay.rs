@@ -4,6 +4,9 @@
 use agent_core::message::{Part, Replay};
 use serde_json::{Map, Value};
 
+/// The fields of an assistant message that replay data may add.
+const MESSAGE_FIELDS: [&str; 3] = ["reasoning_content", "reasoning_details", "extra_content"];
+
 /// The replay data of one stored reply, split into the fields of the message and the fields of its calls.
 #[derive(Default)]
 pub(super) struct ReplayFields<'r> {
@@ -30,10 +33,14 @@ impl<'r> ReplayFields<'r> {
     /// Adds the replay data to the encoded message and to its calls. Fields that the message already has are
     /// not replaced.
     pub(super) fn add_to(&self, message: &mut Map<String, Value>) {
-        let is_absent = |message: &Map<String, Value>, name: &String| !message.contains_key(name);
-        for (name, value) in self.message.into_iter().flatten() {
-            if is_absent(message, name) {
-                message.insert(name.clone(), value.clone());
+        // The decoder stores this data only for replies with calls. Data of another origin could add calls or other
+        // fields that the transcript does not show.
+        if !message.contains_key("tool_calls") {
+            return;
+        }
+        for name in MESSAGE_FIELDS {
+            if let Some(value) = self.message.and_then(|fields| fields.get(name)) {
+                message.entry(name).or_insert_with(|| value.clone());
             }
         }
         let Some(Value::Array(calls)) = message.get_mut("tool_calls") else { return };
@@ -43,6 +50,11 @@ impl<'r> ReplayFields<'r> {
         for (call, fields) in calls.iter_mut().filter_map(Value::as_object_mut).zip(&self.calls) {
             call.extend(fields.get("extra_content").map(|extra| ("extra_content".to_owned(), extra.clone())));
         }
+    }
+
+    /// Returns whether there is no data.
+    pub(super) fn is_empty(&self) -> bool {
+        self.message.is_none() && self.calls.is_empty()
     }
 
     /// Returns the ids that the provider gave to the calls, if the ids must be sent back because the provider's
