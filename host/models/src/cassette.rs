@@ -1,12 +1,14 @@
 //! Recorded conversations with a model (M4). The model `record:FILE:PROVIDER/MODEL` sends requests as usual and appends
 //! each request and its response to a file, the cassette. The model `replay:FILE` answers the same requests from the
-//! cassette, without a network.
+//! cassette, without a network. A request is the same if its body is equal after the parts of call ids that differ between
+//! sessions are removed.
 //!
 //! A cassette has one JSON document per line. The first line describes the model. Each other line has the body of a
 //! request and the body of its response, as the provider sent it. Headers are not recorded, so no key and no cookie is.
 //! Configured secrets and ids of accounts are removed from the bodies. Requests that fail are not recorded.
 
 mod account_ids;
+mod call_ids;
 mod recorder;
 mod replayed;
 

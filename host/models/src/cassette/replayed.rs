@@ -1,6 +1,6 @@
 //! A model that answers from a cassette.
 
-use super::{Exchange, FORMAT, Header, MAX_BYTES, account_ids};
+use super::{Exchange, FORMAT, Header, MAX_BYTES, account_ids, call_ids};
 use crate::decode::ReplyStream;
 use crate::encode::{self, Dialect, Format};
 use crate::error::{Endpoint, ModelError};
@@ -27,6 +27,7 @@ pub(crate) struct ReplayedModel {
     info: ModelInfo,
     format: Format,
     path: PathBuf,
+    /// The exchanges, in which the ids of tool calls have no session suffix.
     exchanges: Vec<Exchange>,
     /// Whether each exchange was used.
     used: Mutex<Vec<bool>>,
@@ -54,7 +55,10 @@ impl ReplayedModel {
         let protocol = header.protocol().ok_or_else(|| invalid(1, "the protocol is unknown"))?;
         let base_url = Url::parse(&header.base_url).map_err(|error| invalid(1, &error.to_string()))?;
         let exchanges: Result<Vec<Exchange>, ModelError> = lines
-            .map(|(number, line)| serde_json::from_str(line).map_err(|error| invalid(number, &error.to_string())))
+            .map(|(number, line)| {
+                let line = call_ids::without_session(line);
+                serde_json::from_str(&line).map_err(|error| invalid(number, &error.to_string()))
+            })
             .collect();
         let exchanges = exchanges?;
         let known = known_models::find(&header.provider, &header.model).unwrap_or_default();
@@ -180,8 +184,8 @@ impl ReplayedModel {
         context: ReplyContext<'_>,
     ) -> Result<&str, ModelError> {
         let encoded = encode::encode(request, format, context.media).await?;
-        // The recorded body was cleaned in the same way.
-        let body = account_ids::remove(&String::from_utf8_lossy(&encoded.body));
+        // The recorded body was changed in the same way.
+        let body = call_ids::without_session(&account_ids::remove(&String::from_utf8_lossy(&encoded.body)));
         self.take(&serde_json::from_str(&body).unwrap_or(Value::Null))
     }
 }
