@@ -222,6 +222,8 @@ struct Import {
     /// Number of messages that have the role `system` in the document. Messages of the role `system` are imported with
     /// the role `user`.
     system_messages: u64,
+    /// Number of messages that have data of a provider in the document. The data is not imported.
+    replays: u64,
     dropped: Vec<String>,
 }
 
@@ -246,6 +248,7 @@ impl Import {
             messages: 0,
             events: (0, 0),
             system_messages: 0,
+            replays: 0,
             dropped: Vec::new(),
         }
     }
@@ -318,6 +321,14 @@ impl Import {
             let messages = if system == 1 { "1 message".to_owned() } else { format!("{system} messages") };
             self.dropped.push(format!(
                 "the role `system` of {messages}: the model receives their content as messages of the user"
+            ));
+        }
+        if self.replays > 0 {
+            let count = self.replays;
+            let replies = if count == 1 { "1 reply".to_owned() } else { format!("{count} replies") };
+            self.dropped.push(format!(
+                "the provider's data, such as encrypted reasoning, of {replies}: the model receives the text and the \
+                 calls of these messages"
             ));
         }
         let view = &self.view;

@@ -46,6 +46,10 @@ impl Import {
             check_role(&message, &calls).map_err(|problem| damaged(&location, problem))?;
             if let Body::Parts(parts) = &mut message.body {
                 replace_descriptions_in_parts(parts, &location, staging).await?;
+                // No user sees this data, and only the provider can verify it. A forged item could instruct the model.
+                let count = parts.len();
+                parts.retain(|part| !matches!(part, Part::Replay(_)));
+                self.replays += u64::from(parts.len() < count);
             }
             if message.role == Role::System {
                 message.role = Role::User;
