@@ -381,7 +381,8 @@ fn answer(stream: TcpStream, list: &Value) -> Option<String> {
         ("application/json", list.to_string())
     } else {
         let chunk = json!({ "choices": [{ "index": 0, "delta": { "content": "four" }, "finish_reason": "stop" }] });
-        ("text/event-stream", format!("data: {chunk}\n\ndata: [DONE]\n\n"))
+        let usage = json!({ "choices": [], "usage": { "prompt_tokens": 1000, "completion_tokens": 500 } });
+        ("text/event-stream", format!("data: {chunk}\n\ndata: {usage}\n\ndata: [DONE]\n\n"))
     };
     let head_out = "HTTP/1.1 200 OK\r\nconnection: close";
     let reply = format!("{head_out}\r\ncontent-type: {kind}\r\ncontent-length: {}\r\n\r\n{text}", text.len());
@@ -437,6 +438,33 @@ fn m2_uses_a_provider_from_the_file() {
     let result = folder.run_with(&["--agent", "agent.toml", "What is 2 + 2?"], &[("OFFICE_KEY", "k2")]);
     assert_eq!((result.code, result.stdout.trim()), (Some(0), "four"), "{result:?}");
     assert_eq!(server.requests(), ["POST /v1/chat/completions Bearer k2 large"]);
+}
+
+/// D1, M2: The costs of a session, which follow from the configured prices, are shown in lists and are stored.
+#[test]
+fn d1_the_costs_of_a_session_are_stored_and_shown() {
+    let server = ModelServer::start(&["large"]);
+    let text = format!(
+        "model = \"office/large\"\n[providers.office]\nbase_url = \"{}\"\n\
+         [providers.office.models.large]\nprompt_price = 2.0\ncompletion_price = 10.0\n",
+        server.url
+    );
+    let folder = WorkingFolder::new(&[("agent.toml", &text)]);
+    let result = folder.run(&["--agent", "agent.toml", "What is 2 + 2?"]);
+    assert!(result.stderr.contains("1 model call, 1,000 + 500 tokens, $0.0070"), "{result:?}");
+    let result = folder.run(&["--agent", "agent.toml", "--continue", "What is 1 + 3?"]);
+    assert_eq!(result.code, Some(0), "{result:?}");
+    let result = folder.run(&["session", "list"]);
+    assert!(result.stdout.contains("2 turns, $0.0140, "), "{result:?}");
+    let listed = folder.run(&["session", "list", "--json"]);
+    let listed: Value = serde_json::from_str(listed.stdout.trim()).unwrap();
+    let usage = json!({"model_calls": 2, "prompt_tokens": 2000, "completion_tokens": 1000, "cost": {"nanodollars": 14_000_000}});
+    assert_eq!(listed["usage"], usage);
+    let result = folder.run(&["session", "show"]);
+    assert!(result.stdout.contains("used 2 model calls, 2,000 + 1,000 tokens, $0.0140"), "{result:?}");
+    assert_eq!(result.stdout.matches("answered · 1 model call, 1,000 + 500 tokens, $0.0070").count(), 2, "{result:?}");
+    let result = folder.run(&["store", "check"]);
+    assert!(result.stdout.contains("✓ the usage of turns: 2 turns"), "{result:?}");
 }
 
 /// M2: An invalid model name is refused, and the error lists the valid forms of model names.

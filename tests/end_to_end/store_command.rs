@@ -45,12 +45,14 @@ fn d6_reports_and_repairs_damage() {
         "✓ the search index of messages: 4 messages",
         "✓ the search index of memories: 2 memories",
         "✓ the list of sessions: 2 sessions",
+        "✓ the usage of turns: 2 turns",
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
     damage(
         &cli,
-        "DELETE FROM message_words WHERE rowid = 3; DELETE FROM memory_words; UPDATE sessions SET state = 'running', turns = 9 WHERE id = 1",
+        "DELETE FROM message_words WHERE rowid = 3; DELETE FROM memory_words; UPDATE sessions SET state = 'running', turns = 9 WHERE id = 1;
+         UPDATE turn_usage SET model_calls = 8 WHERE session = 1",
     );
     assert_eq!(found_counts(&cli), [0, 0, 2]);
     let (code, printed, stderr) = cli.run(&["store", "check"]);
@@ -62,6 +64,8 @@ fn d6_reports_and_repairs_damage() {
         "memory clerk/",
         "stored running, 9 turns, 2 messages",
         "but the log has idle, 1 turns, 2 messages",
+        "✗ the usage of turns: 2 turns, 1 of them different",
+        "turn 1 of session clerk/",
     ] {
         assert!(printed.contains(line), "{line}: {printed}");
     }
@@ -73,7 +77,7 @@ fn d6_reports_and_repairs_damage() {
     assert_eq!(code, Some(0), "{stderr}");
     assert!(printed.contains("rebuilt the search index of messages from 4 messages"), "{printed}");
     let (code, printed, _) = cli.run(&["store", "check"]);
-    assert_eq!((code, printed.matches('✓').count()), (Some(0), 4), "{printed}");
+    assert_eq!((code, printed.matches('✓').count()), (Some(0), 5), "{printed}");
     assert_eq!(found_counts(&cli), [1, 1, 2]);
 }
 

@@ -1,6 +1,7 @@
 //! The events that a session emits (L30).
 
 use crate::approval::ApprovalOutcome;
+use crate::cost::TurnCost;
 use crate::message::{CallId, Digest};
 use crate::model::Usage;
 use crate::plan::PlanStep;
@@ -479,6 +480,9 @@ pub enum EventKind {
     LoopEnd {
         /// Why the turn ended.
         reason: EndReason,
+        /// Cost of the turn. `None` if the event was stored by an earlier version of the host.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cost: Option<TurnCost>,
     },
 }
 

@@ -6,6 +6,7 @@
 pub mod approval;
 pub mod change;
 pub mod cloud_event;
+pub mod cost;
 pub mod event;
 pub mod event_type;
 pub mod limits;

@@ -4,6 +4,8 @@ use crate::message::{Dimensions, Media, Message, Replay};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+pub use crate::cost::{TokenDetails, Usage};
+
 /// The model to which a prompt is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Model {
@@ -18,83 +20,6 @@ pub struct Model {
 impl std::fmt::Display for Model {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}/{}", self.provider, self.name)
-    }
-}
-
-/// Token counts of model calls, as the providers reported them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Usage {
-    /// Tokens of the prompt. Anthropic does not count tokens here that were read from or written to its prompt cache.
-    #[serde(default)]
-    pub prompt_tokens: u64,
-    /// Tokens of the reply. Gemini does not count the tokens of the model's thinking here.
-    #[serde(default)]
-    pub completion_tokens: u64,
-    /// The same tokens, divided by their prices. `None` if the provider reported only the two counts above.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub details: Option<TokenDetails>,
-}
-
-/// All tokens of model calls, divided into groups that have different prices. No token belongs to two groups.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TokenDetails {
-    /// Prompt tokens that were neither read from the provider's prompt cache nor written to it.
-    pub uncached_prompt: u64,
-    /// Prompt tokens that were read from the provider's prompt cache.
-    pub cache_read: u64,
-    /// Prompt tokens that were written to the provider's prompt cache.
-    pub cache_write: u64,
-    /// All tokens that the model wrote, including its thinking.
-    pub completion: u64,
-    /// The part of `completion` that is thinking. This count is information only and has no price of its own.
-    pub thinking: u64,
-}
-
-impl Usage {
-    /// Creates usage without details.
-    pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {
-        Self { prompt_tokens, completion_tokens, details: None }
-    }
-
-    /// Prompt and completion tokens together, which are the default execution units (L5).
-    pub fn total(self) -> u64 {
-        self.prompt_tokens.saturating_add(self.completion_tokens)
-    }
-
-    /// Returns the details. If the provider reported none, no token counts as cached.
-    pub fn details(self) -> TokenDetails {
-        let Self { prompt_tokens, completion_tokens, details } = self;
-        let without_cache =
-            TokenDetails { uncached_prompt: prompt_tokens, completion: completion_tokens, ..Default::default() };
-        details.unwrap_or(without_cache)
-    }
-}
-
-impl std::ops::AddAssign for Usage {
-    fn add_assign(&mut self, other: Self) {
-        if self.details.is_some() || other.details.is_some() {
-            let mut sum = self.details();
-            sum += other.details();
-            self.details = Some(sum);
-        }
-        self.prompt_tokens = self.prompt_tokens.saturating_add(other.prompt_tokens);
-        self.completion_tokens = self.completion_tokens.saturating_add(other.completion_tokens);
-    }
-}
-
-impl std::ops::AddAssign for TokenDetails {
-    fn add_assign(&mut self, other: Self) {
-        let Self { uncached_prompt, cache_read, cache_write, completion, thinking } = self;
-        let sums = [
-            (uncached_prompt, other.uncached_prompt),
-            (cache_read, other.cache_read),
-            (cache_write, other.cache_write),
-            (completion, other.completion),
-            (thinking, other.thinking),
-        ];
-        for (sum, addend) in sums {
-            *sum = sum.saturating_add(addend);
-        }
     }
 }
 

@@ -37,7 +37,7 @@ mod unreadable_calls;
 pub use authority::{DroppedClaims, ImportTerms};
 pub use budget::PromptBudget;
 pub use config::{AnnouncedEvents, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
-pub use end::{Output, TurnCost, TurnEnd, TurnError};
+pub use end::{Output, TurnEnd, TurnError};
 pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;
 pub use fork::{CutError, CutPoints};

@@ -2,6 +2,7 @@
 
 use crate::effort::Effort;
 use crate::protocol::Protocol;
+use agent_core::cost::Cost;
 use agent_core::model::Usage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -94,7 +95,7 @@ pub struct ModelConfig {
 /// use agent_models::Price;
 ///
 /// let price = Price::new(2.5, 10.0);
-/// assert!((price.cost(Usage::new(12_000, 500)) - 0.035).abs() < 1e-9);
+/// assert_eq!(price.cost(Usage::new(12_000, 500)).dollars(), 0.035);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Price {
@@ -119,8 +120,8 @@ impl Price {
         Self { prompt, completion, cache_read: None, cache_write: None, long_prompt: None }
     }
 
-    /// Returns the cost of one model call in US dollars.
-    pub fn cost(&self, usage: Usage) -> f64 {
+    /// Returns the cost of one model call.
+    pub fn cost(&self, usage: Usage) -> Cost {
         let tokens = usage.details();
         let cost = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
         let prompt = cost(tokens.uncached_prompt, self.prompt)
@@ -128,10 +129,10 @@ impl Price {
             + cost(tokens.cache_write, self.cache_write.unwrap_or(self.prompt));
         let completion = cost(tokens.completion, self.completion);
         let prompt_tokens = tokens.uncached_prompt.saturating_add(tokens.cache_read).saturating_add(tokens.cache_write);
-        match self.long_prompt {
+        Cost::from_dollars(match self.long_prompt {
             Some(limit) if prompt_tokens > limit => 2.0 * prompt + 1.5 * completion,
             _ => prompt + completion,
-        }
+        })
     }
 }
 

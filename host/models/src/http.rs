@@ -129,6 +129,7 @@ impl Provider for HttpModel {
             // enforce budgets.
             reply.usage = estimate::usage(request, &reply.text, &reply.calls);
         }
+        reply.usage.cost = self.info.price.map(|price| price.cost(reply.usage));
         let redaction = &self.connection.redaction;
         Ok(RawReply { reply: redaction::redact_reply(redaction, reply), raw: redaction.value(raw) })
     }

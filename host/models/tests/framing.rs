@@ -176,7 +176,7 @@ fn m5_errors_quote_bodies_that_are_not_replies() {
         ("{\"a\": 1}", "the JSON has no `choices`: `{\"a\": 1}`"),
         (
             "data: {\"choices\": 7}\n\n",
-            "it is not a Chat Completions reply (invalid type: integer `7`, expected a sequence at line 1 column 12): `{\"choices\": 7}`",
+            "it is not a Chat Completions reply (invalid type: integer `7`, expected a list at line 1 column 12): `{\"choices\": 7}`",
         ),
     ];
     for (body, expected) in cases {

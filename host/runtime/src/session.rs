@@ -429,7 +429,8 @@ pub fn status_of(snapshot: &[u8]) -> Option<Status> {
 
 /// Returns the status of a session for lists of sessions. `run` is the state of the session.
 pub(crate) fn status_of_run(run: &Run, title: Option<String>) -> Status {
-    Status { state: run.session_state(), turn: run.turns, title }
+    let open_turn = run.turn.as_ref().filter(|turn| !turn.is_over()).map(agent_core::run::Turn::cost);
+    Status { state: run.session_state(), turn: run.turns, title, open_turn }
 }
 
 fn title_of(input: &TurnInput) -> String {

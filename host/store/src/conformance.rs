@@ -13,6 +13,7 @@ mod memories;
 mod outbox;
 mod projections;
 mod sessions;
+mod usage;
 mod versions;
 
 use crate::{Commit, OpenMode, OpenedSession, SessionMeta, SessionState, Status, Store, StoreError};
@@ -96,6 +97,8 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     projections::projections_match_the_log(new_store()).await;
     projections::pending_messages_do_not_count_as_differences(new_store()).await;
     projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
+    usage::usage_follows_the_log(new_store()).await;
+    usage::sums_of_usage_never_overflow(new_store()).await;
     hostile::strange_text_is_stored_unchanged(new_store()).await;
     hostile::search_accepts_any_query(new_store()).await;
     hostile::long_text_is_stored_and_found(new_store()).await;
@@ -145,7 +148,8 @@ fn meta(agent: &str) -> SessionMeta {
 }
 
 fn commit_of(change: Change) -> Commit {
-    let status = Status { state: SessionState::Running, turn: 1, title: Some("the title".to_owned()) };
+    let status =
+        Status { state: SessionState::Running, turn: 1, title: Some("the title".to_owned()), ..Status::default() };
     Commit { snapshot: b"{\"run\":1}".to_vec(), change, status, ..Commit::default() }
 }
 

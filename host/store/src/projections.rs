@@ -31,6 +31,8 @@ pub enum Projection {
     /// The session list: for each session, the state, the number of turns, the id of the last message and the number of
     /// the last event.
     Sessions,
+    /// The usage of each turn: model calls, tokens and costs.
+    Usage,
 }
 
 /// Result of comparing a projection with the log.

@@ -2,6 +2,7 @@
 
 use crate::{SessionHolder, StoreError};
 use agent_core::message::{MessageId, Role};
+use agent_core::model::Usage;
 use agent_core::session_state::SessionState;
 use async_trait::async_trait;
 use serde::Serialize;
@@ -88,6 +89,19 @@ pub struct SessionSummary {
     pub open_in: Option<SessionHolder>,
     /// Title: the beginning of the session's first input.
     pub title: Option<String>,
+    /// What all turns of the session have used.
+    pub usage: SessionUsage,
+}
+
+/// Model calls of all turns of a session, and their tokens and costs (D1). Turns that were undone are included. Turns
+/// that ended in a version of the host that did not store this data are not included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SessionUsage {
+    /// Number of model calls.
+    pub model_calls: u64,
+    /// Tokens, and what they cost.
+    #[serde(flatten)]
+    pub usage: Usage,
 }
 
 /// A message that a search found.

@@ -2,6 +2,7 @@
 
 use crate::StoreError;
 use agent_core::change::{CallRecord, Change, HiddenMessage};
+use agent_core::cost::TurnCost;
 use agent_core::event::Event;
 use agent_core::message::{CallId, MessageId, StoredMessage};
 use agent_core::session_state::SessionState;
@@ -173,6 +174,9 @@ pub struct Status {
     pub turn: u32,
     /// Title: the beginning of the first input. The store keeps the first title of a session and ignores later titles.
     pub title: Option<String>,
+    /// What the open turn has used so far. `None` if no turn is open. The event that ends a turn contains the usage of the
+    /// whole turn.
+    pub open_turn: Option<TurnCost>,
 }
 
 /// A record of an input or output of a step (D1), such as a prompt, parameters, a model's raw reply or a plugin's

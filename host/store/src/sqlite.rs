@@ -20,6 +20,7 @@ mod schema;
 mod search;
 mod session_index;
 mod sessions;
+mod usage;
 mod versions;
 mod writer;
 
@@ -47,7 +48,7 @@ use writer::{Effort, LeaderPolicy, SpaceLimit, Writer, WriterOptions};
 ///
 /// let meta = SessionMeta { agent: "helper".to_owned(), ..SessionMeta::default() };
 /// let opened = store.open("helper/1", OpenMode::CreateNew, meta).await?;
-/// let status = Status { state: SessionState::Idle, turn: 1, title: Some("Hello".to_owned()) };
+/// let status = Status { state: SessionState::Idle, turn: 1, title: Some("Hello".to_owned()), ..Status::default() };
 /// let commit = Commit { snapshot: b"{}".to_vec(), status, ..Commit::default() };
 /// let revision = store.commit(&opened.lease, opened.revision, commit).await?;
 /// store.release(opened.lease).await?;

@@ -153,7 +153,7 @@ async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
             .map(|id| HiddenMessage { id, seen_count: 1, why: HideReason::Evicted })
             .collect();
         let change = Change { messages: ids.map(message).collect(), hidden, ..Change::default() };
-        let status = Status { state: SessionState::Idle, turn: run.turns, title: None };
+        let status = Status { state: SessionState::Idle, turn: run.turns, title: None, open_turn: None };
         let commit = Commit { snapshot: run.snapshot(), change, status, ..Commit::default() };
         revision = store.commit(&opened.lease, revision, commit).await?;
     }

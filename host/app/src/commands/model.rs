@@ -169,7 +169,7 @@ fn diagnose(RawReply { reply, raw }: &RawReply, has_thinking: bool, price: Optio
     let notes = raw["request_notes"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let usage = reply.usage;
     let tokens = format!("{} + {}", text::grouped(usage.prompt_tokens), text::grouped(usage.completion_tokens));
-    let cost = price.map_or_else(|| "price unknown".to_owned(), |price| format!("${:.5}", price.cost(usage)));
+    let cost = price.map_or_else(|| "price unknown".to_owned(), |price| price.cost(usage).to_string());
     let mut findings = vec![
         ("tool", tool),
         ("image", image),
@@ -263,7 +263,7 @@ mod tests {
         let good = || reply("", Some(r#"{"color": "Red"}"#));
         assert_eq!(finding(good(), "tool"), ("called with valid arguments".to_owned(), true));
         assert_eq!(finding(good(), "image").0, "seen");
-        assert_eq!(finding(good(), "tokens").0, "1,000 + 10, $0.00102");
+        assert_eq!(finding(good(), "tokens").0, "1,000 + 10, $0.0010");
         assert_eq!(finding(good(), "note").0, "a note");
         let (text, works) = finding(reply("<tool>report_color {}</tool>", None), "tool");
         assert!(text.contains("tool_dialect") && !works, "{text}");

@@ -85,6 +85,7 @@ fn nouns(projection: Projection) -> (&'static str, [&'static str; 2]) {
         Projection::MessageWords => ("the search index of messages", ["message", "messages"]),
         Projection::MemoryWords => ("the search index of memories", ["memory", "memories"]),
         Projection::Sessions => ("the list of sessions", ["session", "sessions"]),
+        Projection::Usage => ("the usage of turns", ["turn", "turns"]),
     }
 }
 

@@ -82,5 +82,6 @@ pub(crate) fn summary(session: &SessionSummary) -> String {
     // The list does not show fractions of a second.
     let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
     let title = if title.is_empty() { title } else { format!("\n  {DIM}{title}{DIM:#}") };
-    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {updated} UTC{title}")
+    let cost = session.usage.usage.cost.map(|cost| format!("{cost}, ")).unwrap_or_default();
+    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {cost}{updated} UTC{title}")
 }

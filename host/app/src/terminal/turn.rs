@@ -6,13 +6,12 @@ mod ending;
 use super::card::{Card, Outcome};
 use super::page::{Block, Page, Spacing};
 use super::reply::{Reply, ScreenOutput};
-use super::spending::TurnSpending;
 use super::{DIM, Output as OutputStream, Terminal, events, text};
 use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, Denial};
+use agent_core::cost::TurnCost;
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, Content};
-use agent_core::run::TurnCost;
 use agent_core::tool::CallCost;
 use agent_core::view::result_text;
 use agent_runtime::Session;
@@ -81,7 +80,6 @@ pub(crate) struct TurnView<'t> {
     /// Whether a reply that is on the screen has been discarded and the reason has not been shown yet. A later event
     /// contains the reason, and then the reason is shown.
     discarded: ScreenOutput,
-    spent: TurnSpending,
     /// Cost of the turn that has ended. `None` while the turn runs.
     cost: Option<TurnCost>,
     delegated: Delegated,
@@ -119,7 +117,6 @@ impl<'t> TurnView<'t> {
             denied: BTreeMap::new(),
             answered: None,
             discarded: ScreenOutput::Nothing,
-            spent: TurnSpending::default(),
             cost: None,
             delegated: Delegated::default(),
         }
@@ -129,8 +126,6 @@ impl<'t> TurnView<'t> {
     pub(crate) fn begin(&mut self, session: &Session) {
         let agent = session.agent();
         self.replies = if agent.config().output_schema.is_none() { Replies::Words } else { Replies::Data };
-        let facts = agent.models().all().map(|model| model.info());
-        self.spent = TurnSpending::new(facts.filter_map(|facts| Some((facts.model.to_string(), facts.price?))));
         self.reply = Reply::new(self.terminal);
         self.running.clear();
         self.denied.clear();
@@ -180,10 +175,7 @@ impl<'t> TurnView<'t> {
                 self.thinking(&event.kind)
             }
             EventKind::StreamToken { text } => self.words(text),
-            EventKind::StreamComplete { text, model, usage } => {
-                self.spent.add(model, *usage);
-                self.completed(text)
-            }
+            EventKind::StreamComplete { text, .. } => self.completed(text),
             EventKind::StreamClear => {
                 self.discarded = self.reply.discard(&mut self.page)?;
                 Ok(())

@@ -48,19 +48,6 @@ pub struct Output {
     pub messages: Option<Vec<Message>>,
 }
 
-/// The cost of a turn so far (L5). The turn may be open, suspended or ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct TurnCost {
-    /// Number of the turn in its session, starting at 1.
-    pub turn: u32,
-    /// Execution units of the whole turn.
-    pub execution_units: u64,
-    /// Token usage of the whole turn.
-    pub usage: Usage,
-    /// Number of model calls.
-    pub interactions: u32,
-}
-
 impl OutputData {
     /// Converts the output to JSON. An output that is text becomes a JSON string.
     pub fn into_value(self) -> serde_json::Value {

@@ -376,7 +376,8 @@ impl Run {
             turn.phase = Phase::Ended(end);
             turn.repetition = Default::default();
         }
-        self.emit(change, EventKind::LoopEnd { reason });
+        let cost = self.turn.as_ref().map(Turn::cost);
+        self.emit(change, EventKind::LoopEnd { reason, cost });
     }
 
     /// Returns the estimated tokens of the messages that the next model call sends.

@@ -3,13 +3,14 @@
 use super::batch::Batch;
 use super::budget::PromptBudget;
 use super::config::{AtLimit, ExecutionUnits, LoopConfig};
-use super::end::{TurnCost, TurnEnd};
+use super::end::TurnEnd;
 use super::eviction::AfterEviction;
 use super::persistence::ReplyCounters;
 use super::planning::{ModelRole, Plan};
 use super::repetition::Repetition;
 use super::state::Run;
 use super::{Action, Validation};
+use crate::cost::TurnCost;
 use crate::message::{CallId, Digest, MessageId, Replay, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, Section, TraceContext};

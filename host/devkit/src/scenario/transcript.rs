@@ -164,7 +164,7 @@ impl Lines {
             }
             EventKind::Suspended { suspension } => suspension.waits.iter().for_each(|wait| self.wait(wait, services)),
             EventKind::Error { message, .. } => self.add("error", message),
-            EventKind::LoopEnd { reason } => {
+            EventKind::LoopEnd { reason, .. } => {
                 let word = serde_json::to_value(reason).ok().and_then(|word| word.as_str().map(str::to_owned));
                 self.add("end", &word.unwrap_or_default());
             }

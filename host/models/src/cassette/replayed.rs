@@ -171,6 +171,7 @@ impl Provider for ReplayedModel {
         if reply.usage == Usage::default() {
             reply.usage = estimate::usage(request, &reply.text, &reply.calls);
         }
+        reply.usage.cost = self.info.price.map(|price| price.cost(reply.usage));
         Ok(RawReply { reply, raw })
     }
 }

@@ -3,10 +3,11 @@
 use crate::history::{LoadedHistory, output_for_event};
 use crate::host::SessionServices;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
+use agent_core::cost::TurnCost;
 use agent_core::event_type::HostEventType;
 use agent_core::outgoing_event::{EventAttributes, OutgoingEvent};
 use agent_core::plugin::Scope;
-use agent_core::run::{Emission, Run, TurnCost, TurnEnd};
+use agent_core::run::{Emission, Run, TurnEnd};
 use agent_store::StoreError;
 use jiff::Timestamp;
 use serde_json::{Value, json};

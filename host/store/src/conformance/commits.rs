@@ -21,13 +21,13 @@ fn full_commit(session: &str) -> Commit {
         calls: vec![CallChange::Requested(call), finished_change("call-1", "two lines")],
         events: vec![
             event(session, 1, EventKind::LoopIteration { step: 1, last: false }),
-            event(session, 2, EventKind::LoopEnd { reason: EndReason::Answered }),
+            event(session, 2, EventKind::LoopEnd { reason: EndReason::Answered, cost: None }),
         ],
         ..Change::default()
     };
     let body = json!({"prompt": "p", "sections": ["a"]});
     let records = vec![StepRecord { turn: 1, step: 1, kind: "prompt".to_owned(), body }];
-    let status = Status { state: SessionState::Idle, turn: 1, title: Some("question".to_owned()) };
+    let status = Status { state: SessionState::Idle, turn: 1, title: Some("question".to_owned()), ..Status::default() };
     let (snapshot, texts) = (b"{\"state\":\"x\"}".to_vec(), vec!["section".to_owned()]);
     Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status }
 }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 fn status(snapshot: &[u8]) -> Option<Status> {
     let json: Value = serde_json::from_slice(snapshot).ok()?;
     let turn = json["turn"].as_u64().and_then(|turn| u32::try_from(turn).ok())?;
-    Some(Status { state: SessionState::parse(json["state"].as_str()?)?, turn, title: None })
+    Some(Status { state: SessionState::parse(json["state"].as_str()?)?, turn, title: None, ..Status::default() })
 }
 
 fn memory(session: &str, words: &str) -> Memory {
@@ -69,6 +69,7 @@ pub(super) async fn projections_match_the_log(test: TestStore) {
         no_differences(Projection::MessageWords, 12),
         no_differences(Projection::MemoryWords, 1),
         no_differences(Projection::Sessions, 2),
+        no_differences(Projection::Usage, 0),
     ];
     assert_eq!(store.check_projections(status).await.expect("the check succeeds"), expected);
     let before = search_results(store).await;
@@ -105,7 +106,7 @@ pub(super) async fn rebuild_takes_the_status_from_the_snapshot(test: TestStore) 
     let store = &test.store;
     let snapshot = |text: &str, state| Commit {
         snapshot: text.as_bytes().to_vec(),
-        status: Status { state, turn: 1, title: Some("the title".to_owned()) },
+        status: Status { state, turn: 1, title: Some("the title".to_owned()), ..Status::default() },
         ..Commit::default()
     };
     for (session, text) in [("wrong", r#"{"state": "idle", "turn": 3}"#), ("unread", "{\"run\": 1}")] {

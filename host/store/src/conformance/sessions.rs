@@ -34,10 +34,20 @@ pub(super) async fn sessions_are_listed_newest_first(test: TestStore) {
             ..SessionMeta::default()
         };
         let opened = store.open(session, OpenMode::CreateNew, meta).await.unwrap();
-        let status = Status { state: SessionState::Idle, turn: 2, title: Some(format!("title of {session}")) };
+        let status = Status {
+            state: SessionState::Idle,
+            turn: 2,
+            title: Some(format!("title of {session}")),
+            ..Status::default()
+        };
         store.commit(&opened.lease, 0, Commit { status, ..Commit::default() }).await.unwrap();
         if session == "one" {
-            let status = Status { state: SessionState::Suspended, turn: 1, title: Some("another title".to_owned()) };
+            let status = Status {
+                state: SessionState::Suspended,
+                turn: 1,
+                title: Some("another title".to_owned()),
+                ..Status::default()
+            };
             store.commit(&opened.lease, 1, Commit { status, ..Commit::default() }).await.unwrap();
         }
     }

@@ -8,9 +8,11 @@ use super::blobs::{StoredBytes, insert_bytes};
 use super::failure::{Failure, invalid};
 use super::outbox::{self, OutboxRow, outbox_row};
 use super::queries::{from_json, now, signed, unsigned};
+use super::usage;
 use super::writer::Effort;
 use crate::{Commit, Lease, Status, StoreError, StoredView, ViewPiece};
 use agent_core::change::{CallResult, HiddenMessage};
+use agent_core::cost::TurnCost;
 use agent_core::message::CallId;
 use rows::{CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, record_row};
 use rusqlite::{Connection, OptionalExtension, Params, params};
@@ -30,6 +32,8 @@ pub(super) struct PreparedCommit {
     service_events: Vec<ServiceEvent>,
     texts: Vec<StoredBytes>,
     status: Status,
+    /// Usage of the turns that the commit changes.
+    usage: Vec<TurnCost>,
 }
 
 /// Moves the session to the front of session lists, by setting its `place` to a number above the `place` of every other
@@ -62,6 +66,7 @@ impl PreparedCommit {
     /// share this thread.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
         let Commit { snapshot, view, change, records, texts, status } = commit;
+        let usage = usage::changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         Ok(Self {
             lease: lease.clone(),
@@ -80,6 +85,7 @@ impl PreparedCommit {
                 .map(|text| StoredBytes::new("a text", text.into_bytes()))
                 .collect::<Result<_, _>>()?,
             status,
+            usage,
         })
     }
 
@@ -121,6 +127,9 @@ impl PreparedCommit {
             )?
             .execute(params![session_row.session, self.snapshot])?;
         self.write_view(connection, session_row.session)?;
+        for cost in &self.usage {
+            usage::write(connection, session_row.session, cost)?;
+        }
         if (session_row.state.as_str(), session_row.turns) != (self.status.state.as_str(), self.status.turn) {
             move_to_front(connection, &session_row)?;
         }

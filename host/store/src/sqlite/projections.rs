@@ -6,6 +6,7 @@ use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, message, signed, unsigned};
 use super::search::{self, Progress, searchable_text};
+use super::usage::{self, TurnKey};
 use super::writer::Effort;
 use crate::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader, StoreError};
 use async_trait::async_trait;
@@ -30,8 +31,12 @@ impl Projections for SqliteStore {
             // Allow writes on the connection, because the comparison creates temporary tables. The database itself is
             // not changed.
             connection.pragma_update(None, "query_only", "OFF")?;
-            let compared =
-                [compare_messages(connection)?, compare_memories(connection)?, compare_sessions(connection, read)?];
+            let compared = [
+                compare_messages(connection)?,
+                compare_memories(connection)?,
+                compare_sessions(connection, read)?,
+                compare_usage(connection, read)?,
+            ];
             if connection.path().is_some_and(|path| !path.is_empty()) {
                 connection.pragma_update(None, "query_only", "ON")?;
             }
@@ -43,11 +48,14 @@ impl Projections for SqliteStore {
     async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError> {
         self.write(Effort::Long, move |connection| {
             let (messages, memories) = (rebuild_messages(connection)?, rebuild_memories(connection)?);
+            // The usage is rebuilt first, because it depends on the numbers of turns in the session list.
+            let usage = rebuild_usage(connection, read)?;
             let sessions = rebuild_sessions(connection, read)?;
             let rebuilt = [
                 (Projection::MessageWords, messages),
                 (Projection::MemoryWords, memories),
                 (Projection::Sessions, sessions),
+                (Projection::Usage, usage),
             ];
             Ok(rebuilt.map(|(projection, made_from)| RebuiltProjection { projection, made_from }).into())
         })
@@ -271,6 +279,36 @@ fn compare_sessions(connection: &Connection, read: StatusReader) -> Result<Proje
         }
     }
     Ok(differences.into_comparison())
+}
+
+fn compare_usage(connection: &Connection, read: StatusReader) -> Result<ProjectionComparison, Failure> {
+    let mut stored = usage::stored(connection)?;
+    let in_log = usage::in_log(connection, read, &stored)?;
+    let mut differences = Differences::of(Projection::Usage);
+    differences.compared = in_log.len() as u64;
+    let name = |(session, turn): &TurnKey| -> Result<String, Failure> {
+        let sql = "SELECT subject FROM sessions WHERE id = ?1";
+        let subject: Option<String> = connection.query_row(sql, [session], |row| row.get(0)).optional()?;
+        Ok(format!("turn {turn} of session {}", subject.unwrap_or_else(|| session.to_string())))
+    };
+    for (key, cost) in &in_log {
+        if stored.remove(key).as_ref() != Some(cost) {
+            differences.add(|| name(key))?;
+        }
+    }
+    for key in stored.keys() {
+        differences.add(|| Ok(format!("{}: the log contains no usage of this turn", name(key)?)))?;
+    }
+    Ok(differences.into_comparison())
+}
+
+fn rebuild_usage(connection: &Connection, read: StatusReader) -> Result<u64, Failure> {
+    let in_log = usage::in_log(connection, read, &usage::stored(connection)?)?;
+    connection.execute("DELETE FROM turn_usage", [])?;
+    for ((session, _), cost) in &in_log {
+        usage::write(connection, *session, cost)?;
+    }
+    Ok(in_log.len() as u64)
 }
 
 impl std::fmt::Display for ListColumns {

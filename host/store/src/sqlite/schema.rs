@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     APPROVAL_BINDINGS,
     SESSION_ORDER,
     VIEW_PIECES,
+    TURN_USAGE,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -400,6 +401,27 @@ CREATE TABLE view_pieces (
     number INTEGER NOT NULL,
     items BLOB NOT NULL,
     PRIMARY KEY (session, number)
+) STRICT, WITHOUT ROWID;
+";
+
+/// Adds a table for the model calls of each turn, and for their tokens and costs. A column for a part of the tokens is null
+/// if the provider does not report the parts. The cost is null if no price is known.
+const TURN_USAGE: &str = "
+CREATE TABLE turn_usage (
+    session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    turn INTEGER NOT NULL,
+    execution_units INTEGER NOT NULL,
+    model_calls INTEGER NOT NULL,
+    prompt_tokens INTEGER NOT NULL,
+    completion_tokens INTEGER NOT NULL,
+    uncached_prompt INTEGER,
+    cache_read INTEGER,
+    cache_write INTEGER,
+    completion INTEGER,
+    thinking INTEGER,
+    nanodollars INTEGER,
+    is_partial INTEGER NOT NULL,
+    PRIMARY KEY (session, turn)
 ) STRICT, WITHOUT ROWID;
 ";
 

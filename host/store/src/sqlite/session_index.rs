@@ -4,11 +4,12 @@ use super::failure::Failure;
 use super::owners::{Liveness, Owner};
 use super::queries::{collect, rfc3339, session_state, sql_limit, unsigned};
 use super::search;
+use super::usage;
 use super::writer::Effort;
 use super::{Access, SqliteStore};
 use crate::{MessageHit, SessionFilter, SessionIndex, SessionState, SessionSummary, StoreError, Unowned};
 use async_trait::async_trait;
-use rusqlite::{OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 #[async_trait]
 impl SessionIndex for SqliteStore {
@@ -22,12 +23,12 @@ impl SessionIndex for SqliteStore {
             let by_parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
             let sql = format!(
                 "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
-                 delegated_by FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
+                 delegated_by, id FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
                  AND (?3 IS NULL OR state = ?3) AND {by_parent} AND {by_subject}
                  ORDER BY place DESC, id DESC LIMIT ?5"
             );
             let parameters = params![agent, user, state.map(SessionState::as_str), delegated_by, sql_limit(limit), subject, unowned == Unowned::Shown];
-            collect(connection, &sql, parameters, |row| summary(&owner, row))
+            collect(connection, &sql, parameters, |row| summary(connection, &owner, row))
         })
         .await
     }
@@ -78,7 +79,7 @@ impl SqliteStore {
     }
 }
 
-fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
+fn summary(connection: &Connection, owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
     let stored_owner: Option<String> = row.get(10)?;
     let open_in = match stored_owner.map(|stored| owner.liveness(&stored)) {
         Some(Liveness::Alive(holder)) => Some(holder),
@@ -97,5 +98,6 @@ fn summary(owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
         state: session_state(&row.get::<_, String>(8)?)?,
         open_in,
         title: row.get(9)?,
+        usage: usage::of_session(connection, row.get(12)?)?,
     })
 }

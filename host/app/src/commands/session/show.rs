@@ -4,6 +4,7 @@ use super::tree;
 use crate::commands::stored_sessions::summary;
 use crate::exit::{Exit, Failure};
 use crate::terminal::pending_calls::{waits_for_approval, waits_for_decision};
+use crate::terminal::spending::spending;
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, cost, suspension, text};
 use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, CallResult, CallState, HideReason};
@@ -11,7 +12,7 @@ use agent_core::event::{EndReason, ErrorScope, EventKind};
 use agent_core::loop_break::name::ASK_QUESTION;
 use agent_core::message::{CallId, Content, MessageId, Part, StoredMessage, ToolResult};
 use agent_core::tool::{CallCost, errors_as_sentences};
-use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionState, SessionSummary, Store};
+use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionState, SessionSummary, SessionUsage, Store};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of messages that one query reads.
@@ -28,6 +29,10 @@ pub(crate) async fn show(
 ) -> Result<Exit, Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
     line(summary(session))?;
+    let SessionUsage { model_calls, usage } = session.usage;
+    if model_calls > 0 {
+        line(format!("  {DIM}used{DIM:#} {}", spending(model_calls, usage)))?;
+    }
     if let Some(parent) = &session.delegated_by {
         line(format!("  {DIM}works for{DIM:#} {parent}"))?;
     }
@@ -131,9 +136,11 @@ async fn turn_end_lines(store: &dyn Store, session: &str) -> Result<BTreeMap<u32
                 EventKind::Error { message, scope: ErrorScope::Turn, .. } => {
                     errors.insert(event.turn, message);
                 }
-                EventKind::LoopEnd { reason } => {
+                EventKind::LoopEnd { reason, cost } => {
                     let error = errors.remove(&event.turn);
-                    ends.insert(event.turn, turn_end_line(reason, error.as_deref()));
+                    let spent = cost.map(|cost| spending(cost.interactions.into(), cost.usage));
+                    let spent = spent.map(|spent| format!(" {DIM}· {spent}{DIM:#}")).unwrap_or_default();
+                    ends.insert(event.turn, format!("{}{spent}", turn_end_line(reason, error.as_deref())));
                 }
                 _ => {}
             }

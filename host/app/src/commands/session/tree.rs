@@ -103,6 +103,7 @@ mod tests {
             state: SessionState::Idle,
             open_in: None,
             title: Some("What?".into()),
+            usage: Default::default(),
         }
     }
 

@@ -231,7 +231,7 @@ async fn p4_audio_and_documents_are_sent_or_described() {
     let content = &body["messages"][1]["content"];
     assert_eq!(content[0], json!({"type": "input_audio", "input_audio": {"data": "YWJj", "format": "wav"}}));
     let body = sent_with(&request, Dialect::OpenAi, &FixedMedia("application/pdf")).await;
-    let file = json!({"filename": "Report 1", "file_data": "data:application/pdf;base64,YWJj"});
+    let file = json!({"filename": "Report 1.pdf", "file_data": "data:application/pdf;base64,YWJj"});
     assert_eq!(body["messages"][1]["content"][1], json!({"type": "file", "file": file}));
     let body = sent(&request, Dialect::Groq).await;
     insta::assert_snapshot!(body["messages"][1]["content"].as_str().unwrap(), @"

@@ -1,0 +1,173 @@
+//! The usage of each turn (D1, D6): model calls, tokens and costs. The values come from the event that ends a turn and,
+//! while a turn is open, from the session's snapshot.
+
+use super::failure::Failure;
+use super::queries::{collect, signed, unsigned};
+use crate::{SessionUsage, Status, StatusReader};
+use agent_core::cost::{Cost, TurnCost};
+use agent_core::event::{Event, EventKind};
+use agent_core::model::{TokenDetails, Usage};
+use rusqlite::{Connection, Row, params};
+use std::collections::BTreeMap;
+
+const COLUMNS: &str = "execution_units, model_calls, prompt_tokens, completion_tokens, uncached_prompt, cache_read, \
+                       cache_write, completion, thinking, nanodollars, is_partial";
+
+/// Adds up the usage of all turns of a session. The function `total` adds floating-point numbers, because `sum` fails if
+/// the numbers of a damaged or imported session are too large.
+const SUM_OF_SESSION: &str = "
+SELECT CAST(total(model_calls) AS INTEGER), CAST(total(prompt_tokens) AS INTEGER),
+    CAST(total(completion_tokens) AS INTEGER), CAST(total(coalesce(uncached_prompt, prompt_tokens)) AS INTEGER),
+    CAST(total(cache_read) AS INTEGER), CAST(total(cache_write) AS INTEGER),
+    CAST(total(coalesce(completion, completion_tokens)) AS INTEGER), CAST(total(thinking) AS INTEGER),
+    CAST(total(nanodollars) AS INTEGER), count(uncached_prompt), count(nanodollars),
+    coalesce(max(CASE WHEN nanodollars IS NULL THEN prompt_tokens + completion_tokens > 0 ELSE is_partial END), 0)
+FROM turn_usage WHERE session = ?1";
+
+/// The usage of the turns that a commit changes.
+pub(super) fn changed_turns(events: &[Event], status: &Status) -> Vec<TurnCost> {
+    let ended = events.iter().filter_map(|event| ended_turn(event.turn, &event.kind));
+    ended.chain(status.open_turn).collect()
+}
+
+/// Returns the usage of the turn that this event ends.
+fn ended_turn(turn: u32, kind: &EventKind) -> Option<TurnCost> {
+    match kind {
+        EventKind::LoopEnd { cost: Some(cost), .. } => Some(TurnCost { turn, ..*cost }),
+        _ => None,
+    }
+}
+
+/// Stores the usage of a turn. The usage replaces the stored usage of the same turn.
+pub(super) fn write(connection: &Connection, session: i64, cost: &TurnCost) -> Result<(), Failure> {
+    let sql = format!(
+        "INSERT OR REPLACE INTO turn_usage (session, turn, {COLUMNS})
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+    );
+    let Usage { prompt_tokens, completion_tokens, details, cost: money } = cost.usage;
+    let detail = |count: fn(&TokenDetails) -> u64| details.as_ref().map(count).map(signed);
+    connection.prepare_cached(&sql)?.execute(params![
+        session,
+        cost.turn,
+        signed(cost.execution_units),
+        cost.interactions,
+        signed(prompt_tokens),
+        signed(completion_tokens),
+        detail(|details| details.uncached_prompt),
+        detail(|details| details.cache_read),
+        detail(|details| details.cache_write),
+        detail(|details| details.completion),
+        detail(|details| details.thinking),
+        money.map(|money| signed(money.nanodollars)),
+        money.is_some_and(|money| money.partial),
+    ])?;
+    Ok(())
+}
+
+/// Returns the usage of all turns of a session.
+pub(super) fn of_session(connection: &Connection, session: i64) -> Result<SessionUsage, Failure> {
+    let mut statement = connection.prepare_cached(SUM_OF_SESSION)?;
+    let row_to_usage = |row: &Row<'_>| {
+        let number = |column| row.get::<_, i64>(column).map(unsigned);
+        let details = TokenDetails {
+            uncached_prompt: number(3)?,
+            cache_read: number(4)?,
+            cache_write: number(5)?,
+            completion: number(6)?,
+            thinking: number(7)?,
+        };
+        let cost = Cost { nanodollars: number(8)?, partial: row.get(11)? };
+        Ok(SessionUsage {
+            model_calls: number(0)?,
+            usage: Usage {
+                prompt_tokens: number(1)?,
+                completion_tokens: number(2)?,
+                details: (number(9)? > 0).then_some(details),
+                cost: (number(10)? > 0).then_some(cost),
+            },
+        })
+    };
+    Ok(statement.query_row([session], row_to_usage)?)
+}
+
+/// The key of a turn: the number of its session in the database, and the number of the turn.
+pub(super) type TurnKey = (i64, u32);
+
+/// Returns the stored usage of every turn.
+pub(super) fn stored(connection: &Connection) -> Result<BTreeMap<TurnKey, TurnCost>, Failure> {
+    let rows = collect(connection, &format!("SELECT session, turn, {COLUMNS} FROM turn_usage"), [], |row| {
+        let number = |column| row.get::<_, i64>(column).map(unsigned);
+        let optional = |column| row.get::<_, Option<i64>>(column).map(|value| value.map(unsigned));
+        let details = match optional(6)? {
+            Some(uncached_prompt) => Some(TokenDetails {
+                uncached_prompt,
+                cache_read: number(7)?,
+                cache_write: number(8)?,
+                completion: number(9)?,
+                thinking: number(10)?,
+            }),
+            None => None,
+        };
+        let partial = row.get(12)?;
+        let usage = Usage {
+            prompt_tokens: number(4)?,
+            completion_tokens: number(5)?,
+            details,
+            cost: optional(11)?.map(|nanodollars| Cost { nanodollars, partial }),
+        };
+        let (session, turn) = (row.get(0)?, row.get(1)?);
+        let cost = TurnCost { turn, execution_units: number(2)?, usage, interactions: row.get(3)? };
+        Ok(((session, turn), cost))
+    })?;
+    Ok(rows.into_iter().collect())
+}
+
+/// Returns the usage of every turn according to the log. If this host cannot read the snapshot of a session, the stored
+/// usage of the session's open turn is considered correct.
+pub(super) fn in_log(
+    connection: &Connection,
+    read: StatusReader,
+    stored: &BTreeMap<TurnKey, TurnCost>,
+) -> Result<BTreeMap<TurnKey, TurnCost>, Failure> {
+    // The tag `type` is always the first field of a stored event.
+    let sql = r#"SELECT session, turn, kind FROM events WHERE kind LIKE '{"type":"loop_end"%'"#;
+    let ended = collect(connection, sql, [], |row| {
+        let (session, turn, kind): (i64, u32, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let cost = serde_json::from_str(&kind).ok().and_then(|kind| ended_turn(turn, &kind));
+        Ok(cost.map(|cost| ((session, turn), as_stored(cost))))
+    })?;
+    let mut found: BTreeMap<TurnKey, TurnCost> = ended.into_iter().flatten().collect();
+    let sql = "SELECT p.session, s.turns, p.run FROM snapshots p JOIN sessions s ON s.id = p.session";
+    let snapshots = collect(connection, sql, [], |row| {
+        let (session, turns, run): (i64, u32, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let open = match read(&run) {
+            Some(status) => status.open_turn.map(as_stored),
+            None => stored.get(&(session, turns)).copied(),
+        };
+        Ok(open.map(|cost| ((session, cost.turn), cost)))
+    })?;
+    for (key, cost) in snapshots.into_iter().flatten() {
+        found.entry(key).or_insert(cost);
+    }
+    Ok(found)
+}
+
+/// Returns the usage with the values that the database can store. The database has no integers above 2⁶³ - 1.
+fn as_stored(cost: TurnCost) -> TurnCost {
+    let stored = |value: u64| unsigned(signed(value));
+    let Usage { prompt_tokens, completion_tokens, details, cost: money } = cost.usage;
+    let details = details.map(|details| TokenDetails {
+        uncached_prompt: stored(details.uncached_prompt),
+        cache_read: stored(details.cache_read),
+        cache_write: stored(details.cache_write),
+        completion: stored(details.completion),
+        thinking: stored(details.thinking),
+    });
+    let usage = Usage {
+        prompt_tokens: stored(prompt_tokens),
+        completion_tokens: stored(completion_tokens),
+        details,
+        cost: money.map(|money| Cost { nanodollars: stored(money.nanodollars), ..money }),
+    };
+    TurnCost { execution_units: stored(cost.execution_units), usage, ..cost }
+}
