@@ -23,8 +23,8 @@ pub const MANY_VIDEOS_SINCE: (u32, u32) = (2, 5);
 /// 2026). The host allows less (`media_masking::HOST_PAYLOAD`).
 pub const MAX_PAYLOAD: u64 = 100_000_000;
 
-/// Maximum size of a PDF, in bytes. Source: file guide, which allows 50 MB. The plugin assumes that the limit applies to
-/// the base64 text. Three bytes of the PDF use four bytes of base64 text.
+/// Maximum size of a PDF, in bytes. Source: file guide, which allows 50 MB. The plugin assumes that the limit applies
+/// to the base64 text. Three bytes of the PDF use four bytes of base64 text.
 pub const MAX_PDF: u64 = 37_500_000;
 
 /// MIME types of the images that the Gemini API accepts. Source: image guide, "Supported image formats".
@@ -39,12 +39,13 @@ pub const FILE_TYPE: &str = "application/pdf";
 pub const AUDIO_TYPES: [&str; 8] =
     ["audio/wav", "audio/x-wav", "audio/mp3", "audio/mpeg", "audio/aiff", "audio/aac", "audio/ogg", "audio/flac"];
 
-/// MIME types of videos that the Gemini API accepts and that the host sends. Source: file guide, "Video file types". The
-/// guide also lists `video/avi` and `video/mpg`, which the host does not send.
+/// MIME types of videos that the Gemini API accepts and that the host sends. Source: file guide, "Video file types".
+/// The guide also lists `video/avi` and `video/mpg`, which the host does not send.
 pub const VIDEO_TYPES: [&str; 7] =
     ["video/mp4", "video/mpeg", "video/quicktime", "video/webm", "video/x-flv", "video/wmv", "video/3gpp"];
 
-/// Maximum length of a side of an image, in pixels. Larger images are scaled down by the service. Source: Firebase page.
+/// Maximum length of a side of an image, in pixels. Larger images are scaled down by the service. Source: Firebase
+/// page.
 pub const MAX_SIDE: u32 = 3_072;
 
 /// Cost of each image at the default resolution, in tokens, for the models since Gemini 3. Source: resolution guide.

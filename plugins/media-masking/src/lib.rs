@@ -1,6 +1,7 @@
 //! The common part of the media policies mask-anthropic, mask-gemini and mask-openai. The first step decides for each
 //! media item whether it may stay in the prompt. The second step keeps as many of these items as the limits of the
-//! provider allow, beginning with the newest item that the model has not seen. The decisions depend only on the request.
+//! provider allow, beginning with the newest item that the model has not seen. The decisions depend only on the
+//! request.
 
 mod budget;
 mod limits;
@@ -28,8 +29,8 @@ pub const WINDOW_SHARE: u64 = 4;
 /// assumption of this project.
 pub const ASSUMED_SIDE: u32 = 2_048;
 
-/// Maximum number of bytes for each pixel of an image that the host has scaled down. Without compression, a pixel has at
-/// most four bytes.
+/// Maximum number of bytes for each pixel of an image that the host has scaled down. Without compression, a pixel has
+/// at most four bytes.
 const SCALED_BYTES_PER_PIXEL: u64 = 5;
 
 /// Maximum number of characters of a name in the text that replaces a media item.
