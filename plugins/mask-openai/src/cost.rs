@@ -3,6 +3,7 @@
 
 use crate::limits::{MAX_PATCHES, MAX_SIDE, PATCH, TILE, TILED_SHORTEST, TILED_SQUARE};
 use agent_host_sdk::types::Dimensions;
+use media_masking::size::{fit, nonzero, scale};
 
 /// The rule by which a model family converts an image to tokens, at the API's default level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,34 +96,11 @@ pub fn tokens(rule: Rule, size: Dimensions) -> u64 {
 /// Applies the limits of the rule to the size of an image. Returns a smaller size if the image exceeds the limits, and
 /// otherwise the original size.
 pub fn within(rule: Rule, size: Dimensions) -> Dimensions {
-    let size = Dimensions { width: size.width.max(1), height: size.height.max(1) };
+    let size = nonzero(size);
     match rule {
         Rule::Tiles { .. } => fit(size, TILED_SQUARE),
         Rule::Patches { budget, max_side, .. } => within_patches(fit(size, max_side), budget),
     }
-}
-
-/// Returns the largest size of an image that costs at most `budget` tokens, or `None` if even the smallest size costs
-/// more than the budget.
-pub fn affordable(rule: Rule, size: Dimensions, budget: u64) -> Option<Dimensions> {
-    let limited = within(rule, size);
-    let sides = [u32::MAX, 4_096, 3_072, 2_048, 1_536, 1_024, 768, 512, 256];
-    sides.into_iter().map(|side| fit(limited, side)).find(|size| tokens(rule, *size) <= budget)
-}
-
-/// Scales a size down to at most `side` pixels on each side, with the same proportions.
-fn fit(size: Dimensions, side: u32) -> Dimensions {
-    scale(size, f64::from(side) / f64::from(size.width.max(size.height)))
-}
-
-/// Multiplies a size by the factor if the factor is less than 1, and otherwise returns the size unchanged.
-fn scale(size: Dimensions, factor: f64) -> Dimensions {
-    if factor >= 1.0 {
-        return size;
-    }
-    // A side has at least one pixel. The cast cannot overflow, because the result is smaller than `pixels`.
-    let side = |pixels: u32| ((f64::from(pixels) * factor) as u32).max(1);
-    Dimensions { width: side(size.width), height: side(size.height) }
 }
 
 fn patch_count(size: Dimensions) -> u64 {

@@ -10,7 +10,8 @@ pub const MAX_IMAGES: usize = 1_500;
 
 /// Maximum payload of a request, in bytes. Source: vision guide, "Image input requirements", which allows 512 MB in one
 /// request (50 MB in 2025). A megabyte is counted as 1,000,000 bytes, and 12 MB are reserved for text and tools. Media
-/// are sent as base64, so three bytes of media use four bytes of the payload.
+/// are sent as base64, so three bytes of media use four bytes of the payload. The host allows less
+/// (`media_masking::HOST_PAYLOAD`).
 pub const MAX_PAYLOAD: u64 = 500_000_000;
 
 /// MIME types of the images that OpenAI accepts. Source: vision guide, "Image input requirements". OpenAI rejects
@@ -19,7 +20,7 @@ pub const IMAGE_TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/webp", "im
 
 /// Maximum size of each file, and of all files of a request together, in bytes. Source: file guide, "Usage
 /// considerations", which requires sizes under 50 MB.
-pub const MAX_FILES: u64 = 50_000_000;
+pub const MAX_FILES: u64 = 49_999_999;
 
 /// The only type of documents that the policy sends. Source: file guide. OpenAI adds the text of a PDF and an image of
 /// each page to the context.
@@ -45,15 +46,3 @@ pub const MAX_PATCHES: u32 = 30_000;
 /// Maximum length of a side of an image that GPT-5.6 accepts at the level of detail `original`, in pixels. We have
 /// not read this number in OpenAI's vision guide of autumn 2026 itself; it comes from texts that quote the guide.
 pub const MAX_SIDE: u32 = 65_535;
-
-/// A media item that costs at most this number of tokens stays in the prompt after the model has seen the item. This
-/// project chose the number: it is about four times the cost of the text that replaces a media item.
-pub const SEEN_COST: u64 = 100;
-
-/// Divisor for the context window: images may use at most the tokens of the context window divided by this number. The
-/// number is this plugin's own assumption.
-pub const WINDOW_SHARE: u64 = 4;
-
-/// An image of unknown size is treated as a square with sides of this length, in pixels. The number is this
-/// plugin's own assumption.
-pub const ASSUMED_SIDE: u32 = 2_048;

@@ -150,21 +150,23 @@ fn masks_other_types_and_large_files() {
 }
 
 #[test]
-fn keeps_the_newest_files_within_50_mb() {
+fn keeps_the_newest_files_within_the_limits_of_openai_and_the_host() {
     let files = |sizes: &[u64]| decide(sizes.iter().map(|bytes| item(pdf(*bytes), 0)).collect());
     assert_eq!(files(&[20_000_000, 20_000_000, 20_000_000]), "mkk");
-    assert_eq!(files(&[49_999_999]), "k");
+    assert_eq!(files(&[45_000_000]), "k", "60 MB in base64");
+    assert_eq!(files(&[45_000_001]), "m");
     assert_eq!(files(&[1_000, 30_000_000, 30_000_000]), "kmk", "an older file that fits is kept");
 }
 
 #[test]
 fn limits_the_number_the_payload_and_the_cost() {
     let many = |count: usize, media: &Media| (0..count).map(|_| item(media.clone(), 0)).collect::<Vec<_>>();
-    let tiny = decision_letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &image(32, 32))));
+    let small = media_of_type("image/png", 1_000, Some(size(32, 32)));
+    let tiny = decision_letters(&decide_for("gpt-5-mini", 400_000, many(1_501, &small)));
     assert_eq!((&tiny[..1], tiny.matches('k').count()), ("m", 1_500), "1,500 images");
-    let heavy = media_of_type("image/png", 30_000_000, Some(size(32, 32)));
-    let heavy = decision_letters(&decide_for("gpt-5-mini", 400_000, many(13, &heavy)));
-    assert_eq!(heavy, format!("m{}", "k".repeat(12)), "12 of 40 MB in base64 are 480 MB");
+    let heavy = media_of_type("image/png", 15_000_000, Some(size(32, 32)));
+    let heavy = decision_letters(&decide_for("gpt-5-mini", 400_000, many(4, &heavy)));
+    assert_eq!(heavy, "mkkk", "three of 20 MB in base64 are 60 MB");
     let costly = decision_letters(&decide_for("gpt-4o", 8_000, many(4, &image(1_024, 1_024))));
     assert_eq!(costly, "mmkk", "2,000 tokens are enough for two images of 765 tokens");
 }
