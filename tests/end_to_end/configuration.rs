@@ -467,6 +467,33 @@ fn d1_the_costs_of_a_session_are_stored_and_shown() {
     assert!(result.stdout.contains("✓ the usage of turns: 2 turns"), "{result:?}");
 }
 
+/// D1: A command prints the request of a model call as it was sent. For a model that is not called over HTTP, it prints
+/// the request in the host's own format.
+#[test]
+fn d1_the_request_of_a_model_call_is_printed() {
+    let server = ModelServer::start(&["large"]);
+    let text = format!("model = \"office/large\"\n[providers.office]\nbase_url = \"{}\"\n", server.url);
+    let folder = WorkingFolder::new(&[("agent.toml", &text)]);
+    assert_eq!(folder.run(&["--agent", "agent.toml", "What is 2 + 2?"]).code, Some(0));
+    let result = folder.run(&["session", "show", "--request", "1.1"]);
+    let body: Value = serde_json::from_str(&result.stdout).unwrap();
+    assert_eq!((&body["model"], &body["messages"][1]["content"]), (&json!("large"), &json!("What is 2 + 2?")));
+    assert!(
+        result.stderr.contains("request 1.1 to office/large, ") && result.stderr.contains("exactly as it was sent")
+    );
+    for (number, expected) in
+        [("1.2", "no record of model call 2 of turn 1"), ("3", "no record of a model call in turn 3"), ("0", "`2.3`")]
+    {
+        let result = folder.run(&["session", "show", "--request", number]);
+        assert!(result.code == Some(2) && result.stderr.contains(expected), "{number}: {result:?}");
+    }
+    assert_eq!(folder.run(&["--plugins", "plugins", "hello"]).code, Some(0));
+    let result = folder.run(&["session", "show", "--request", "1"]);
+    let request: Value = serde_json::from_str(&result.stdout).unwrap();
+    assert_eq!(request["model"]["provider"], "offline", "{result:?}");
+    assert!(result.stderr.contains("in the host's own format"), "{result:?}");
+}
+
 /// M2: An invalid model name is refused, and the error lists the valid forms of model names.
 #[test]
 fn m2_refuses_invalid_model_names() {

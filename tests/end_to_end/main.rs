@@ -84,3 +84,4 @@ mod terminal;
 mod test_registry;
 mod text_dialect;
 mod walls;
+mod wire_formats;

@@ -4,6 +4,7 @@ pub(crate) mod approval;
 mod help;
 pub(crate) mod new;
 pub(crate) mod replay;
+mod request_number;
 pub(crate) mod resume;
 pub(crate) mod sharing;
 pub(crate) mod test;
@@ -21,6 +22,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use help::{LONG, SHORT, USAGE};
 use new::{DevArguments, NewArguments};
 use replay::ReplayArguments;
+pub(crate) use request_number::RequestNumber;
 use resume::ResumeArguments;
 use sharing::{
     AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
@@ -377,6 +379,10 @@ pub(crate) enum SessionCommand {
         /// Show only this call, with its complete arguments and result
         #[arg(long, value_name = "CALL")]
         call: Option<String>,
+        /// Print only the request of a model call, as it was sent to the model: `2` is the last model call of turn 2,
+        /// and `2.1` is its first model call
+        #[arg(long, value_name = "TURN[.STEP]", conflicts_with_all = ["call", "json"])]
+        request: Option<RequestNumber>,
     },
     /// Continue a session: finish an interrupted turn, then send PROMPT
     Resume(ResumeArguments),

@@ -1,6 +1,10 @@
 //! Converts stored messages to the messages that are sent to the model. The stored messages stay unchanged (L26).
 
 use crate::message::{CallId, Content, Message, Part, StoredMessage};
+use serde_json::json;
+
+/// The text that replaces the arguments and results of calls that are not sent again.
+const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one follows)";
 
 /// Returns the text and JSON content of a result as one string, joined by line breaks. The offsets of `read_result`
 /// refer to this string.
@@ -54,6 +58,21 @@ pub fn shown_message(message: &StoredMessage, seen_count: u32, limit: usize) -> 
         other => other.clone(),
     });
     Message { role: message.role, parts: parts.collect(), seen_count }
+}
+
+/// Replaces the arguments of these calls and the contents of their results by a short text. The calls and results
+/// themselves stay in the message, because providers require that each call has a result.
+pub fn without_calls(mut message: Message, calls: &[CallId]) -> Message {
+    for part in message.parts.iter_mut().filter(|_| !calls.is_empty()) {
+        match part {
+            Part::ToolCall(call) if calls.contains(&call.id) => call.arguments = json!({"result": LEFT_OUT}),
+            Part::ToolResult(result) if calls.contains(&result.call_id) => {
+                result.content = vec![Content::Text(LEFT_OUT.to_owned())];
+            }
+            _ => {}
+        }
+    }
+    message
 }
 
 fn shown_content(call: &CallId, content: &[Content], limit: usize) -> Vec<Content> {

@@ -1,5 +1,6 @@
 //! How much a model thinks before it answers.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -14,7 +15,8 @@ use std::str::FromStr;
 /// assert_eq!("high".parse(), Ok(Effort::High));
 /// assert!("much".parse::<Effort>().is_err());
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Effort {
     /// The model does not think.
     None,
@@ -67,7 +69,8 @@ impl Effort {
 }
 
 /// How the thinking of a model is set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Thinking {
     /// The model does not think.
     Never,

@@ -18,11 +18,12 @@ use crate::error::ModelError;
 use crate::protocol::Protocol;
 use crate::provider::MediaSource;
 use agent_core::model::ModelRequest;
+use serde::{Deserialize, Serialize};
 
 pub(crate) use chat_completions::{Dialect, is_loopback};
 
 /// The properties of a server and a model that determine how a request is encoded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Format {
     pub(crate) protocol: Protocol,
     /// Differences of the server from Chat Completions. The other formats do not use this field.

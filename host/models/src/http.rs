@@ -18,6 +18,7 @@ use crate::estimate;
 use crate::known_models;
 use crate::provider::{ModelInfo, Provider, RawReply, ReplyContext, ToolNameRules};
 use crate::request_check;
+use crate::sent_body::SentBody;
 use agent_core::model::{Delta, Model, ModelRequest, Usage};
 use agent_core::redaction::Redaction;
 use async_trait::async_trait;
@@ -112,15 +113,18 @@ impl Provider for HttpModel {
         }
         let encoded = encode::encode(request, self.format, context.media).await?;
         let has_replay = encoded.has_replay;
+        let mut sent = SentBody::new(&encoded.body, self.format);
         let (decoded, notes) = match self.send(encoded, context, deltas).await {
             Err(error) if has_replay && rejects_replay(&error) => {
                 let format = Format { without_replay: true, ..self.format };
                 let encoded = encode::encode(request, format, context.media).await?;
+                sent = SentBody::new(&encoded.body, format);
                 self.send(encoded, context, deltas).await?
             }
             result => result?,
         };
         let RawReply { mut reply, mut raw } = decoded.into();
+        sent.add_to(&mut raw);
         if let (false, Some(raw)) = (notes.is_empty(), raw.as_object_mut()) {
             raw.insert("request_notes".into(), notes.into());
         }

@@ -21,6 +21,7 @@ pub mod providers;
 mod request_check;
 pub mod retry;
 pub mod scripted;
+mod sent_body;
 pub mod sse;
 
 pub use configuration::{
@@ -37,3 +38,4 @@ pub use provider::{
 pub use providers::{Providers, provider};
 pub use retry::RetryPolicy;
 pub use scripted::{ScriptedModel, ScriptedReplies, ScriptedReply};
+pub use sent_body::SentBody;

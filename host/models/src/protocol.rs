@@ -1,5 +1,6 @@
 //! The wire formats in which the host talks to models over HTTP (M1).
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
@@ -13,7 +14,8 @@ use std::str::FromStr;
 /// assert_eq!("anthropic".parse(), Ok(Protocol::Anthropic));
 /// assert_eq!(Protocol::default().to_string(), "chat-completions");
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Protocol {
     /// OpenAI Chat Completions, which most servers implement: `POST {base}/chat/completions`.
     #[default]

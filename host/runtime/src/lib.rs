@@ -11,6 +11,7 @@ mod history;
 mod host;
 pub mod media;
 pub mod outbox;
+mod prompts;
 mod records;
 pub mod replay;
 pub mod session;

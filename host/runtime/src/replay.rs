@@ -4,10 +4,12 @@
 
 mod recorded_host;
 mod recorded_model;
+mod sent_request;
 mod turns;
 
 use self::recorded_host::{Differences, RecordedHost, recorded_environment, recorded_grants};
 use self::recorded_model::RecordedModel;
+pub use self::sent_request::{RebuiltBody, SentRequest, SentRequestError, sent_request};
 use self::turns::TurnReader;
 use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
 use crate::host::trace;

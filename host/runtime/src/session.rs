@@ -159,7 +159,8 @@ pub struct Session {
     /// Whether the store already contains all pieces of the view of `run`, so that the next commit must write only
     /// the changed pieces.
     view_is_stored: bool,
-    stored_texts: HashSet<Digest>,
+    /// Digests of the texts that this process has stored for the session.
+    pub(crate) stored_texts: HashSet<Digest>,
 }
 
 impl Session {

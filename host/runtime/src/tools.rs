@@ -9,6 +9,7 @@ pub(crate) mod reserved;
 pub(crate) mod results;
 pub(crate) mod rules;
 mod tagged_calls;
+pub(crate) mod tool_list;
 mod vectors;
 
 pub(crate) use vectors::ToolVectors;

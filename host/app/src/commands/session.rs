@@ -8,6 +8,7 @@ mod cancel;
 mod delete;
 mod destination;
 mod portable;
+pub(crate) mod request;
 pub(crate) mod resolve;
 pub(crate) mod respond;
 mod search;
@@ -59,11 +60,14 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                 print(terminal, tree::line(depth, &session))?;
             }
         }
-        SessionCommand::Show { session, json, call } => {
+        SessionCommand::Show { session, json, call, request } => {
             let mut session = find(&*store, data, session.as_deref()).await?;
             delegation::mark_ready(&*store, std::slice::from_mut(&mut session)).await?;
             if let Some(id) = call {
                 return call::show(&*store, &session, &id, terminal).await;
+            }
+            if let Some(number) = request {
+                return request::show(&*store, &session, number, terminal).await;
             }
             if !json {
                 show::show(&*store, &session, data, terminal).await?;

@@ -7,12 +7,12 @@ use super::end::TurnEnd;
 use super::turn::{Phase, Turn};
 use crate::approval::LastingGrant;
 use crate::event::{Event, EventKind};
-use crate::message::{CallId, Content, Message, MessageId, Part, Role, TurnInput};
+use crate::message::{CallId, Message, MessageId, Role, TurnInput};
 use crate::plugin::{History, TraceContext};
 use crate::session_state::SessionState;
 use crate::summary::HistorySummary;
+use crate::view;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Version of the state's format. Every later release of the host can read this format.
@@ -177,9 +177,6 @@ pub struct Mask {
     /// Text that replaces the media item.
     pub text: String,
 }
-
-/// The text that replaces the arguments and results of calls that are not sent again.
-const LEFT_OUT: &str = "(an earlier attempt, which was rejected; a later one follows)";
 
 /// Number of message ids that belong to one piece of the view.
 const PIECE: u64 = 32;
@@ -363,18 +360,8 @@ impl Run {
     /// Replaces the arguments of the calls in [`Run::left_out`] and the contents of the results of these calls by a
     /// short text. The calls and results themselves stay in the prompt, because providers require that each call has
     /// a result.
-    pub fn without_rejected_results(&self, mut message: Message) -> Message {
-        let is_left_out = |call: &CallId| self.left_out.contains(call);
-        for part in message.parts.iter_mut().filter(|_| !self.left_out.is_empty()) {
-            match part {
-                Part::ToolCall(call) if is_left_out(&call.id) => call.arguments = json!({"result": LEFT_OUT}),
-                Part::ToolResult(result) if is_left_out(&result.call_id) => {
-                    result.content = vec![Content::Text(LEFT_OUT.to_owned())];
-                }
-                _ => {}
-            }
-        }
-        message
+    pub fn without_rejected_results(&self, message: Message) -> Message {
+        view::without_calls(message, &self.left_out)
     }
 
     /// Records that the state contradicts itself. The input was checked before, so the cause is a bug or a

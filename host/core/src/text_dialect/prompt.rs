@@ -6,6 +6,7 @@ use crate::model::OfferedTool;
 use crate::plugin::{Section, Stability};
 use crate::prompt::section;
 use crate::tool::ToolSource;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 const LOCAL: &str = "local";
@@ -17,7 +18,7 @@ const HOW_TO_CALL: &str = r#"To call a tool, write this and nothing else on the 
 SERVER, NAME and the JSON Schema of the arguments stand below, a tool a line. Several calls in a reply are several such lines. The results come with the next message: wait for them."#;
 
 /// The server and the name of a tool, in the form in which a model writes them if it writes its tool calls as text.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolAddress {
     /// Where the host looks up the tool: `local`, `mcp`, the name of an MCP server, or `service`.
     pub server: String,

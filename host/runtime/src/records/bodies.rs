@@ -220,8 +220,8 @@ pub(crate) struct StepQuestion {
     pub(crate) budget: Budget,
 }
 
-/// The prompt of a model call. The record contains digests instead of system texts, positions instead of messages, and
-/// names instead of tool definitions.
+/// The prompt of a model call. The record contains digests instead of system texts and tool definitions, and positions
+/// instead of messages. The request can be rebuilt from the record and from the texts and messages of the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct PromptRecord {
     pub(crate) model: Model,
@@ -236,6 +236,15 @@ pub(crate) struct PromptRecord {
     pub(crate) downscaled: Vec<Downscaled>,
     /// Names of the tools that were offered to the model. The names are spelled as the tools' authors wrote them.
     pub(crate) tools: Vec<String>,
+    /// Digest of the text that contains the tools' definitions and names. `None` in records of earlier hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) tool_list: Option<String>,
+    /// Digests of the texts that describe the tools to the model, if the model writes its calls as text (L20).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tool_sections: Vec<String>,
+    /// Whether each media item has a label, by which the model refers to the item in tool calls.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub(crate) labels: bool,
     pub(crate) tool_dialect: ToolDialect,
     pub(crate) output_schema: Option<Value>,
     /// The text at the end of the prompt, if this is the last model call of the turn (L4).
@@ -418,6 +427,10 @@ pub(crate) struct ForkOrigin {
     /// Number of the last turn that ran in this session. All earlier turns ran in this session too, unless an earlier
     /// entry of `origins` covers them.
     pub(crate) until_turn: u32,
+}
+
+fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 /// Deserializes a field. If the stored value does not fit the field's type, for example because a newer host wrote the

@@ -11,7 +11,7 @@ use crate::session::{ModelRetry, Session};
 use crate::tools::results::denials_in;
 use agent_core::change::Denial;
 use agent_core::event::Event;
-use agent_core::message::{CallId, Message};
+use agent_core::message::{CallId, Digest, Message};
 use agent_core::plugin::{PluginFailure, Scope};
 use agent_core::run::{Input, PromptBudget, Run, TurnError, ViewEntry};
 use agent_models::Provider;
@@ -34,6 +34,8 @@ pub(super) struct ActionContext<'t> {
     pub(super) watchers: &'t Watchers,
     pub(super) last_event: Option<&'t Event>,
     pub(super) model_retry: &'t mut ModelRetry,
+    /// Digests of the texts that this process has stored for the session.
+    pub(super) stored_texts: &'t HashSet<Digest>,
     /// Denials that are committed together with the next input.
     denied: &'t mut Vec<(Option<CallId>, Denial)>,
     pub(super) held_requests: &'t mut HeldRequests,
@@ -49,6 +51,7 @@ impl<'t> ActionContext<'t> {
             watchers: &session.watchers,
             last_event: session.last_event.as_ref(),
             model_retry: &mut session.model_retry,
+            stored_texts: &session.stored_texts,
             denied: &mut session.denied,
             held_requests: &mut session.held_requests,
             unverified: &session.unverified,

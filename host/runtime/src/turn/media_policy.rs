@@ -4,25 +4,14 @@
 use super::action::{ActionContext, plugin_answer, store_failed};
 use super::outgoing::OutgoingPrompt;
 use crate::media::{ScaleError, about, read_whole, with_labels};
+use crate::prompts::{OutgoingMediaItem, StoredPosition, outgoing_media, replace_media_item};
 use crate::records::{MediaPolicyRecord, PolicyQuestion, Question, StepRecordBody, UnscaledPicture};
-use agent_core::message::{Content, Dimensions, Media, MessageId, Part};
-use agent_core::model::{Downscaled, MediaDecision, ModelRequest};
-use agent_core::plugin::{MediaPosition, PolicyItem, PolicyRequest};
+use agent_core::message::{Dimensions, Media};
+use agent_core::model::{Downscaled, MediaDecision};
+use agent_core::plugin::PolicyRequest;
 use agent_core::run::{Mask, Run, TurnError};
 use agent_plugins::Kind;
 use futures::future::join_all;
-
-/// A media item of the outgoing prompt.
-struct OutgoingMediaItem {
-    item: PolicyItem,
-    /// Position of the media item in the stored history, by which masks refer to the item.
-    stored_position: StoredPosition,
-}
-
-/// Position of a media item in the stored history: the message, the index of the message's part and, if the part is a
-/// tool result, the index among the media of the result. The position in the outgoing prompt depends on how much of a
-/// result's text is shown, but the position in the stored history does not.
-type StoredPosition = (MessageId, u32, Option<u32>);
 
 /// The text that replaces a media item that is not sent, and whether the replacement is stored.
 enum Replacement {
@@ -55,7 +44,8 @@ pub(super) async fn apply_media_policy(
     }
     downscale_pictures(context, outgoing, smaller, step).await?;
     // No labels are added if no tools are offered, because the model uses labels only to refer to media in tool calls.
-    if context.services.agent.setups().values().any(|setup| setup.plugin().has(Kind::Tool)) {
+    outgoing.labels = context.services.agent.setups().values().any(|setup| setup.plugin().has(Kind::Tool));
+    if outgoing.labels {
         with_labels(&mut outgoing.request.messages);
     }
     Ok(())
@@ -134,41 +124,6 @@ fn earlier_mask(run: &Run, (message, part, item): StoredPosition) -> Option<&Mas
     run.masks.iter().find(|mask| (mask.message, mask.part, mask.item) == (message, part, item))
 }
 
-/// Returns all media of the outgoing prompt with their stored positions.
-fn outgoing_media(
-    request: &ModelRequest,
-    ids: &[MessageId],
-    is_masked: impl Fn(StoredPosition) -> bool,
-) -> Vec<OutgoingMediaItem> {
-    let mut found = Vec::new();
-    for (message, (id, sent)) in (0..).zip(ids.iter().zip(&request.messages)) {
-        let mut push = |part: u32, (item, media_index): (Option<u32>, Option<u32>), media: &Media| {
-            let stored_position = (*id, part, media_index);
-            let position = MediaPosition { message, part, item };
-            let (role, seen_count, masked) = (sent.role, sent.seen_count, is_masked(stored_position));
-            let item = PolicyItem { position, role, seen_count, media: media.clone(), masked };
-            found.push(OutgoingMediaItem { item, stored_position });
-        };
-        for (number, part) in (0..).zip(&sent.parts) {
-            match part {
-                Part::Media(media) => push(number, (None, None), media),
-                Part::ToolResult(result) => {
-                    let content = (0..).zip(&result.content);
-                    let media = content.filter_map(|(item, content)| match content {
-                        Content::Media(media) => Some((item, media)),
-                        _ => None,
-                    });
-                    for (media_index, (item, media)) in (0..).zip(media) {
-                        push(number, (Some(item), Some(media_index)), media);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-    found
-}
-
 /// Adds a media item to the list of downscaled media. If the list already contains the item with another size, the
 /// smaller of the two sizes is kept.
 fn add_downscaled(downscaled: &mut Vec<Downscaled>, media: &Media, to: Dimensions) {
@@ -192,71 +147,14 @@ fn mask_media_item(outgoing: &mut OutgoingPrompt, media_item: &OutgoingMediaItem
     replace_media_item(&mut outgoing.request, media_item.item.position, text);
 }
 
-fn replace_media_item(request: &mut ModelRequest, position: MediaPosition, text: String) {
-    let Some(message) = request.messages.get_mut(position.message as usize) else { return };
-    let Some(part) = message.parts.get_mut(position.part as usize) else { return };
-    match (part, position.item) {
-        (part @ Part::Media(_), None) => *part = Part::Text(text),
-        (Part::ToolResult(result), Some(item)) => {
-            if let Some(content) = result.content.get_mut(item as usize) {
-                *content = Content::Text(text);
-            }
-        }
-        _ => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_core::message::{CallId, Message, Role, StoredMessage, ToolResult};
-    use agent_core::model::Model;
-    use agent_core::plugin::Lifecycle;
-    use agent_core::view::shown_message;
     use agent_store::digest_of;
 
     fn media_item(name: &str) -> Media {
         let (digest, mime_type) = (digest_of(name.as_bytes()), "image/png".to_owned());
         Media { digest, mime_type, size: 5, dimensions: None, name: Some(name.to_owned()) }
-    }
-
-    fn request(message: Message) -> ModelRequest {
-        let model = Model { provider: "p".to_owned(), name: "m".to_owned(), window: 1 };
-        ModelRequest {
-            model,
-            lifecycle: Lifecycle::Init,
-            system: Vec::new(),
-            messages: vec![message],
-            downscaled: Vec::new(),
-            tools: Vec::new(),
-            output_schema: None,
-            max_tokens: 1,
-        }
-    }
-
-    /// P4: a mask applies to the same media item whether the texts before the item are shown completely or truncated.
-    #[test]
-    fn p4_stored_media_positions_do_not_depend_on_the_shown_text_length() {
-        let text = |text: &str| Content::Text(text.to_owned());
-        let content = vec![
-            text("one"),
-            text("two"),
-            Content::Media(media_item("a")),
-            text("three"),
-            Content::Media(media_item("b")),
-        ];
-        let result = ToolResult { call_id: CallId("c".to_owned()), name: "t".to_owned(), content, is_error: false };
-        let parts = vec![Part::ToolResult(result)];
-        let stored = StoredMessage { id: 7, turn: 1, role: Role::Tool, parts, tokens: 1 };
-        let positions = |limit: usize| {
-            let request = request(shown_message(&stored, 0, limit));
-            let found = outgoing_media(&request, &[7], |position| position == (7, 0, Some(1)));
-            let about =
-                |found: &OutgoingMediaItem| (found.stored_position, found.item.position.item, found.item.masked);
-            found.iter().map(about).collect::<Vec<_>>()
-        };
-        assert_eq!(positions(1_000), [((7, 0, Some(0)), Some(2), false), ((7, 0, Some(1)), Some(4), true)]);
-        assert_eq!(positions(5), [((7, 0, Some(0)), Some(1), false), ((7, 0, Some(1)), Some(2), true)]);
     }
 
     #[test]

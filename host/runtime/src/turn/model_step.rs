@@ -7,6 +7,7 @@ use super::plan_step::{add_plan_prompt, read_plan};
 use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
 use crate::host::Checkpoint;
+use crate::prompts;
 use crate::records::{
     BuilderCallRecord, BuilderSurroundings, CommitNotes, MessagePositions, PromptRecord, Question, ReplyRecord,
     StepQuestion, StepRecordBody,
@@ -42,10 +43,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     wait_for_retry(context, &plan).await;
     let mut outgoing = outgoing_prompt(context, &plan).await?;
     apply_media_policy(context, &mut outgoing, plan.step).await?;
-    let (prompt, blocks) = prompt_record(context, &outgoing);
-    outgoing.notes.texts.extend(blocks);
-    outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(prompt)));
-    write_tools_as_text(context, &mut outgoing);
+    record_prompt(context, &plan, &mut outgoing);
     // `visible_request` removes all characters that a user could not see from the outgoing prompt (row 49). The history
     // keeps these characters.
     visible_request(&mut outgoing.request);
@@ -100,9 +98,10 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     let step_sections = step_sections(context, plan, &mut notes).await?;
     let agent = context.agent();
     let limit = context.result_characters();
+    let registry = agent.registry();
     let shown = stored.iter().zip(&entries).map(|(message, entry)| {
         let message = shown_message(message, context.run.seen_count(entry), limit);
-        with_provider_names(context, context.run.without_rejected_results(message))
+        prompts::for_provider(context.run.without_rejected_results(message), |name| registry.changed_name(name))
     });
     let messages: Vec<Message> = shown.collect();
     // The sections of this step are added at the end, so that the prompt before these sections is the same as in the
@@ -122,7 +121,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
         output_schema: agent.config().output_schema.clone(),
         max_tokens: agent.config().reply_tokens,
     };
-    let mut outgoing = OutgoingPrompt { request, ids, new_masks: Vec::new(), notes };
+    let mut outgoing = OutgoingPrompt { request, ids, new_masks: Vec::new(), labels: false, notes };
     outgoing.add_last(step_parts);
     add_plan_prompt(context, plan, &mut outgoing);
     outgoing.add_last(last_call_notice(context).map(Part::Text).into_iter().collect());
@@ -193,31 +192,27 @@ async fn step_sections(
     Ok(sections)
 }
 
-/// Converts a message of the history for the provider: tool names become provider names, and the preface becomes text
-/// (L14, L22).
-fn with_provider_names(context: &ActionContext<'_>, mut message: Message) -> Message {
-    let registry = context.services.agent.registry();
-    for part in &mut message.parts {
-        let name = match part {
-            Part::ToolCall(call) => &mut call.name,
-            Part::ToolResult(result) => &mut result.name,
-            Part::Preface(text) => {
-                *part = Part::Text(std::mem::take(text));
-                continue;
-            }
-            _ => continue,
-        };
-        let provider = registry.provider_name(name);
-        if provider != name {
-            *name = provider.to_owned();
-        }
+/// Adds the record of the exact prompt (D1), and writes the tools as text if the agent uses the text dialect. The record
+/// contains digests instead of texts, and positions instead of messages. The texts are stored with the record.
+fn record_prompt(context: &ActionContext<'_>, plan: &StepPlan, outgoing: &mut OutgoingPrompt) {
+    let tools = context.agent().registry().tool_list(&outgoing.request.tools);
+    if !context.stored_texts.contains(&tools.digest) {
+        outgoing.notes.texts.push(tools.text.clone());
     }
-    message
+    let (mut record, texts) = prompt_record(context, outgoing, tools.digest.to_string());
+    outgoing.notes.texts.extend(texts);
+    let sections = write_tools_as_text(context, outgoing);
+    record.tool_sections = sections.iter().map(|text| digest_of(text.as_bytes()).to_string()).collect();
+    outgoing.notes.texts.extend(sections);
+    outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(record)));
 }
 
-/// Builds the record of the exact prompt (D1). The record contains digests instead of texts, and positions instead of
-/// messages. Also returns the texts that must be stored with the record.
-fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (PromptRecord, Vec<String>) {
+/// Returns the record of a prompt, and the texts that must be stored with the record.
+fn prompt_record(
+    context: &ActionContext<'_>,
+    outgoing: &OutgoingPrompt,
+    tool_list: String,
+) -> (PromptRecord, Vec<String>) {
     let request = &outgoing.request;
     let digest = |text: &str| digest_of(text.as_bytes()).to_string();
     let messages = outgoing.ids.iter().zip(&request.messages);
@@ -234,6 +229,9 @@ fn prompt_record(context: &ActionContext<'_>, outgoing: &OutgoingPrompt) -> (Pro
         masked: context.run.masks.iter().chain(&outgoing.new_masks).cloned().collect(),
         downscaled: request.downscaled.clone(),
         tools: request.tools.iter().map(|tool| tool.author_name.clone()).collect(),
+        tool_list: Some(tool_list),
+        tool_sections: Vec::new(),
+        labels: outgoing.labels,
         tool_dialect: context.agent().config().tool_dialect,
         output_schema: request.output_schema.clone(),
         last_call: last_call_notice(context),

@@ -3,11 +3,11 @@
 
 use super::action::ActionContext;
 use super::outgoing::OutgoingPrompt;
-use agent_core::message::{Message, Part, Role};
+use crate::prompts;
 use agent_core::model::{Delta, Reply};
 use agent_core::prompt;
 use agent_core::run::{Disposition, ModelRole, ResolvedCall};
-use agent_core::text_dialect::{self, TaggedReader, ToolDialect, UnreadableCall, calls_as_text, schema_sections};
+use agent_core::text_dialect::{self, TaggedReader, ToolDialect, UnreadableCall, schema_sections};
 use tokio::sync::mpsc::{Receiver, Sender};
 
 /// The tool calls that a model has written in the text of a reply.
@@ -42,24 +42,17 @@ impl StreamFilter {
 }
 
 /// If the agent uses the text dialect, writes the tools as sections of the turn's first message, and writes calls and
-/// results as text.
-pub(super) fn write_tools_as_text(context: &ActionContext<'_>, outgoing: &mut OutgoingPrompt) {
+/// results as text. Returns the sections.
+pub(super) fn write_tools_as_text(context: &ActionContext<'_>, outgoing: &mut OutgoingPrompt) -> Vec<String> {
     if context.services.agent.config().tool_dialect == ToolDialect::Native {
-        return;
+        return Vec::new();
     }
     let registry = context.services.agent.registry();
-    let request = &mut outgoing.request;
-    let tools = std::mem::take(&mut request.tools);
-    let sourced = tools.iter().map(|tool| (tool, registry.source_of(&tool.author_name)));
-    let sections = prompt::texts(&schema_sections(sourced)).into_iter().map(Part::Text);
-    let (sections, index) = (sections.collect::<Vec<_>>(), position_of_turn(context, &outgoing.ids));
-    match index.and_then(|index| request.messages.get_mut(index)).filter(|message| message.role == Role::User) {
-        Some(message) => drop(message.parts.splice(0..0, sections)),
-        None if sections.is_empty() => {}
-        None => request.messages.push(Message { role: Role::User, parts: sections, seen_count: 0 }),
-    }
-    let messages = std::mem::take(&mut request.messages);
-    request.messages = calls_as_text(messages, &|name| registry.address_of(name));
+    let sourced = outgoing.request.tools.iter().map(|tool| (tool, registry.source_of(&tool.author_name)));
+    let sections = prompt::texts(&schema_sections(sourced));
+    let index = position_of_turn(context, &outgoing.ids);
+    prompts::write_as_text(&mut outgoing.request, index, sections.clone(), &|name| registry.address_of(name));
+    sections
 }
 
 /// Reads and resolves the calls in a reply's text, and removes these calls from the text.

@@ -3,12 +3,14 @@
 use crate::configuration::known_provider;
 use agent_core::message::CallId;
 use agent_core::model::ModelRequest;
+use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
 /// The dialect of one server. The host name of the base URL determines the dialect. If the host name identifies no
 /// dialect, the server of a program that users run themselves, such as Ollama, is recognised by the configured name of
 /// the provider or by its loopback address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum Dialect {
     /// OpenAI, including OpenAI on Azure. The field that limits the tokens of the reply is `max_completion_tokens`,
     /// which reasoning models require.

@@ -118,13 +118,17 @@ fn d1_model_call_records_keep_their_json() {
         masked: vec![mask.clone()],
         downscaled: vec![downscaled.clone()],
         tools: vec!["text.count".to_owned()],
+        tool_list: Some("sha256:bb".to_owned()),
+        tool_sections: vec!["sha256:cc".to_owned()],
+        labels: true,
         tool_dialect: ToolDialect::default(),
         output_schema: None,
         last_call: None,
     };
     let expected = json!({"model": model(), "lifecycle": "init", "max_tokens": 4096, "system": ["sha256:aa"],
         "messages": [[1, 2], [2, 1]], "result_characters": 400, "left_out": ["call_1_1_1"], "masked": [mask],
-        "downscaled": [downscaled], "tools": ["text.count"], "tool_dialect": ToolDialect::default(),
+        "downscaled": [downscaled], "tools": ["text.count"], "tool_list": "sha256:bb",
+        "tool_sections": ["sha256:cc"], "labels": true, "tool_dialect": ToolDialect::default(),
         "output_schema": null});
     assert_stored(StepRecordBody::Prompt(Box::new(record)), "prompt", &expected);
     let record = PlanPromptRecord { asked: ModelRole::Executor { step: 1, of: 2 }, text: "Do it.".to_owned() };

@@ -1,0 +1,242 @@
+//! Rebuilds the request of a recorded model call from the step record, and from the texts, messages and media of the
+//! session (D1).
+
+use crate::media::{Downscaler, OutgoingMedia, with_labels};
+use crate::prompts::{self, outgoing_media, replace_media_item};
+use crate::records::{PromptRecord, StepRecordBody, UnscaledPicture};
+use crate::tools::tool_list::RecordedTools;
+use agent_core::message::{Digest, Message, MessageId, Part, StoredMessage};
+use agent_core::model::ModelRequest;
+use agent_core::plugin::Section;
+use agent_core::prompt;
+use agent_core::text_dialect::ToolDialect;
+use agent_core::view::{shown_message, without_calls};
+use agent_core::visible::visible_request;
+use agent_models::{ModelError, SentBody};
+use agent_store::{MAX_PAGE, MessageRange, RecordRange, Store, StoreError};
+use serde::Deserialize;
+use std::collections::HashMap;
+
+/// The request of a recorded model call.
+#[derive(Clone, Debug)]
+pub struct SentRequest {
+    /// Number of the turn in its session, starting at 1.
+    pub turn: u32,
+    /// Number of the model call in its turn, starting at 1.
+    pub step: u32,
+    /// The request in the host's own format.
+    pub request: ModelRequest,
+    /// The body of the request and its recorded digest. `None` if the model was not called over HTTP, if the call failed,
+    /// or if an earlier version of the host recorded it.
+    pub body: Option<RebuiltBody>,
+}
+
+/// The body of a request in the provider's wire format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RebuiltBody {
+    /// The JSON body.
+    pub bytes: Vec<u8>,
+    /// Whether the body is byte for byte the body that was sent, according to the recorded digest. It may differ if
+    /// another version of the host encoded it, if a secret was removed from the stored messages, or if the session was
+    /// imported.
+    pub is_exact: bool,
+}
+
+/// The reason why the request of a model call cannot be rebuilt.
+#[derive(Debug, thiserror::Error)]
+pub enum SentRequestError {
+    /// The session contains no record of this model call.
+    #[error("the session has no record of {} turn {turn}", call_in(*.step))]
+    NoRecord {
+        /// Number of the turn.
+        turn: u32,
+        /// Number of the model call in the turn. `None` stands for any model call.
+        step: Option<u32>,
+    },
+    /// An earlier version of the host recorded the model call without some of the data, or the record is damaged.
+    #[error("the record of model call {step} of turn {turn} does not contain {missing}")]
+    Incomplete {
+        /// Number of the turn.
+        turn: u32,
+        /// Number of the model call in the turn.
+        step: u32,
+        /// The data that is missing.
+        missing: &'static str,
+    },
+    /// The body cannot be encoded, for example because a media item is missing.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+fn call_in(step: Option<u32>) -> String {
+    step.map_or_else(|| "a model call in".to_owned(), |step| format!("model call {step} of"))
+}
+
+/// The records of one model call.
+struct CallRecords {
+    turn: u32,
+    step: u32,
+    prompt: Box<PromptRecord>,
+    /// The sections that the context builder added to this step.
+    sections: Vec<Section>,
+    /// The text about the current part of the plan.
+    plan: Option<String>,
+    unscaled: Vec<UnscaledPicture>,
+    body: Option<SentBody>,
+}
+
+impl CallRecords {
+    /// Reads the records of the last attempt of a model call. Without a step, reads the last model call of the turn.
+    async fn read(store: &dyn Store, session: &str, turn: u32, step: Option<u32>) -> Result<Self, SentRequestError> {
+        let mut found: Option<Self> = None;
+        let (mut sections, mut plan, mut unscaled) = (Vec::new(), None, Vec::new());
+        for stored in store.records(session, RecordRange::Turn(turn)).await? {
+            if step.is_some_and(|step| step != stored.record.step) {
+                continue;
+            }
+            match StepRecordBody::read(&stored.record) {
+                Ok(StepRecordBody::StepContext(record)) => {
+                    sections = Vec::<Section>::deserialize(&record.answer).unwrap_or_default();
+                }
+                Ok(StepRecordBody::PlanPrompt(record)) => plan = Some(record.text),
+                Ok(StepRecordBody::MediaNotScaled(pictures)) => unscaled = pictures,
+                Ok(StepRecordBody::Prompt(prompt)) => {
+                    let (sections, plan) = (std::mem::take(&mut sections), plan.take());
+                    let unscaled = std::mem::take(&mut unscaled);
+                    let step = stored.record.step;
+                    found = Some(Self { turn, step, prompt, sections, plan, unscaled, body: None });
+                }
+                Ok(StepRecordBody::Reply(reply)) => {
+                    if let Some(found) = found.as_mut().filter(|found| found.step == stored.record.step) {
+                        found.body = SentBody::of_raw_reply(&reply.raw);
+                    }
+                }
+                _ => {}
+            }
+        }
+        found.ok_or(SentRequestError::NoRecord { turn, step })
+    }
+
+    fn incomplete(&self, missing: &'static str) -> SentRequestError {
+        SentRequestError::Incomplete { turn: self.turn, step: self.step, missing }
+    }
+
+    async fn text(&self, store: &dyn Store, digest: &str) -> Result<String, SentRequestError> {
+        let digest = Digest::parse(digest).map_err(|_| self.incomplete("a valid digest of a text"))?;
+        Ok(store.text(&digest).await?)
+    }
+
+    async fn texts(&self, store: &dyn Store, digests: &[String]) -> Result<Vec<String>, SentRequestError> {
+        let mut texts = Vec::with_capacity(digests.len());
+        for digest in digests {
+            texts.push(self.text(store, digest).await?);
+        }
+        Ok(texts)
+    }
+
+    async fn tools(&self, store: &dyn Store) -> Result<RecordedTools, SentRequestError> {
+        let digest = self.prompt.tool_list.as_deref().ok_or_else(|| self.incomplete("the definitions of the tools"))?;
+        let list = self.text(store, digest).await?;
+        serde_json::from_str(&list).map_err(|_| self.incomplete("a readable list of tools"))
+    }
+
+    /// Returns the stored messages of the prompt, each with the number of model calls in which it had been sent.
+    async fn messages(&self, store: &dyn Store, session: &str) -> Result<Vec<(StoredMessage, u32)>, SentRequestError> {
+        let positions = self.prompt.messages.resolve(store).await?;
+        let positions = positions.ok_or_else(|| self.incomplete("readable positions of messages"))?;
+        let mut found: HashMap<MessageId, StoredMessage> = HashMap::new();
+        for positions in positions.chunks(MAX_PAGE) {
+            let mut ids: Vec<MessageId> = positions.iter().map(|(id, _)| *id).collect();
+            // One read may return only a part of the messages.
+            while !ids.is_empty() {
+                let page = store.messages(session, MessageRange::Ids(ids.clone())).await?;
+                if page.is_empty() {
+                    return Err(self.incomplete("all messages, because some are no longer stored"));
+                }
+                found.extend(page.into_iter().map(|message| (message.id, message)));
+                ids.retain(|id| !found.contains_key(id));
+            }
+        }
+        Ok(positions.into_iter().filter_map(|(id, seen)| Some((found.get(&id)?.clone(), seen))).collect())
+    }
+}
+
+/// Rebuilds the request of a model call. Without a step, rebuilds the request of the last model call of the turn.
+///
+/// # Errors
+///
+/// Returns an error if the session contains no record of the model call, or if the store fails.
+pub async fn sent_request(
+    store: &dyn Store,
+    session: &str,
+    turn: u32,
+    step: Option<u32>,
+) -> Result<SentRequest, SentRequestError> {
+    let records = CallRecords::read(store, session, turn, step).await?;
+    let request = rebuild(&records, store, session).await?;
+    let body = match &records.body {
+        None => None,
+        Some(sent) => {
+            let downscaler = Downscaler::default();
+            let media = OutgoingMedia { store, session, downscaler: &downscaler, downscaled: &request.downscaled };
+            let bytes = sent.encode_again(&request, &media).await?;
+            let is_exact = sent.is_digest_of(&bytes);
+            Some(RebuiltBody { bytes, is_exact })
+        }
+    };
+    Ok(SentRequest { turn: records.turn, step: records.step, request, body })
+}
+
+async fn rebuild(records: &CallRecords, store: &dyn Store, session: &str) -> Result<ModelRequest, SentRequestError> {
+    let prompt = &records.prompt;
+    let tools = records.tools(store).await?;
+    let stored = records.messages(store, session).await?;
+    let ids: Vec<MessageId> = stored.iter().map(|(message, _)| message.id).collect();
+    let begins_turn = stored.iter().position(|(message, _)| message.turn == records.turn);
+    let messages = stored.into_iter().map(|(message, seen)| {
+        let message = shown_message(&message, seen, prompt.result_characters as usize);
+        prompts::for_provider(without_calls(message, &prompt.left_out), |name| tools.provider_name(name))
+    });
+    let mut request = ModelRequest {
+        model: prompt.model.clone(),
+        lifecycle: prompt.lifecycle,
+        system: records.texts(store, &prompt.system).await?,
+        messages: messages.collect::<Vec<Message>>(),
+        downscaled: prompt.downscaled.clone(),
+        tools: tools.offered.clone(),
+        output_schema: prompt.output_schema.clone(),
+        max_tokens: prompt.max_tokens,
+    };
+    let last = prompt::texts(&records.sections).into_iter().chain(records.plan.clone()).chain(prompt.last_call.clone());
+    for text in last {
+        prompts::add_last(&mut request, ids.len(), vec![Part::Text(text)]);
+    }
+    mask_media(records, &ids, &mut request);
+    if prompt.tool_dialect == ToolDialect::Text {
+        let sections = records.texts(store, &prompt.tool_sections).await?;
+        prompts::write_as_text(&mut request, begins_turn, sections, &|name| tools.address_of(name));
+    }
+    visible_request(&mut request);
+    Ok(request)
+}
+
+/// Replaces the media that were masked or could not be scaled down, and adds labels to the others.
+fn mask_media(records: &CallRecords, ids: &[MessageId], request: &mut ModelRequest) {
+    let found = outgoing_media(request, ids, |_| false);
+    for media_item in &found {
+        let (message, part, item) = media_item.stored_position;
+        let mut masks = records.prompt.masked.iter();
+        let mask = masks.find(|mask| (mask.message, mask.part, mask.item) == (message, part, item));
+        let unscaled = records.unscaled.iter().find(|picture| picture.position == media_item.item.position);
+        let text = mask.map(|mask| &mask.text).or(unscaled.map(|picture| &picture.text));
+        if let Some(text) = text {
+            replace_media_item(request, media_item.item.position, text.clone());
+        }
+    }
+    if records.prompt.labels {
+        with_labels(&mut request.messages);
+    }
+}
