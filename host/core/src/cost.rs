@@ -145,6 +145,10 @@ pub struct TurnCost {
     pub usage: Usage,
     /// Number of model calls.
     pub interactions: u32,
+    /// Estimated number of tokens by which media policies shortened the prompts (P4). Like the context budget, the
+    /// estimate counts 1,000 tokens for each media item.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub saved_tokens: u64,
 }
 
 impl fmt::Display for Cost {
@@ -160,6 +164,10 @@ impl fmt::Display for Cost {
             dollars => write!(formatter, "${dollars:.2}"),
         }
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 fn is_false(value: &bool) -> bool {

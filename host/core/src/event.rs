@@ -281,6 +281,9 @@ pub enum EventKind {
         model: String,
         /// Token counts as the provider reported them.
         usage: Usage,
+        /// Estimated number of tokens by which media policies shortened the prompt of the model call (P4).
+        #[serde(default, skip_serializing_if = "is_zero")]
+        saved_tokens: u64,
     },
     /// A model did not answer, and the host will retry the request (M3).
     Retry {
@@ -500,4 +503,8 @@ impl EventKind {
 /// Formats a plugin as `name@digest`, with the short form of the digest. Errors and events use this format.
 pub fn plugin_at_digest(name: &str, digest: &Digest) -> String {
     format!("{name}@{}", digest.short())
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }

@@ -21,6 +21,11 @@ pub fn of_parts(parts: &[Part]) -> u32 {
     parts.iter().map(of_part).fold(PER_MESSAGE, u32::saturating_add)
 }
 
+/// Estimates the number of tokens that a prompt saves if it contains `text` instead of a media item.
+pub fn saved_by_mask(text: &str) -> u32 {
+    PER_MEDIA_ITEM.saturating_sub(of_text(text))
+}
+
 /// Estimates the number of tokens that the media items in a result's content cost.
 pub fn of_media(content: &[Content]) -> u32 {
     let media = content.iter().filter(|content| matches!(content, Content::Media(_))).count();

@@ -34,8 +34,12 @@ async fn commit_until_killed(path: String) {
 fn commit(revision: u64) -> Commit {
     let body = Body::Parts(vec![Part::Text(format!("message {revision}"))]);
     let messages = vec![NewMessage { id: revision, turn: 1, role: Role::User, body, tokens: 1 }];
-    let kind =
-        EventKind::StreamComplete { text: format!("{revision}"), model: "none".to_owned(), usage: Default::default() };
+    let kind = EventKind::StreamComplete {
+        text: format!("{revision}"),
+        model: "none".to_owned(),
+        usage: Default::default(),
+        saved_tokens: 0,
+    };
     let events = vec![Event { session: "s".to_owned(), turn: 1, sequence: revision, provisional: None, kind }];
     let (agent, tool, digest) = ("a".to_owned(), "t".to_owned(), Digest::from_sha256([1; 32]));
     let effect = OutboxEffect::Allow(LastingGrant { agent, tool, digest, arguments: None, scope: None });

@@ -2,6 +2,8 @@
 //! index is refused.
 
 use agent_core::change::{Body, Change, NewMessage};
+use agent_core::cost::TurnCost;
+use agent_core::event::{EndReason, Event, EventKind};
 use agent_core::message::{Part, Role};
 use agent_store::{
     Commit, Indexes, Integrity, Memories, Memory, MemoryFilter, MemoryKind, OpenMode, Options, Projection,
@@ -14,7 +16,7 @@ fn no_status(_: &[u8]) -> Option<Status> {
     None
 }
 
-/// Creates a file with three indexed messages and two indexed memories.
+/// Creates a file with three indexed messages, two indexed memories, and one turn that has ended.
 async fn create_database(folder: &Path) -> PathBuf {
     let path = std::fs::canonicalize(folder).unwrap().join("agent.db");
     let store = SqliteStore::open(&path, Options::default()).unwrap();
@@ -27,7 +29,10 @@ async fn create_database(folder: &Path) -> PathBuf {
         body: Body::Parts(vec![Part::Text(text.to_owned())]),
         tokens: 3,
     });
-    let change = Change { messages: messages.collect(), ..Change::default() };
+    let kind =
+        EventKind::LoopEnd { reason: EndReason::Answered, cost: Some(TurnCost { turn: 1, ..TurnCost::default() }) };
+    let event = Event { session: "s/1".to_owned(), turn: 1, sequence: 1, provisional: None, kind };
+    let change = Change { messages: messages.collect(), events: vec![event], ..Change::default() };
     store.commit(&lease, 0, Commit { change, ..Commit::default() }).await.unwrap();
     for (id, text) in [("m1", "likes owls"), ("m2", "likes bats")] {
         let memory = Memory {
@@ -58,7 +63,7 @@ async fn rebuild(path: &Path) {
     let store = SqliteStore::open(path, options).unwrap();
     let rebuilt = store.rebuild_projections(no_status).await.unwrap();
     let counts: Vec<_> = rebuilt.iter().map(|projection| projection.made_from).collect();
-    assert_eq!(counts, [3, 2, 1]);
+    assert_eq!(counts, [3, 2, 1, 1]);
 }
 
 #[tokio::test]
@@ -77,6 +82,13 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
         ),
         ("DELETE FROM memory_words WHERE rowid = 1", Projection::MemoryWords, "memory m1"),
         ("UPDATE sessions SET last_message = 7, turns = 4", Projection::Sessions, "session s/1: stored "),
+        ("UPDATE turn_usage SET nanodollars = 5", Projection::Usage, "turn 1 of session s/1"),
+        ("DELETE FROM turn_usage", Projection::Usage, "turn 1 of session s/1"),
+        (
+            "UPDATE turn_usage SET turn = 2",
+            Projection::Usage,
+            "turn 2 of session s/1: the log contains no usage of this turn",
+        ),
         (
             "DELETE FROM message_words_progress; DELETE FROM message_words WHERE rowid = 3",
             Projection::MessageWords,

@@ -1,6 +1,7 @@
 //! Formats what model calls used: tokens, and dollars if the prices are known.
 
 use super::text::{count, grouped};
+use agent_core::cost::TurnCost;
 use agent_core::model::Usage;
 
 /// Formats the number of model calls, their tokens and, if a price is known, their cost.
@@ -11,6 +12,15 @@ pub(crate) fn spending(calls: u64, usage: Usage) -> String {
     match usage.cost {
         Some(cost) => format!("{line}, {cost}"),
         None => line,
+    }
+}
+
+/// Like [`spending`], for a turn. Also formats the tokens that media policies saved, if they saved any.
+pub(crate) fn turn_spending(cost: &TurnCost) -> String {
+    let spent = spending(cost.interactions.into(), cost.usage);
+    match cost.saved_tokens {
+        0 => spent,
+        saved => format!("{spent}, about {} tokens saved by masking media", grouped(saved)),
     }
 }
 
@@ -26,5 +36,8 @@ mod tests {
         usage += Usage::new(1, 1);
         assert_eq!(spending(2, usage), "2 model calls, 12,001 + 501 tokens, at least $0.0350");
         assert_eq!(spending(0, Usage::default()), "0 model calls, 0 + 0 tokens");
+        let cost = TurnCost { interactions: 3, saved_tokens: 1_950, ..TurnCost::default() };
+        let expected = "3 model calls, 0 + 0 tokens, about 1,950 tokens saved by masking media";
+        assert_eq!(turn_spending(&cost), expected);
     }
 }

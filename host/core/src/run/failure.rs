@@ -77,7 +77,7 @@ impl Run {
         self.emit(change, EventKind::StreamClear);
         self.emit(change, EventKind::ModelFallback { from: model, to: to.clone(), reason: message });
         self.emit_budget_with(&text, change);
-        self.emit(change, EventKind::StreamComplete { text, model: to, usage: Usage::default() });
+        self.emit(change, EventKind::StreamComplete { text, model: to, usage: Usage::default(), saved_tokens: 0 });
         self.finish(data, if last { EndReason::Limit } else { EndReason::Answered }, change);
     }
 }

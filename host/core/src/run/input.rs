@@ -339,6 +339,9 @@ pub struct ResolvedReply {
     /// Media items that were masked for this model call and stay masked (P4).
     #[serde(default)]
     pub masks: Vec<Mask>,
+    /// Estimated number of tokens by which media policies shortened the prompt of this model call (P4).
+    #[serde(default)]
+    pub saved_tokens: u64,
     /// Calls that the model wrote into its text and that the host could not parse (L20).
     #[serde(default)]
     pub unreadable: Vec<UnreadableCall>,

@@ -105,6 +105,7 @@ impl Run {
         }
         turn.interactions += 1;
         turn.spend(reply.usage, 1);
+        turn.saved_tokens = turn.saved_tokens.saturating_add(reply.saved_tokens);
         turn.model = reply.model.clone();
         turn.latest_from = next;
         let interactions = turn.interactions;
@@ -115,7 +116,8 @@ impl Run {
         }
         // A plan is not shown to the user as a reply.
         let text = if role == ModelRole::Planner { String::new() } else { reply.text.clone() };
-        let complete = EventKind::StreamComplete { text, model: reply.model.clone(), usage: reply.usage };
+        let (model, usage, saved_tokens) = (reply.model.clone(), reply.usage, reply.saved_tokens);
+        let complete = EventKind::StreamComplete { text, model, usage, saved_tokens };
         self.emit(change, complete);
         self.refuse_unrunnable_calls(&mut reply);
         let Some(mut reply) = self.reply_to_plan(reply, last, change) else { return };

@@ -110,6 +110,7 @@ impl Run {
             corrections: 0,
             execution_units: 0,
             unit_millionths: 0,
+            saved_tokens: 0,
             usage: Usage::default(),
             plugin_model_use: Default::default(),
             model: String::new(),

@@ -49,6 +49,9 @@ pub struct Turn {
     pub unit_millionths: u32,
     /// Tokens that the turn has used so far.
     pub usage: Usage,
+    /// Estimated number of tokens by which media policies have shortened the turn's prompts so far (P4).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub saved_tokens: u64,
     /// Model calls that each plugin has made through the host so far, and their tokens (P5). The field `usage` includes
     /// these tokens.
     #[serde(default, rename = "asked", skip_serializing_if = "BTreeMap::is_empty")]
@@ -191,8 +194,8 @@ pub struct StepPlan {
     pub role: ModelRole,
 }
 
-fn is_zero(number: &u32) -> bool {
-    *number == 0
+fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 fn first_attempt() -> u32 {
@@ -219,7 +222,8 @@ impl Turn {
     /// Returns the cost of the turn so far.
     pub fn cost(&self) -> TurnCost {
         let (turn, execution_units) = (self.number, self.units());
-        TurnCost { turn, execution_units, usage: self.usage, interactions: self.interactions }
+        let (interactions, saved_tokens) = (self.interactions, self.saved_tokens);
+        TurnCost { turn, execution_units, usage: self.usage, interactions, saved_tokens }
     }
 
     /// Returns the number of execution units that the turn has used, rounded up (L5).

@@ -176,6 +176,7 @@ pub(crate) fn reply(text: &str, calls: Vec<ResolvedCall>) -> ResolvedReply {
         usage: Usage::new(100, 10),
         replay: None,
         masks: Vec::new(),
+        saved_tokens: 0,
         unreadable: Vec::new(),
         written: String::new(),
         plan: None,

@@ -8,8 +8,9 @@ use crate::prompts::{OutgoingMediaItem, StoredPosition, outgoing_media, replace_
 use crate::records::{MediaPolicyRecord, PolicyQuestion, Question, StepRecordBody, UnscaledPicture};
 use agent_core::message::{Dimensions, Media};
 use agent_core::model::{Downscaled, MediaDecision};
-use agent_core::plugin::PolicyRequest;
+use agent_core::plugin::{MediaPosition, PolicyRequest};
 use agent_core::run::{Mask, Run, TurnError};
+use agent_core::tokens;
 use agent_plugins::Kind;
 use futures::future::join_all;
 
@@ -36,7 +37,7 @@ pub(super) async fn apply_media_policy(
     let mut smaller = Vec::new();
     for (media_item, decision) in found.into_iter().zip(decisions) {
         match (earlier_mask(context.run, media_item.stored_position), decision) {
-            (Some(mask), _) => replace_media_item(&mut outgoing.request, media_item.item.position, mask.text.clone()),
+            (Some(mask), _) => replace(outgoing, media_item.item.position, mask.text.clone()),
             (None, MediaDecision::Keep) => {}
             (None, MediaDecision::Downscale(to)) => smaller.push((media_item, to)),
             (None, MediaDecision::Mask(text)) => mask_media_item(outgoing, &media_item, Replacement::Permanent(text)),
@@ -144,7 +145,13 @@ fn mask_media_item(outgoing: &mut OutgoingPrompt, media_item: &OutgoingMediaItem
             text
         }
     };
-    replace_media_item(&mut outgoing.request, media_item.item.position, text);
+    replace(outgoing, media_item.item.position, text);
+}
+
+/// Replaces a media item of the prompt by a text, and counts the tokens that this saves.
+fn replace(outgoing: &mut OutgoingPrompt, position: MediaPosition, text: String) {
+    outgoing.saved_tokens += u64::from(tokens::saved_by_mask(&text));
+    replace_media_item(&mut outgoing.request, position, text);
 }
 
 #[cfg(test)]

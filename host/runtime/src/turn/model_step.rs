@@ -71,6 +71,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
         usage: reply.usage,
         replay: reply.replay,
         masks: outgoing.new_masks,
+        saved_tokens: outgoing.saved_tokens,
         unreadable: read.unreadable,
         written: read.written,
         plan: planned,
@@ -121,7 +122,7 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
         output_schema: agent.config().output_schema.clone(),
         max_tokens: agent.config().reply_tokens,
     };
-    let mut outgoing = OutgoingPrompt { request, ids, new_masks: Vec::new(), labels: false, notes };
+    let mut outgoing = OutgoingPrompt { request, ids, new_masks: Vec::new(), saved_tokens: 0, labels: false, notes };
     outgoing.add_last(step_parts);
     add_plan_prompt(context, plan, &mut outgoing);
     outgoing.add_last(last_call_notice(context).map(Part::Text).into_iter().collect());

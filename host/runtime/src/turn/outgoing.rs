@@ -12,6 +12,8 @@ pub(super) struct OutgoingPrompt {
     /// Ids of those messages of the prompt that come from the history, in the order of the prompt.
     pub(super) ids: Vec<MessageId>,
     pub(super) new_masks: Vec<Mask>,
+    /// Estimated number of tokens by which media policies shortened the prompt.
+    pub(super) saved_tokens: u64,
     /// Whether the media in the prompt have labels, by which the model refers to them in tool calls.
     pub(super) labels: bool,
     pub(super) notes: CommitNotes,

@@ -421,6 +421,7 @@ CREATE TABLE turn_usage (
     thinking INTEGER,
     nanodollars INTEGER,
     is_partial INTEGER NOT NULL,
+    saved_tokens INTEGER NOT NULL,
     PRIMARY KEY (session, turn)
 ) STRICT, WITHOUT ROWID;
 ";

@@ -11,7 +11,7 @@ use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 
 const COLUMNS: &str = "execution_units, model_calls, prompt_tokens, completion_tokens, uncached_prompt, cache_read, \
-                       cache_write, completion, thinking, nanodollars, is_partial";
+                       cache_write, completion, thinking, nanodollars, is_partial, saved_tokens";
 
 /// Adds up the usage of all turns of a session. The function `total` adds floating-point numbers, because `sum` fails if
 /// the numbers of a damaged or imported session are too large.
@@ -42,7 +42,7 @@ fn ended_turn(turn: u32, kind: &EventKind) -> Option<TurnCost> {
 pub(super) fn write(connection: &Connection, session: i64, cost: &TurnCost) -> Result<(), Failure> {
     let sql = format!(
         "INSERT OR REPLACE INTO turn_usage (session, turn, {COLUMNS})
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)"
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)"
     );
     let Usage { prompt_tokens, completion_tokens, details, cost: money } = cost.usage;
     let detail = |count: fn(&TokenDetails) -> u64| details.as_ref().map(count).map(signed);
@@ -60,6 +60,7 @@ pub(super) fn write(connection: &Connection, session: i64, cost: &TurnCost) -> R
         detail(|details| details.thinking),
         money.map(|money| signed(money.nanodollars)),
         money.is_some_and(|money| money.partial),
+        signed(cost.saved_tokens),
     ])?;
     Ok(())
 }
@@ -116,7 +117,8 @@ pub(super) fn stored(connection: &Connection) -> Result<BTreeMap<TurnKey, TurnCo
             cost: optional(11)?.map(|nanodollars| Cost { nanodollars, partial }),
         };
         let (session, turn) = (row.get(0)?, row.get(1)?);
-        let cost = TurnCost { turn, execution_units: number(2)?, usage, interactions: row.get(3)? };
+        let (execution_units, interactions, saved_tokens) = (number(2)?, row.get(3)?, number(13)?);
+        let cost = TurnCost { turn, execution_units, usage, interactions, saved_tokens };
         Ok(((session, turn), cost))
     })?;
     Ok(rows.into_iter().collect())
@@ -169,5 +171,6 @@ fn as_stored(cost: TurnCost) -> TurnCost {
         details,
         cost: money.map(|money| Cost { nanodollars: stored(money.nanodollars), ..money }),
     };
-    TurnCost { execution_units: stored(cost.execution_units), usage, ..cost }
+    let (execution_units, saved_tokens) = (stored(cost.execution_units), stored(cost.saved_tokens));
+    TurnCost { execution_units, usage, saved_tokens, ..cost }
 }

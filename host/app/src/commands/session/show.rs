@@ -4,7 +4,7 @@ use super::tree;
 use crate::commands::stored_sessions::summary;
 use crate::exit::{Exit, Failure};
 use crate::terminal::pending_calls::{waits_for_approval, waits_for_decision};
-use crate::terminal::spending::spending;
+use crate::terminal::spending::{spending, turn_spending};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, cost, suspension, text};
 use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, CallResult, CallState, HideReason};
@@ -138,7 +138,7 @@ async fn turn_end_lines(store: &dyn Store, session: &str) -> Result<BTreeMap<u32
                 }
                 EventKind::LoopEnd { reason, cost } => {
                     let error = errors.remove(&event.turn);
-                    let spent = cost.map(|cost| spending(cost.interactions.into(), cost.usage));
+                    let spent = cost.map(|cost| turn_spending(&cost));
                     let spent = spent.map(|spent| format!(" {DIM}· {spent}{DIM:#}")).unwrap_or_default();
                     ends.insert(event.turn, format!("{}{spent}", turn_end_line(reason, error.as_deref())));
                 }

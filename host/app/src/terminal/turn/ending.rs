@@ -4,7 +4,7 @@ use super::{Block, Format, OutputStream, SessionUse, TurnView};
 use crate::exit::{Exit, Failure};
 use crate::terminal::markdown::Markdown;
 use crate::terminal::pending_calls::{waits_for_approval, waits_for_decision};
-use crate::terminal::spending::spending;
+use crate::terminal::spending::{spending, turn_spending};
 use crate::terminal::{DIM, YELLOW, pending_answers, suspension, text};
 use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, Suspension, WaitCause};
@@ -260,7 +260,9 @@ impl TurnView<'_> {
                          (`max_interactions` in agent.toml), or the model's context window";
             self.page.note(Block::Note, format!("{YELLOW}!{YELLOW:#} {limit}"));
         }
-        let (model, spent) = (&output.model, spending(output.interactions.into(), output.usage));
+        let cost = self.cost.filter(|cost| cost.turn == output.turn);
+        let spent = cost.as_ref().map_or_else(|| spending(output.interactions.into(), output.usage), turn_spending);
+        let model = &output.model;
         let session = match self.usage {
             SessionUse::Once => format!(" · session {}", output.session),
             SessionUse::Interactive => String::new(),

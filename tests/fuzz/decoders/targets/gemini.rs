@@ -1,0 +1,3 @@
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| decoder_fuzz::check(agent_models::Protocol::Gemini, input));
