@@ -30,11 +30,11 @@ impl fmt::Display for Table {
         for row in &self.0 {
             match row {
                 Row::Title(title) => {
-                    writeln!(formatter, "\n{title}\n  {:<44}{:>10}{:>10}", "", "median", "p99")?;
+                    writeln!(formatter, "\n{title}\n  {:<52}{:>12}{:>12}", "", "median", "p99")?;
                 }
                 Row::Line { what, samples, verdict } => {
                     let (median, p99) = (micros(samples.median()), micros(samples.p99()));
-                    writeln!(formatter, "  {}", format!("{what:<44}{median:>10}{p99:>10}  {verdict}").trim_end())?;
+                    writeln!(formatter, "  {}", format!("{what:<52}{median:>12}{p99:>12}  {verdict}").trim_end())?;
                 }
             }
         }

@@ -54,13 +54,15 @@ pub(super) fn unchanged<'m>(
             Some(reply)
         }
         Err(reason) => {
-            writer.note(format!(
-                "data that `{}` attached to a reply, such as its thinking, is not sent: {reason}",
-                replay.provider
-            ));
+            writer.note(not_sent(replay, reason));
             None
         }
     }
+}
+
+/// Describes, for the step record, data of a provider that is not sent back.
+pub(super) fn not_sent(replay: &Replay, reason: &str) -> String {
+    format!("data that `{}` attached to a reply, such as its thinking, is not sent: {reason}", replay.provider)
 }
 
 fn read<'m>(

@@ -30,6 +30,8 @@ pub(in crate::decode) struct ReplyAssembler {
     model: String,
     stop_reason: String,
     stop_details: Option<Value>,
+    /// Changes that the provider made to the request, such as thinking that it did not show to the model.
+    input_transformations: Option<Value>,
     /// Usage as the provider sent it. Later fields replace earlier ones, because they count the whole reply.
     usage: Map<String, Value>,
     /// Whether `message_stop` has arrived.
@@ -60,6 +62,7 @@ impl ReplyAssembler {
                     self.set_stop_reason(&delta.stop_reason, delta.stop_details);
                 }
                 self.add_usage(event.usage);
+                self.set_input_transformations(event.input_transformations);
             }
             "message_stop" => self.is_complete = true,
             "error" => return Err(error_shapes::from_text(data).into()),
@@ -82,6 +85,7 @@ impl ReplyAssembler {
         }
         self.set_stop_reason(&message.stop_reason, message.stop_details);
         self.add_usage(message.usage);
+        self.set_input_transformations(message.input_transformations);
         Ok(())
     }
 
@@ -130,6 +134,14 @@ impl ReplyAssembler {
         }
     }
 
+    fn set_input_transformations(&mut self, changes: Option<&RawValue>) {
+        let changes = changes.filter(|changes| changes.get().len() <= MAX_RECORDED_USAGE);
+        let changes = changes.and_then(|changes| serde_json::from_str::<Vec<Value>>(changes.get()).ok());
+        if let Some(changes) = changes.filter(|changes| !changes.is_empty()) {
+            self.input_transformations = Some(Value::Array(changes));
+        }
+    }
+
     fn add_usage(&mut self, usage: Option<&RawValue>) {
         let usage =
             usage.filter(|usage| usage.get().len() <= MAX_RECORDED_USAGE && self.usage.len() < MAX_USAGE_FIELDS);
@@ -161,6 +173,7 @@ impl ReplyAssembler {
             record_name(&mut raw, key, name);
         }
         record_value(&mut raw, "stop_details", self.stop_details.as_ref());
+        record_value(&mut raw, "input_transformations", self.input_transformations.as_ref());
         self.text.record(&mut raw);
         if !self.usage.is_empty() {
             record_value(&mut raw, "usage", Some(&Value::Object(self.usage.clone())));

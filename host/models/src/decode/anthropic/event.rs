@@ -25,6 +25,9 @@ pub(super) struct Event<'a> {
     /// The usage of `message_delta`, whose counts are those of the whole reply.
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
+    /// The changes that the provider made to the request, in `message_delta`.
+    #[serde(borrow)]
+    pub(super) input_transformations: Option<&'a RawValue>,
 }
 
 /// A change of a content block or of the message.
@@ -61,6 +64,8 @@ pub(super) struct MessageFields<'a> {
     pub(super) stop_details: Option<&'a RawValue>,
     #[serde(borrow)]
     pub(super) usage: Option<&'a RawValue>,
+    #[serde(borrow)]
+    pub(super) input_transformations: Option<&'a RawValue>,
 }
 
 /// The `usage` field.

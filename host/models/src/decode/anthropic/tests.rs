@@ -150,3 +150,24 @@ fn m1_complete_messages_are_decoded() {
     let error = decode_document(Protocol::Anthropic, "p", "p/m", error.to_string().as_bytes()).unwrap_err();
     assert!(matches!(error, StreamError::Provider { .. }), "{error:?}");
 }
+
+/// D1: the record names the thinking that the provider removed from the request.
+#[test]
+fn d1_thinking_that_the_provider_removed_is_recorded() {
+    let dropped =
+        json!([{"type": "thinking_dropped", "path": "messages.1.content.0", "reason": "prefix_binding_mismatch"}]);
+    let end_with = |changes: &Value| {
+        let mut events = end("end_turn");
+        events[0]["input_transformations"] = changes.clone();
+        events
+    };
+    let mut begin = message_start();
+    let (decoded, _) = decode(&[vec![begin.clone()], end_with(&dropped)].concat()).unwrap();
+    assert_eq!(decoded.raw["input_transformations"], dropped);
+    begin["message"]["input_transformations"] = dropped.clone();
+    let (decoded, _) = decode(&[vec![begin], end_with(&Value::Null)].concat()).unwrap();
+    assert_eq!(decoded.raw["input_transformations"], dropped);
+    let too_long = json!([{"type": "thinking_dropped", "path": "x".repeat(100_000)}]);
+    let (decoded, _) = decode(&[vec![message_start()], end_with(&too_long)].concat()).unwrap();
+    assert_eq!(decoded.raw.get("input_transformations"), None);
+}

@@ -308,7 +308,7 @@ impl Assembler for ReplyAssembler {
         let raw = self.raw();
         let (calls, extras): (Vec<_>, Vec<_>) = self.calls.finish().into_iter().unzip();
         let ids = calls.iter().map(|call| call.provider_id.as_deref()).zip(extras).collect();
-        let replay = self.replay_data.finish(&self.provider, ids);
+        let replay = self.replay_data.finish(&self.provider, &self.answering_model, ids);
         let stop = match (self.stop, calls.is_empty()) {
             (Some(StopReason::Length), _) => StopReason::Length,
             (Some(StopReason::ContentFilter), _) => StopReason::ContentFilter,

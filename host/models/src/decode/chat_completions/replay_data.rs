@@ -42,8 +42,13 @@ impl ReplayCollector {
     }
 
     /// Returns the replay data of the reply, or `None` if nothing needs to be sent back or the data is too large.
-    /// `calls` contains the provider's id and the `extra_content` of each call.
-    pub(super) fn finish(self, provider: &str, calls: Vec<(Option<&str>, Option<Value>)>) -> Option<Replay> {
+    /// `model` has the form `provider/name`. `calls` contains the provider's id and the `extra_content` of each call.
+    pub(super) fn finish(
+        self,
+        provider: &str,
+        model: &str,
+        calls: Vec<(Option<&str>, Option<Value>)>,
+    ) -> Option<Replay> {
         let mut message = Map::new();
         if !self.reasoning_content.is_empty() {
             message.insert("reasoning_content".into(), self.reasoning_content.into());
@@ -60,7 +65,8 @@ impl ReplayCollector {
             let id = id.map(|id| ("id".to_owned(), json!(id)));
             id.into_iter().chain(extra.map(|extra| ("extra_content".to_owned(), extra))).collect::<Map<_, _>>()
         });
-        let data = json!({ "message": message, "tool_calls": calls.collect::<Vec<_>>() });
+        let name = model.split_once('/').map_or(model, |(_, name)| name);
+        let data = json!({ "model": name, "message": message, "tool_calls": calls.collect::<Vec<_>>() });
         let is_small = data.to_string().len() <= MAX_BYTES;
         is_small.then(|| Replay { provider: provider.to_owned(), data })
     }
@@ -125,7 +131,7 @@ mod tests {
     }
 
     fn with_call(collector: ReplayCollector) -> Option<Value> {
-        collector.finish("p", vec![(Some("c1"), None)]).map(|replay| replay.data)
+        collector.finish("p", "p/m", vec![(Some("c1"), None)]).map(|replay| replay.data)
     }
 
     /// M1: signed reasoning is sent back unchanged, with its pieces joined.
@@ -153,7 +159,7 @@ mod tests {
         assert_eq!(with_call(ReplayCollector::default()), None);
         let mut collector = ReplayCollector::default();
         collector.reasoning_content("hm");
-        assert_eq!(collector.finish("p", vec![]), None);
+        assert_eq!(collector.finish("p", "p/m", vec![]), None);
     }
 
     /// M1: data that exceeds the size limit is dropped completely instead of being truncated.

@@ -332,6 +332,7 @@ fn m1_replay_data_is_collected() {
     let replay = decoded.reply.replay.unwrap();
     assert_eq!(replay.provider, "p");
     let expected = json!({
+        "model": "m",
         "message": {"reasoning_content": "\nhm so", "extra_content": {"google": {"thought": true}}},
         "tool_calls": [{"id": "a", "extra_content": signature}, {}],
     });

@@ -5,6 +5,7 @@ use super::super::writer::{RequestWriter, object_arguments, part_text, text};
 use super::dialect::Dialect;
 use super::media::MediaKind;
 use super::replay::ReplayFields;
+use crate::encode::stored_reply;
 use crate::encode::{Encoded, Format};
 use crate::error::ModelError;
 use agent_core::message::{CallId, Content, Media, Message, Part, Role, ToolCall, ToolResult};
@@ -115,13 +116,7 @@ impl<'r> Messages<'r> {
     }
 
     fn assistant(&mut self, parts: &'r [Part]) -> Value {
-        let replay = match self.without_replay {
-            true => ReplayFields::default(),
-            false => ReplayFields::from_parts(parts, &self.writer.request.model.provider),
-        };
-        if !replay.is_empty() {
-            self.writer.note_replay();
-        }
+        let replay = self.replay_fields(parts);
         let calls: Vec<&ToolCall> = parts.iter().filter_map(tool_call).collect();
         self.provider_ids.clear();
         if let Some(ids) = replay.ids(calls.len()) {
@@ -138,6 +133,26 @@ impl<'r> Messages<'r> {
         }
         replay.add_to(&mut message);
         Value::Object(message)
+    }
+
+    /// Returns the data that the provider attached to a reply. If the data is not sent, notes the reason.
+    fn replay_fields(&mut self, parts: &'r [Part]) -> ReplayFields<'r> {
+        let stored = parts.iter().find_map(|part| if let Part::Replay(replay) = part { Some(replay) } else { None });
+        let Some(stored) = stored else { return ReplayFields::default() };
+        let fields = match self.without_replay {
+            true => Err("the provider rejected it"),
+            false => ReplayFields::for_model(stored, &self.writer.request.model),
+        };
+        match fields {
+            Ok(fields) => {
+                self.writer.note_replay();
+                fields
+            }
+            Err(reason) => {
+                self.writer.note(stored_reply::not_sent(stored, reason));
+                ReplayFields::default()
+            }
+        }
     }
 
     fn call(&self, call: &ToolCall) -> Value {

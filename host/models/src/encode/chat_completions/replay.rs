@@ -1,7 +1,8 @@
 //! Adds replay data to assistant messages. Replay data is the part of an earlier reply that later requests must send
 //! back to the provider. The module `decode::chat_completions` defines the format of replay data.
 
-use agent_core::message::{Part, Replay};
+use agent_core::message::Replay;
+use agent_core::model::Model;
 use serde_json::{Map, Value};
 
 /// The fields of an assistant message that replay data may add.
@@ -15,19 +16,28 @@ pub(super) struct ReplayFields<'r> {
 }
 
 impl<'r> ReplayFields<'r> {
-    /// Returns the replay data of an assistant message. The returned data is empty if the message came from a provider
-    /// other than `provider`.
-    pub(super) fn from_parts(parts: &'r [Part], provider: &str) -> Self {
-        let data = parts.iter().find_map(|part| match part {
-            Part::Replay(Replay { provider: replay_provider, data }) if replay_provider == provider => Some(data),
-            _ => None,
-        });
-        let Some(data) = data else { return Self::default() };
+    /// Returns the replay data of a reply for a request to `model`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the data is not sent to this model. Earlier hosts stored the data without the name of the
+    /// model, so data without a name is sent to each model of its provider.
+    pub(super) fn for_model(replay: &'r Replay, model: &Model) -> Result<Self, &'static str> {
+        let Replay { provider, data } = replay;
+        if *provider != model.provider {
+            return Err("another provider receives the request");
+        }
+        if data.get("items").is_some() {
+            return Err("the request is in another wire format");
+        }
+        if data.get("model").and_then(Value::as_str).is_some_and(|name| name != model.name) {
+            return Err("another model receives the request");
+        }
         let calls = data.get("tool_calls").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-        Self {
+        Ok(Self {
             message: data.get("message").and_then(Value::as_object),
             calls: calls.iter().filter_map(Value::as_object).collect(),
-        }
+        })
     }
 
     /// Adds the replay data to the encoded message and to its calls. Fields that the message already has are
@@ -50,11 +60,6 @@ impl<'r> ReplayFields<'r> {
         for (call, fields) in calls.iter_mut().filter_map(Value::as_object_mut).zip(&self.calls) {
             call.extend(fields.get("extra_content").map(|extra| ("extra_content".to_owned(), extra.clone())));
         }
-    }
-
-    /// Returns whether there is no data.
-    pub(super) fn is_empty(&self) -> bool {
-        self.message.is_none() && self.calls.is_empty()
     }
 
     /// Returns the ids that the provider gave to the calls, if the ids must be sent back because the provider's

@@ -143,9 +143,9 @@ fn replayed(provider: &str, data: Value) -> ModelRequest {
     plain_request([vec![user(), message], results.to_vec(), vec![user()]].concat(), vec![])
 }
 
-/// Replay data is sent only to the provider from which the data came.
+/// Replay data is sent only to the provider and the model from which the data came. Data of earlier hosts has no model.
 #[tokio::test]
-async fn m1_replay_data_is_sent_only_to_its_provider() {
+async fn m1_replay_data_is_sent_only_to_its_model() {
     let signed = json!({"google": {"thought_signature": "s"}});
     let data = json!({
         "message": {"reasoning_content": "hm", "role": "x"},
@@ -159,9 +159,20 @@ async fn m1_replay_data_is_sent_only_to_its_provider() {
         (&signed, None)
     );
     assert_eq!((&message["tool_calls"][0]["id"], &body["messages"][3]["tool_call_id"]), (&json!("c1"), &json!("c1")));
-    let body = sent(&replayed("deepseek", data), Dialect::DeepSeek).await;
-    assert_eq!(body["messages"][2].get("reasoning_content"), None);
-    assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
+    let with_model = |model: &str| {
+        let mut data = data.clone();
+        data["model"] = json!(model);
+        data
+    };
+    let model = replayed("scripted", json!({})).model.name;
+    let body = sent(&replayed("scripted", with_model(&model)), Dialect::DeepSeek).await;
+    assert_eq!(body["messages"][2]["reasoning_content"], "hm");
+    let others = [("deepseek", data.clone()), ("scripted", with_model("another")), ("scripted", json!({"items": []}))];
+    for (provider, data) in others {
+        let body = sent(&replayed(provider, data), Dialect::DeepSeek).await;
+        assert_eq!(body["messages"][2].get("reasoning_content"), None);
+        assert_eq!(body["messages"][2]["tool_calls"][0].get("extra_content"), None);
+    }
 }
 
 /// If the provider's reasoning refers to the provider's ids of calls, calls and results are sent with these ids.
