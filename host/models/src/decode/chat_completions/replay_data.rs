@@ -150,7 +150,7 @@ mod tests {
             {"type": "reasoning.encrypted", "data": "x", "index": 1},
             {"type": "reasoning.encrypted", "data": "y", "index": 1},
         ]);
-        let expected = json!({"message": {"reasoning_details": expected}, "tool_calls": [{"id": "c1"}]});
+        let expected = json!({"model": "m", "message": {"reasoning_details": expected}, "tool_calls": [{"id": "c1"}]});
         assert_eq!(with_call(collector), Some(expected));
     }
 
