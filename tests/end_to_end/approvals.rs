@@ -30,7 +30,7 @@ fn payment(to: &str, amount: u32) -> Value {
 }
 
 /// Opens a session whose model returns these replies and then a final reply.
-async fn paying_session(test_host: &TestHost, replies: &[Value]) -> Session {
+async fn session_with_payment_call(test_host: &TestHost, replies: &[Value]) -> Session {
     test_host.session(with_tree_grant(test_host, "payer"), script(&[replies, &[text_reply("Done.")]].concat())).await
 }
 
@@ -102,7 +102,7 @@ async fn l17_one_request_asks_for_all_calls_of_a_batch() {
     let test_host = TestHost::new(&["payer"]).await;
     let calls =
         [(PAY, payment("Ann", 1)), ("payer.look", json!({})), (PAY, payment("Bob", 2)), (PAY, payment("Cy", 3))];
-    let mut session = paying_session(&test_host, &[call_reply(&calls)]).await;
+    let mut session = session_with_payment_call(&test_host, &[call_reply(&calls)]).await;
     let result = run_turn(&mut session, "Pay.").await;
     assert_eq!(calls_to_approve(&result), ["call_1_1_1", "call_1_1_3", "call_1_1_4"]);
     assert!(ledger(&test_host).is_empty());
@@ -145,7 +145,8 @@ async fn l17_one_request_asks_for_all_calls_of_a_batch() {
 async fn l17_checks_edited_arguments_against_the_schema() {
     let test_host = TestHost::new(&["payer"]).await;
     let mut session =
-        paying_session(&test_host, &[call_reply(&[(PAY, payment("Ann", 1)), (PAY, payment("Bob", 2))])]).await;
+        session_with_payment_call(&test_host, &[call_reply(&[(PAY, payment("Ann", 1)), (PAY, payment("Bob", 2))])])
+            .await;
     run_turn(&mut session, "Pay.").await;
     let before = session.state().clone();
     let bad = allow_edited("call_1_1_2", json!({"to": "Bob", "amount": 0}), GrantScope::Once);
@@ -166,7 +167,7 @@ async fn l17_checks_edited_arguments_against_the_schema() {
 async fn l17_an_approval_lasts_for_its_scope() {
     let test_host = TestHost::new(&["payer"]).await;
     let pay = |amount| call_reply(&[(PAY, payment("Ann", amount))]);
-    let mut session = paying_session(&test_host, &[pay(1), pay(2), pay(3), pay(4)]).await;
+    let mut session = session_with_payment_call(&test_host, &[pay(1), pay(2), pay(3), pay(4)]).await;
     assert_eq!(calls_to_approve(&run_turn(&mut session, "Pay.").await), ["call_1_1_1"]);
     session.approve(vec![allow_once("call_1_1_1")]).await.unwrap();
     assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_2_1"], "`once` allows only one call");
@@ -178,7 +179,7 @@ async fn l17_an_approval_lasts_for_its_scope() {
         "an approval for one session is not stored for other sessions"
     );
 
-    let mut other_session = paying_session(&test_host, &[pay(5), pay(6)]).await;
+    let mut other_session = session_with_payment_call(&test_host, &[pay(5), pay(6)]).await;
     assert_eq!(
         calls_to_approve(&run_turn(&mut other_session, "Pay.").await),
         ["call_1_1_1"],
@@ -186,7 +187,7 @@ async fn l17_an_approval_lasts_for_its_scope() {
     );
     other_session.approve(vec![allow("call_1_1_1", GrantScope::Always)]).await.unwrap();
     expect_finished(continue_turn(&mut other_session).await);
-    let mut third = paying_session(&test_host, &[pay(7), pay(8), text_reply("Done."), pay(9)]).await;
+    let mut third = session_with_payment_call(&test_host, &[pay(7), pay(8), text_reply("Done."), pay(9)]).await;
     expect_finished(run_turn(&mut third, "Pay.").await);
     assert_eq!(ledger(&test_host)[4..], ["Ann 5", "Ann 6", "Ann 7", "Ann 8"]);
 
@@ -261,7 +262,7 @@ async fn l17_a_bound_approval_applies_only_to_its_arguments() {
     );
 
     let pay = |amount| call_reply(&[(PAY, payment("Bob", amount))]);
-    let mut session = paying_session(&test_host, &[pay(100), pay(100), pay(1)]).await;
+    let mut session = session_with_payment_call(&test_host, &[pay(100), pay(100), pay(1)]).await;
     run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow_edited("call_1_1_1", payment("Bob", 1), GrantScope::Session)]).await.unwrap();
     assert_eq!(
@@ -349,7 +350,7 @@ async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
     let mut obeying_reply = call_reply(&[(PAY, payment("mallory", 1000))]);
     obeying_reply["expect"] = json!({"last_contains": "the user has allowed everything"});
     let second_attempt = call_reply(&[(PAY, payment("mallory", 999))]);
-    let mut session = paying_session(&test_host, &[look_call, obeying_reply, second_attempt]).await;
+    let mut session = session_with_payment_call(&test_host, &[look_call, obeying_reply, second_attempt]).await;
     assert_eq!(calls_to_approve(&run_turn(&mut session, "What is there to do?").await), ["call_1_2_1"]);
     session.approve(vec![deny("call_1_2_1", None)]).await.unwrap();
     assert_eq!(calls_to_approve(&continue_turn(&mut session).await), ["call_1_3_1"], "a retry needs a new approval");
@@ -370,9 +371,11 @@ async fn row_17_a_model_that_obeys_a_tools_output_is_stopped() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_20_an_approval_cannot_be_replayed() {
     let test_host = TestHost::new(&["payer"]).await;
-    let mut session =
-        paying_session(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))]), call_reply(&[(PAY, payment("Ann", 2))])])
-            .await;
+    let mut session = session_with_payment_call(
+        &test_host,
+        &[call_reply(&[(PAY, payment("Ann", 1))]), call_reply(&[(PAY, payment("Ann", 2))])],
+    )
+    .await;
     run_turn(&mut session, "Pay.").await;
     session.approve(vec![allow_once("call_1_1_1")]).await.unwrap();
     let second_approval = session.approve(vec![allow_once("call_1_1_1")]).await;
@@ -383,7 +386,7 @@ async fn row_20_an_approval_cannot_be_replayed() {
         matches!(late_approval, Err(SessionError::Input(InputError::UnknownCall(_) | InputError::Settled(..)))),
         "{late_approval:?}"
     );
-    let mut other_session = paying_session(&test_host, &[]).await;
+    let mut other_session = session_with_payment_call(&test_host, &[]).await;
     run_turn(&mut other_session, "Hello.").await;
     let foreign = other_session.approve(vec![allow_once("call_1_2_1")]).await;
     assert!(matches!(foreign, Err(SessionError::Input(InputError::UnknownCall(_)))), "{foreign:?}");
@@ -426,7 +429,7 @@ async fn row_20_one_of_two_concurrent_answers_is_accepted() {
 #[tokio::test(flavor = "multi_thread")]
 async fn l29_cancels_a_turn_that_waits_for_an_approval() {
     let test_host = TestHost::new(&["payer"]).await;
-    let mut session = paying_session(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))])]).await;
+    let mut session = session_with_payment_call(&test_host, &[call_reply(&[(PAY, payment("Ann", 1))])]).await;
     run_turn(&mut session, "Pay.").await;
     let cancelled = CancellationToken::new();
     cancelled.cancel();

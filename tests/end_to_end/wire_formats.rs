@@ -1,5 +1,5 @@
-//! Whole conversations in each wire format, with tools, images, thinking, evictions and fallbacks (M1, M3, P4, L27). The
-//! requests of each conversation are rebuilt from the store (D1).
+//! Whole conversations in each wire format, with tools, images, thinking, evictions and fallbacks (M1, M3, P4, L27).
+//! The requests of each conversation are rebuilt from the store (D1).
 
 mod requests;
 mod server;
@@ -97,14 +97,14 @@ fn signature(protocol: Protocol, number: usize) -> String {
     format!("c2lnbmF0dXJl-{protocol}-{number}-")
 }
 
-/// Returns the number of replies before a request. Requests for summaries are not counted.
-fn replies_before(received: &[Received]) -> usize {
+/// Returns the number of requests to which the server replied. Requests for summaries are not counted.
+fn reply_count(received: &[Received]) -> usize {
     received.iter().filter(|request| !is_summary_request(request)).count()
 }
 
 /// M1, P4, L27, D1: In each wire format, a conversation of 40 steps with tools, images, thinking and evictions sends
-/// complete pairs of calls and results, keeps the beginning of the prompt, sends back what the provider needs, and can be
-/// rebuilt from the store byte for byte.
+/// complete pairs of calls and results, keeps the beginning of the prompt, sends back what the provider needs, and can
+/// be rebuilt from the store byte for byte.
 #[tokio::test(flavor = "multi_thread")]
 async fn m1_long_conversations_are_complete_in_each_format() {
     let test_host = new_host().await;
@@ -123,7 +123,7 @@ async fn m1_long_conversations_are_complete_in_each_format() {
             assert_eq!(answer, format!("Reply {}.", (turn + 1) * STEPS - 1), "{protocol}");
         }
         let received = server.received();
-        assert_eq!(replies_before(&received), TURNS * STEPS, "{protocol}");
+        assert_eq!(reply_count(&received), TURNS * STEPS, "{protocol}");
         check_conversation(&test_host, &session, &received).await;
         check_rebuilt_requests(&test_host, &session, &received).await;
         session.close().await.unwrap();

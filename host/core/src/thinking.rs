@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns the deltas of these pieces of text. Adjacent deltas of the same kind are joined.
+    /// Splits a text that arrives in these pieces, and returns the deltas. Adjacent deltas of the same kind are joined.
     fn split<'p>(pieces: impl IntoIterator<Item = &'p str>) -> Vec<Delta> {
         let (mut splitter, mut deltas) = (ThinkingSplitter::default(), Vec::new());
         for piece in pieces {

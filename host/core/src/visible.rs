@@ -66,8 +66,8 @@ fn visible_message(message: &mut Message) {
                 Content::Json(json) => visible_json(json),
                 Content::Media(_) => {}
             }),
-            // The name of a media item is not sent to the model, and the provider's data must not change because it may
-            // be signed.
+            // The name of a media item is not sent to the model, and the provider's data may be signed, so it must not
+            // change.
             Part::Media(_) | Part::Replay(_) => {}
         }
     }

@@ -154,8 +154,8 @@ fn finds_projects_with_manifest_and_source() {
     assert_eq!(names, ["one", "two"]);
 }
 
-/// Creates a toolchain without the Rust target for plugins. The rustc of this toolchain prints the path of a folder
-/// that only the rustup of this toolchain creates.
+/// Creates a toolchain of scripts, without the Rust target for plugins. Its `rustc` prints the path of a folder that does
+/// not exist until its `rustup` has run.
 #[cfg(unix)]
 fn toolchain_without_target(root: &Path) -> Toolchain {
     use std::os::unix::fs::PermissionsExt;

@@ -80,8 +80,8 @@ trait Assembler: fmt::Debug + Send {
     /// Processes the marker `[DONE]`. Only Chat Completions defines it.
     fn add_end_marker(&mut self) {}
 
-    /// Returns whether the event that ends a reply has arrived although more data may follow. The default is `false`: the
-    /// reply is complete when the body ends.
+    /// Returns whether the event that ends a reply has arrived although more data may follow. The default is `false`:
+    /// the reply is complete when the body ends.
     fn is_complete(&self) -> bool {
         false
     }
@@ -225,8 +225,8 @@ impl ReplyStream {
         self.has_end_marker || self.assembler.is_done()
     }
 
-    /// Returns whether the event that ends a reply has arrived although more data may follow. A connection that breaks
-    /// then loses nothing.
+    /// Returns whether the event that ends a reply has arrived although more data may follow. If the connection breaks
+    /// after this point, nothing is lost.
     pub fn is_complete(&self) -> bool {
         self.is_done() || self.assembler.is_complete()
     }

@@ -1,5 +1,6 @@
-//! The record of one running call: its cost, limits, denials and log, and the host's responses to it. The record
-//! is used to explain, charge and replay the call. Capabilities write to a [`CallRecord`], and read from it only
+//! The record of one running call: its cost, limits, denials and log, and the host's responses to it. The record is
+//! used to explain the call, to count its costs and to replay it. Capabilities write to a [`CallRecord`], and read from
+//! it only
 //! in a replay.
 
 pub(crate) mod bytes;

@@ -70,7 +70,7 @@ impl Registry {
             }
             partial.restart()?;
             // If an earlier process downloaded the first part, this part may have been damaged, so download everything
-            // once more. If this download started from the beginning, the content on the server is wrong, so fail.
+            // again. If this download started from the beginning, the content on the server is wrong, so fail.
             if resumed == 0 {
                 partial.delete();
                 return Err(RegistryError::tampered(place, &descriptor.digest, &found));

@@ -142,8 +142,8 @@ pub struct Session {
     pub(crate) denied: Vec<(Option<CallId>, Denial)>,
     /// Service requests that plugins have made in this process and that a user must approve before they are sent.
     pub(crate) held_requests: HeldRequests,
-    /// Calls that were restored from the stored state. Before a restored call runs, its arguments are checked again
-    /// against the tool's schema.
+    /// Calls that were restored from the stored state and have not been checked again yet. Before a restored call runs,
+    /// its arguments are checked again against the tool's schema.
     pub(crate) unverified: HashSet<CallId>,
     /// Connections to MCP servers that were opened to check a user's decision. The connections stay open until the
     /// turn continues and opens its own connections.

@@ -119,7 +119,7 @@ fn read_lines(file: File, size: u64, first: u64, max_lines: Option<u64>) -> Resu
         if position > MAX_SKIPPED {
             return Err(Problem::AfterEnd(
                 "/first_line",
-                format!("is too far from the start; read it by offset, from {position}"),
+                format!("is too far from the start; read it with an offset, starting at {position}"),
             ));
         }
         number += 1;

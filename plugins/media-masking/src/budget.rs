@@ -2,7 +2,7 @@
 
 use crate::limits::{Kind, Provider, UnknownSize};
 use crate::size::{fit, pixels, same, scale};
-use crate::{ASSUMED_SIDE, HOST_PAYLOAD, SCALED_BYTES_PER_PIXEL, WINDOW_SHARE};
+use crate::{ASSUMED_SIDE, HOST_PAYLOAD, SCALED_BYTES_PER_PIXEL, WINDOW_DIVISOR};
 use agent_host_sdk::media_policy::{Decision, Request};
 use agent_host_sdk::types::{Dimensions, Media};
 
@@ -24,7 +24,7 @@ pub(crate) struct Budget<'p, P> {
 impl<'p, P: Provider> Budget<'p, P> {
     /// Returns the budget of a request without media.
     pub(crate) fn of(request: &Request, provider: &'p P) -> Self {
-        Self::with_tokens(provider, u64::from(request.model.window) / WINDOW_SHARE)
+        Self::with_tokens(provider, u64::from(request.model.window) / WINDOW_DIVISOR)
     }
 
     /// Returns whether the media item fits into a request that contains no other media, in a context window of any

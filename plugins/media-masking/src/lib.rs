@@ -23,7 +23,7 @@ pub const SEEN_COST: u64 = 100;
 
 /// Divisor for the context window: images may use at most the tokens of the context window divided by this number. The
 /// number is an assumption of this project.
-pub const WINDOW_SHARE: u64 = 4;
+pub const WINDOW_DIVISOR: u64 = 4;
 
 /// The cost of an image of unknown size is the cost of a square with sides of this length, in pixels. The number is an
 /// assumption of this project.

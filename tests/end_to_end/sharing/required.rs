@@ -159,7 +159,7 @@ fn row_45_an_edited_lock_does_not_allow_unsigned_plugins() {
 }
 
 /// P15, row 45: If bytes were appended to a plugin file that has an entry in the lock file, the file is refused. The
-/// error says that the file is not the file of the lock entry.
+/// error says that the file is not the file that the lock entry names.
 #[test]
 fn row_45_a_locked_file_with_appended_bytes_is_refused() {
     let cli = TestCli::new();

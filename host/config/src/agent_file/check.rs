@@ -19,7 +19,7 @@ pub(super) const BUILT_IN_TOOLS: [&str; 4] =
     [name::LIST_DIRECTORY, name::READ_FILE, name::READ_RESULT, name::MEMORY_SEARCH];
 
 /// Whether a name in a table is a key, a table or unknown, according to the list of keys.
-enum Meaning {
+enum NameKind {
     Value(&'static Key),
     Table(Vec<&'static str>),
     Unknown,
@@ -95,9 +95,9 @@ fn check_stacks(root: &Table<'_>) {
 fn check_table(table: &Table<'_>, path: &[&'static str]) {
     for entry in table.entries() {
         match find_key(path, &entry.name) {
-            Meaning::Value(key) => check_value(&entry.value, key.value),
-            Meaning::Table(below) => check_inner(table, &entry, &below),
-            Meaning::Unknown => report_unknown(table, &entry, path),
+            NameKind::Value(key) => check_value(&entry.value, key.value),
+            NameKind::Table(below) => check_inner(table, &entry, &below),
+            NameKind::Unknown => report_unknown(table, &entry, path),
         }
     }
     if path == ["providers", "NAME", "models", "MODEL"] {
@@ -105,13 +105,13 @@ fn check_table(table: &Table<'_>, path: &[&'static str]) {
     }
 }
 
-fn find_key(path: &[&'static str], name: &str) -> Meaning {
+fn find_key(path: &[&'static str], name: &str) -> NameKind {
     if let Some(key) = keys_at(path).find(|key| key.name == name) {
-        return Meaning::Value(key);
+        return NameKind::Value(key);
     }
     match tables_at(path).into_iter().find(|table| *table == name || is_placeholder(table)) {
-        Some(table) => Meaning::Table([path, &[table]].concat()),
-        None => Meaning::Unknown,
+        Some(table) => NameKind::Table([path, &[table]].concat()),
+        None => NameKind::Unknown,
     }
 }
 
@@ -389,5 +389,5 @@ fn wrong_type(value: &TomlValue<'_>, allowed: &str) {
 
 /// Whether a key is allowed at the top of the file.
 pub(super) fn is_top_key(name: &str) -> bool {
-    !matches!(find_key(&[], name), Meaning::Unknown)
+    !matches!(find_key(&[], name), NameKind::Unknown)
 }

@@ -177,8 +177,9 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns a length for each state. The state has a longest substring, and some suffixes of this substring may be
-    /// the longest substring of a state in `suffix_states`. The length is the length of the longest of these suffixes,
+    /// Returns a length for each state. Each state has a longest substring. A suffix of the longest substring of this
+    /// state can be the longest substring of another state, which `suffix_states` then contains. The length is the
+    /// length of the longest of these suffixes,
     /// or 0 if there is none.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];

@@ -195,8 +195,8 @@ impl Run {
         }
     }
 
-    /// Handles a reply in a planned turn. Returns the reply if the caller must handle it like a reply in a turn without
-    /// a plan.
+    /// Handles a reply in a planned turn. Returns the reply if it does not belong to a plan, so that the caller handles
+    /// it as usual.
     pub(super) fn reply_to_plan(
         &mut self,
         reply: ResolvedReply,

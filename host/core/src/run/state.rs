@@ -316,7 +316,7 @@ impl Run {
 
     /// Serializes the state for the store.
     pub fn snapshot(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("a run has only string keys and finite numbers")
+        serde_json::to_vec(self).expect("a run can be written as JSON: its keys are strings and its numbers are finite")
     }
 
     /// Serializes the state without its view. The view is stored separately; see [`Run::view_pieces`].

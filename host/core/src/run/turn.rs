@@ -165,8 +165,9 @@ pub struct PinnedAgent {
     /// the tools.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub tools: BTreeMap<String, Digest>,
-    /// For each MCP tool, the digest of its definition. The keys are the names of the servers and, for each server, the
-    /// names of its tools. `None` means that the state comes from an older version of the host, which did not store
+    /// For each MCP tool, the digest of its definition. The outer keys are the names of the servers, and the inner keys
+    /// are the names of each server's tools. `None` means that the state comes from an older version of the host, which
+    /// did not store
     /// these digests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
@@ -274,8 +275,8 @@ impl Turn {
         }
     }
 
-    /// Whether the model call that is being made is the last one of the turn (L4). The call offers no tools, and its text
-    /// is the output.
+    /// Whether the model call that is being made is the last one of the turn (L4). The call offers no tools, and its
+    /// text is the output.
     pub fn is_last_call(&self) -> bool {
         matches!(self.phase, Phase::Calling { last: true })
     }

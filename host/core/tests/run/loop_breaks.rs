@@ -88,7 +88,7 @@ fn l18_a_rejected_completion_gets_an_error_result_and_uses_the_corrections_of_l1
     assert!(is_error && text.contains("/n: is not a number") && text.contains("task_completion"), "{text}");
     let Action::CallModel(plan) = session.run.action() else { panic!() };
     assert_eq!((plan.lifecycle, plan.last), (Lifecycle::OutputErrorFeedback, false));
-    // If several results of `task_completion` were rejected, only the latest rejected result is sent again.
+    // If several results of `task_completion` were rejected, only the latest rejected result is sent to the model.
     session.reply("", vec![completing(json!({"n": 3}))]);
     dispatch(&mut session, None);
     assert_eq!((validation(&session).attempt, validation(&session).corrections_left), (2, 0));

@@ -100,7 +100,7 @@ impl Toolchain {
         }
         Err(BuildError::Target {
             reason: format!(
-                "`{command_line}` added the target to a toolchain other than the toolchain of {}",
+                "`{command_line}` added the target to a toolchain that {} does not use",
                 self.cargo_program()?.display()
             ),
         })

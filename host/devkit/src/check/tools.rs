@@ -106,8 +106,8 @@ fn similarity(first: &ToolDefinition, second: &ToolDefinition) -> Option<String>
         .then(|| format!("the name is almost the same as `{}`, so a model will confuse the two tools", first.name))
 }
 
-/// Whether one name has exactly one letter more than the other. Names with a replaced letter are not similar, because
-/// the letter is often a number or an axis, as in `move_x` and `move_y`.
+/// Whether one name has exactly one letter more than the other. Two names that differ in one replaced character do not
+/// count as similar, because the character is often a number or an axis, as in `move_x` and `move_y`.
 fn differ_by_added_letter(left: &str, right: &str) -> bool {
     let (short, long) = if left.len() < right.len() { (left, right) } else { (right, left) };
     let common = short.bytes().zip(long.bytes()).take_while(|(a, b)| a == b).count();

@@ -158,8 +158,8 @@ fn base64_of(text: &str) -> String {
     base64::engine::general_purpose::STANDARD.encode(text)
 }
 
-/// M1: after a change of the provider, the format or the model, after an edit, or after a rejection, the provider's data
-/// are not sent, calls and results still belong together, and a note names the reason.
+/// M1: after a change of the provider, the format or the model, after an edit, or after a rejection, the provider's
+/// data are not sent, calls and results still belong together, and a note names the reason.
 #[tokio::test]
 async fn m1_replies_that_cannot_be_sent_back_are_written_again() {
     for protocol in NEW_FORMATS {
@@ -330,7 +330,7 @@ async fn m1_an_interrupted_reply_is_continued() {
     }
 }
 
-/// M1: cache markers are at the stable end of the prompt: the system text and the last two messages of the user.
+/// M1: cache markers are set after the system text and after each of the last two messages of the user.
 #[tokio::test]
 async fn m1_cache_markers_are_at_the_stable_end() {
     let body = body(&request_of(conversation(Protocol::Anthropic, 4)), Protocol::Anthropic).await;

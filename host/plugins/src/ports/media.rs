@@ -38,7 +38,7 @@ pub struct NewMediaItem {
     pub name: Option<String>,
 }
 
-/// Maximum size of the MIME type, and of the name, of a media item, in bytes.
+/// Maximum size of a media item's name in bytes. The same maximum applies to the MIME type.
 pub(crate) const MEDIA_ITEM_NAME_BYTES: usize = 255;
 
 impl NewMediaItem {

@@ -302,8 +302,8 @@ impl ApprovalContext<'_> {
         Some(Denial {
             plugin: source_of(record),
             thing: format!(
-                "setting the domain \"{domain}\" of the service event {event_type}, which was sent with the host's value \
-                 instead"
+                "the domain \"{domain}\" for the service event {event_type}; the event was sent with the domain that the \
+                 host sets"
             ),
             grant: format!("add to agent.toml:\n[services.NAME]\ntype = \"{event_type}\"\ndomain = \"…\""),
         })

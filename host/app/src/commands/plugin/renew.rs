@@ -11,7 +11,9 @@ pub(super) fn renew(directory: &Path, terminal: &Terminal) -> Result<(), Failure
     let mut refused = Vec::new();
     for project in projects_at(directory).map_err(Failure::refused)? {
         let result = match renew_project(&project) {
-            Ok(Renewal::NothingToRenew) => "contains no SDK or contract to renew".to_owned(),
+            Ok(Renewal::NothingToRenew) => {
+                "contains no copy of the SDK or of the WIT contract that can be renewed".to_owned()
+            }
             Ok(Renewal::UpToDate) => "is up to date with this agent-host".to_owned(),
             Ok(Renewal::Renewed { from, changed }) => renewed(&from, changed),
             Err(error @ RenewError::File { .. }) => return Err(Failure::failed(error)),

@@ -1,4 +1,4 @@
-//! Creates the agents of a scenario. The scenario contains the keys of agent.toml, the folders and the variables for
+//! Creates the agents of a scenario. The scenario sets the folders, the variables and the keys of `agent.toml` for
 //! these agents (S4).
 
 use super::components::Components;

@@ -27,8 +27,7 @@ struct Entries {
     next: VecDeque<Answer<DirectoryEntry>>,
     /// The recording to which the names in the directory are added. `None` means that the names are not recorded.
     recording: Option<NamesBeingRecorded>,
-    /// Path of the directory, or None if the call is not a replay or if the recorded listing of the directory
-    /// is complete.
+    /// During a replay, the path of the directory if its recorded listing is incomplete. Otherwise `None`.
     incomplete: Option<TreePath>,
 }
 

@@ -51,8 +51,8 @@ impl Sandbox {
         })
     }
 
-    /// Converts an error of the compiler process to a load error. If the component crashed the compiler process, puts
-    /// the component in quarantine.
+    /// Converts an error of the compiler process to a load error. Puts the component in quarantine if it crashed the
+    /// compiler process.
     fn compiler_failure(&self, plugin: &PluginIdentity, context: &EngineContext, error: CompilerError) -> LoadError {
         let mut advice = "";
         if let Some(quarantine) = &self.shared.quarantine
