@@ -22,6 +22,8 @@ pub struct DroppedClaims {
     pub sections: usize,
     /// Whether the state of a context builder was dropped from the open turn.
     pub builder_state: bool,
+    /// Whether the turn had a provider's data for its answer.
+    pub replay: bool,
     /// Calls of the open turn that were about to run, were running, or were sent to a service or another agent.
     pub calls: Vec<CallId>,
     /// Whether the state had a summary of evicted messages. The summary was dropped, because the model would read it as
@@ -98,6 +100,8 @@ impl Run {
         self.delegation.clear();
         dropped.summary = self.summary.take().is_some();
         dropped.prompts = std::mem::take(&mut self.queued_prompts).len();
+        // No user sees this data, which the host would send to the model with the turn's answer.
+        dropped.replay = self.turn.as_mut().is_some_and(|turn| turn.replay.take().is_some());
         // If the turn has ended, its state has no effect any more.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
             turn.drop_claims(terms, &mut dropped);

@@ -50,6 +50,7 @@ const VERSION: u32 = 1;
 ///             usage: Usage::default(),
 ///             replay: None,
 ///             masks: Vec::new(),
+///             saved_tokens: 0,
 ///             unreadable: Vec::new(),
 ///             written: String::new(),
 ///             plan: None,

@@ -222,6 +222,8 @@ struct Import {
     /// Number of messages that have the role `system` in the document. Messages of the role `system` are imported with
     /// the role `user`.
     system_messages: u64,
+    /// Number of texts of the document that a host had inserted and that no user saw. They become texts of the message.
+    hidden_texts: u64,
     /// Number of messages that have data of a provider in the document. The data is not imported.
     replays: u64,
     dropped: Vec<String>,
@@ -248,6 +250,7 @@ impl Import {
             messages: 0,
             events: (0, 0),
             system_messages: 0,
+            hidden_texts: 0,
             replays: 0,
             dropped: Vec::new(),
         }
@@ -323,6 +326,13 @@ impl Import {
                 "the role `system` of {messages}: the model receives their content as messages of the user"
             ));
         }
+        if self.hidden_texts > 0 {
+            let count = self.hidden_texts;
+            let texts = if count == 1 { "1 text".to_owned() } else { format!("{count} texts") };
+            self.dropped.push(format!(
+                "the mark of {texts} that a host had inserted, such as remembered facts: you see them as part of the messages"
+            ));
+        }
         if self.replays > 0 {
             let count = self.replays;
             let replies = if count == 1 { "1 reply".to_owned() } else { format!("{count} replies") };
@@ -368,7 +378,7 @@ impl Import {
 
 /// Returns texts that describe the data that was not imported, one for each kind of data.
 fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
-    let DroppedClaims { approvals, pins, sections, builder_state, calls, summary, prompts, delegated_by, user } =
+    let DroppedClaims { approvals, pins, sections, builder_state, replay, calls, summary, prompts, delegated_by, user } =
         dropped;
     let mut texts = Vec::new();
     let mut add = |condition: bool, text: String| texts.extend(condition.then_some(text));
@@ -379,6 +389,7 @@ fn describe_dropped(dropped: &DroppedClaims) -> Vec<String> {
     add(*pins, pins_dropped.to_owned());
     add(*sections > 0, "the open turn's system sections: they come from your configuration".to_owned());
     add(*builder_state, "the state of the open turn's context builder".to_owned());
+    add(*replay, "the provider's data, such as encrypted reasoning, of the open turn's answer".to_owned());
     let plural = if calls.len() == 1 { "" } else { "s" };
     let count = calls.len();
     let decide = "decide with `agent-host session resolve`";

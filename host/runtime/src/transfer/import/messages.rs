@@ -2,7 +2,7 @@
 //! computed from the message itself.
 
 use super::media::replace_descriptions_in_parts;
-use super::{Import, damaged, parse_items};
+use super::{Claims, Import, damaged, parse_items};
 use crate::transfer::TransferError;
 use crate::transfer::document::{Batch, List};
 use crate::transfer::staging::Staging;
@@ -50,6 +50,13 @@ impl Import {
                 let count = parts.len();
                 parts.retain(|part| !matches!(part, Part::Replay(_)));
                 self.replays += u64::from(parts.len() < count);
+                // A replay must give context builders the same messages as before, without these texts.
+                for part in parts.iter_mut().filter(|_| self.claims == Claims::Discarded) {
+                    if let Part::Preface(text) = part {
+                        *part = Part::Text(std::mem::take(text));
+                        self.hidden_texts += 1;
+                    }
+                }
             }
             if message.role == Role::System {
                 message.role = Role::User;
