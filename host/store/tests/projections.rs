@@ -83,6 +83,9 @@ async fn d6_damaged_projections_are_reported_and_rebuilt() {
         ("DELETE FROM memory_words WHERE rowid = 1", Projection::MemoryWords, "memory m1"),
         ("UPDATE sessions SET last_message = 7, turns = 4", Projection::Sessions, "session s/1: stored "),
         ("UPDATE turn_usage SET nanodollars = 5", Projection::Usage, "turn 1 of session s/1"),
+        ("UPDATE turn_usage SET model_calls = -1", Projection::Usage, "the usage of a turn cannot be read"),
+        ("UPDATE turn_usage SET uncached_prompt = 3", Projection::Usage, "the usage of a turn cannot be read"),
+        ("UPDATE turn_usage SET turn = 5000000000", Projection::Usage, "the usage of a turn cannot be read"),
         ("DELETE FROM turn_usage", Projection::Usage, "turn 1 of session s/1"),
         (
             "UPDATE turn_usage SET turn = 2",

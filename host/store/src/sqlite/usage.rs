@@ -7,8 +7,9 @@ use crate::{SessionUsage, Status, StatusReader};
 use agent_core::cost::{Cost, TurnCost};
 use agent_core::event::{Event, EventKind};
 use agent_core::model::{TokenDetails, Usage};
+use rusqlite::Error::IntegralValueOutOfRange;
 use rusqlite::{Connection, Row, params};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 const COLUMNS: &str = "execution_units, model_calls, prompt_tokens, completion_tokens, uncached_prompt, cache_read, \
                        cache_write, completion, thinking, nanodollars, is_partial, saved_tokens";
@@ -94,43 +95,69 @@ pub(super) fn of_session(connection: &Connection, session: i64) -> Result<Sessio
 /// The key of a turn: the number of its session in the database, and the number of the turn.
 pub(super) type TurnKey = (i64, u32);
 
+/// The stored usage of all turns.
+#[derive(Default)]
+pub(super) struct StoredUsage {
+    pub(super) turns: BTreeMap<TurnKey, TurnCost>,
+    /// Number of damaged rows, whose values cannot be read.
+    pub(super) damaged: u64,
+}
+
 /// Returns the stored usage of every turn.
-pub(super) fn stored(connection: &Connection) -> Result<BTreeMap<TurnKey, TurnCost>, Failure> {
-    let rows = collect(connection, &format!("SELECT session, turn, {COLUMNS} FROM turn_usage"), [], |row| {
-        let number = |column| row.get::<_, i64>(column).map(unsigned);
-        let optional = |column| row.get::<_, Option<i64>>(column).map(|value| value.map(unsigned));
-        let details = match optional(6)? {
-            Some(uncached_prompt) => Some(TokenDetails {
-                uncached_prompt,
-                cache_read: number(7)?,
-                cache_write: number(8)?,
-                completion: number(9)?,
-                thinking: number(10)?,
-            }),
-            None => None,
-        };
-        let partial = row.get(12)?;
-        let usage = Usage {
-            prompt_tokens: number(4)?,
-            completion_tokens: number(5)?,
-            details,
-            cost: optional(11)?.map(|nanodollars| Cost { nanodollars, partial }),
-        };
-        let (session, turn) = (row.get(0)?, row.get(1)?);
-        let (execution_units, interactions, saved_tokens) = (number(2)?, row.get(3)?, number(13)?);
-        let cost = TurnCost { turn, execution_units, usage, interactions, saved_tokens };
-        Ok(((session, turn), cost))
-    })?;
-    Ok(rows.into_iter().collect())
+pub(super) fn stored(connection: &Connection) -> Result<StoredUsage, Failure> {
+    let mut found = StoredUsage::default();
+    let sql = format!("SELECT session, turn, {COLUMNS} FROM turn_usage");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        match stored_turn(row) {
+            Ok((key, cost)) => drop(found.turns.insert(key, cost)),
+            Err(_) => found.damaged += 1,
+        }
+    }
+    Ok(found)
+}
+
+fn stored_turn(row: &Row<'_>) -> rusqlite::Result<(TurnKey, TurnCost)> {
+    let optional = |column| {
+        let number: Option<i64> = row.get(column)?;
+        let checked = number.map(|number| u64::try_from(number).map_err(|_| IntegralValueOutOfRange(column, number)));
+        checked.transpose()
+    };
+    let number = |column| optional(column)?.ok_or(IntegralValueOutOfRange(column, 0));
+    let details = match optional(6)? {
+        Some(uncached_prompt) => Some(TokenDetails {
+            uncached_prompt,
+            cache_read: number(7)?,
+            cache_write: number(8)?,
+            completion: number(9)?,
+            thinking: number(10)?,
+        }),
+        None => None,
+    };
+    let partial = row.get(12)?;
+    let cost = optional(11)?.map(|nanodollars| Cost { nanodollars, partial });
+    let usage = Usage { prompt_tokens: number(4)?, completion_tokens: number(5)?, details, cost };
+    let turn = row.get(1)?;
+    let (execution_units, interactions, saved_tokens) = (number(2)?, row.get(3)?, number(13)?);
+    Ok(((row.get(0)?, turn), TurnCost { turn, execution_units, usage, interactions, saved_tokens }))
+}
+
+/// The usage of all turns according to the log.
+#[derive(Default)]
+pub(super) struct LoggedUsage {
+    pub(super) turns: BTreeMap<TurnKey, TurnCost>,
+    /// The open turns.
+    pub(super) open: BTreeSet<TurnKey>,
 }
 
 /// Returns the usage of every turn according to the log. If this host cannot read the snapshot of a session, the stored
-/// usage of the session's open turn is considered correct.
+/// usage of the session's last turn is considered correct.
 pub(super) fn in_log(
     connection: &Connection,
     read: StatusReader,
-    stored: &BTreeMap<TurnKey, TurnCost>,
-) -> Result<BTreeMap<TurnKey, TurnCost>, Failure> {
+    stored: &StoredUsage,
+) -> Result<LoggedUsage, Failure> {
     // The tag `type` is always the first field of a stored event.
     let sql = r#"SELECT session, turn, kind FROM events WHERE kind LIKE '{"type":"loop_end"%'"#;
     let ended = collect(connection, sql, [], |row| {
@@ -138,18 +165,27 @@ pub(super) fn in_log(
         let cost = serde_json::from_str(&kind).ok().and_then(|kind| ended_turn(turn, &kind));
         Ok(cost.map(|cost| ((session, turn), as_stored(cost))))
     })?;
-    let mut found: BTreeMap<TurnKey, TurnCost> = ended.into_iter().flatten().collect();
+    let mut found = LoggedUsage { turns: ended.into_iter().flatten().collect(), open: BTreeSet::new() };
     let sql = "SELECT p.session, s.turns, p.run FROM snapshots p JOIN sessions s ON s.id = p.session";
     let snapshots = collect(connection, sql, [], |row| {
         let (session, turns, run): (i64, u32, Vec<u8>) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        let open = match read(&run) {
-            Some(status) => status.open_turn.map(as_stored),
-            None => stored.get(&(session, turns)).copied(),
-        };
-        Ok(open.map(|cost| ((session, cost.turn), cost)))
+        Ok((session, turns, read(&run)))
     })?;
-    for (key, cost) in snapshots.into_iter().flatten() {
-        found.entry(key).or_insert(cost);
+    for (session, turns, status) in snapshots {
+        match status {
+            // As in a commit, the open turn of the snapshot comes after the events.
+            Some(Status { open_turn: Some(cost), .. }) => {
+                found.turns.insert((session, cost.turn), as_stored(cost));
+                found.open.insert((session, cost.turn));
+            }
+            Some(_) => {}
+            None => {
+                let key = (session, turns);
+                if let Some(cost) = stored.turns.get(&key).copied() {
+                    found.turns.entry(key).or_insert(cost);
+                }
+            }
+        }
     }
     Ok(found)
 }
