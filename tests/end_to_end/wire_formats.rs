@@ -1,6 +1,7 @@
 //! Whole conversations in each wire format, with tools, images, thinking, evictions and fallbacks (M1, M3, P4, L27).
 //! The requests of each conversation are rebuilt from the store (D1).
 
+mod documented;
 mod requests;
 mod server;
 

@@ -26,6 +26,10 @@ pub(super) struct ScriptedReply {
 #[derive(Clone, Debug)]
 pub(super) struct Received {
     pub(super) protocol: Protocol,
+    /// The path and the query of the address.
+    pub(super) path: String,
+    /// The headers, with names in lower case.
+    pub(super) headers: BTreeMap<String, String>,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -44,7 +48,7 @@ type Respond = dyn Fn(usize, &Received) -> ScriptedReply + Send + Sync;
 
 /// The server, which stops when this value is dropped.
 pub(super) struct FormatServer {
-    address: String,
+    pub(super) address: String,
     received: Arc<Mutex<Vec<Received>>>,
     accepting: JoinHandle<()>,
 }
@@ -126,7 +130,7 @@ async fn serve(connection: TcpStream, received: Arc<Mutex<Vec<Received>>>, respo
 }
 
 async fn read(connection: &mut BufReader<TcpStream>) -> Option<Received> {
-    let (mut length, mut path) = (0, None);
+    let (mut path, mut headers) = (None, BTreeMap::new());
     loop {
         let mut line = String::new();
         if connection.read_line(&mut line).await.ok()? == 0 {
@@ -136,15 +140,13 @@ async fn read(connection: &mut BufReader<TcpStream>) -> Option<Received> {
             break;
         }
         path.get_or_insert_with(|| line.split(' ').nth(1).unwrap_or_default().to_owned());
-        if let Some((name, value)) = line.split_once(':')
-            && name.eq_ignore_ascii_case("content-length")
-        {
-            length = value.trim().parse().ok()?;
+        if let Some((name, value)) = line.split_once(':') {
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
         }
     }
-    let mut bytes = vec![0; length];
+    let mut bytes = vec![0; headers.get("content-length")?.parse().ok()?];
     connection.read_exact(&mut bytes).await.ok()?;
-    let path = path?;
+    let path: String = path?;
     let protocol = match path.rsplit('/').next()? {
         "completions" => Protocol::ChatCompletions,
         "responses" => Protocol::Responses,
@@ -152,7 +154,7 @@ async fn read(connection: &mut BufReader<TcpStream>) -> Option<Received> {
         action if action.contains(":streamGenerateContent") => Protocol::Gemini,
         other => panic!("an unknown path: {other}"),
     };
-    Some(Received { protocol, bytes })
+    Some(Received { protocol, path, headers, bytes })
 }
 
 fn stream(protocol: Protocol, reply: &ScriptedReply) -> String {

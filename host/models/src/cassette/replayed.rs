@@ -168,6 +168,11 @@ impl Provider for ReplayedModel {
             let _ = deltas.send(piece).await;
         }
         let RawReply { mut reply, raw } = decoded.into();
+        // A stream can split an id over several events, so the ids in the recorded response are found only now.
+        for call in &mut reply.calls {
+            call.arguments = call_ids::without_session(&call.arguments);
+        }
+        reply.text = call_ids::without_session(&reply.text);
         if reply.usage == Usage::default() {
             reply.usage = estimate::usage(request, &reply.text, &reply.calls);
         }
