@@ -488,7 +488,7 @@ forward_to_real_store! {
         fn put_text(session: &str, text: String) -> Digest;
         fn references(session: &str, after: Option<&Digest>, limit: usize) -> Vec<BlobReference>;
         fn share(from: &str, to: &str, media: &[Digest]) -> ();
-        fn text(digest: &Digest) -> String;
+        fn text(session: &str, digest: &Digest) -> String;
     }
     KeyValue {
         fn get(bucket: &Bucket, key: &str) -> Option<Vec<u8>>;

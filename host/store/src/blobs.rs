@@ -45,9 +45,10 @@ pub trait Blobs: Send + Sync {
     /// items is not visible to `from`.
     async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError>;
 
-    /// Returns a stored text, regardless of the session that stored it. Only the host itself may call this method,
-    /// because this method does not check whether a session may read the text.
-    async fn text(&self, digest: &Digest) -> Result<String, StoreError>;
+    /// Returns a text that was stored for the session. Fails with [`StoreError::NoBlob`] if the session does not refer to
+    /// the text, even if another session does. An imported record may name any digest, so it must not reveal the texts of
+    /// other sessions.
+    async fn text(&self, session: &str, digest: &Digest) -> Result<String, StoreError>;
 }
 
 /// A blob that a session refers to.

@@ -155,7 +155,7 @@ impl ApprovalContext<'_> {
             return Ok(Some(held.clone()));
         }
         let Some(held) = self.run.unapproved_request(call) else { return Ok(None) };
-        let text = self.services.store.text(&held.request).await?;
+        let text = self.services.store.text(&self.services.subject, &held.request).await?;
         let request = serde_json::from_str(&text).map_err(|error| unreadable_request(call, &error))?;
         Ok(Some((held.clone(), request)))
     }

@@ -13,6 +13,8 @@ type FirstSeen = (MessageId, i64);
 
 /// Number of consecutive message ids that one block of references covers.
 const BLOCK_MESSAGES: u64 = 128;
+/// Maximum number of messages of one prompt.
+const MAX_MESSAGES: usize = 1_000_000;
 
 /// The references to messages that a step record contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -54,25 +56,43 @@ impl MessagePositions {
     }
 
     /// Returns the positions of the referenced messages. Returns `None` if a block is not in the format that this
-    /// host can read.
-    pub(crate) async fn resolve(&self, store: &dyn Store) -> Result<Option<Vec<MessagePosition>>, StoreError> {
+    /// host can read, if the positions are not in the order of the messages, or if there are more than
+    /// [`MAX_MESSAGES`].
+    pub(crate) async fn resolve(
+        &self,
+        store: &dyn Store,
+        session: &str,
+    ) -> Result<Option<Vec<MessagePosition>>, StoreError> {
         let (calls, blocks, rest) = match self {
-            Self::Each(seen) => return Ok(Some(seen.clone())),
+            Self::Each(seen) => return Ok(is_in_order(seen).then(|| seen.clone())),
             Self::Blocks { calls, blocks, rest } => (*calls, blocks, rest),
         };
         let mut first_seen: Vec<FirstSeen> = Vec::new();
         for block in blocks {
             let Ok(digest) = Digest::parse(block) else { return Ok(None) };
-            let Ok(block) = serde_json::from_str::<Vec<FirstSeen>>(&store.text(&digest).await?) else {
+            let Ok(block) = serde_json::from_str::<Vec<FirstSeen>>(&store.text(session, &digest).await?) else {
                 return Ok(None);
             };
+            // An imported record may refer to the same block many times.
+            let follows = first_seen.last().is_none_or(|last| block.first().is_some_and(|next| last.0 < next.0));
+            if !follows || first_seen.len() + block.len() > MAX_MESSAGES {
+                return Ok(None);
+            }
             first_seen.extend(block);
         }
         first_seen.extend(rest);
+        if !is_in_order(&first_seen) {
+            return Ok(None);
+        }
         let seen =
             |(id, since): FirstSeen| (id, u32::try_from((calls as i64).saturating_sub(since)).unwrap_or_default());
         Ok(Some(first_seen.into_iter().map(seen).collect()))
     }
+}
+
+/// Whether each message comes after the message before it.
+fn is_in_order<T>(positions: &[(MessageId, T)]) -> bool {
+    positions.is_sorted_by(|(one, _), (next, _)| one < next)
 }
 
 #[cfg(test)]
@@ -96,7 +116,7 @@ mod tests {
                 store.commit(&opened.lease, revision, Commit { texts, ..Commit::default() }).await.expect("committed");
             let stored: MessagePositions = serde_json::from_str(&serde_json::to_string(&positions).expect("JSON"))
                 .expect("the JSON that was just written");
-            assert_eq!(stored.resolve(&store).await.expect("read"), Some(seen(messages, 6_000)), "{messages}");
+            assert_eq!(stored.resolve(&store, "a/1").await.expect("read"), Some(seen(messages, 6_000)), "{messages}");
         }
         let length = |messages| {
             serde_json::to_string(&MessagePositions::new(&seen(messages, 6_000), 6_000).0).expect("JSON").len()
@@ -105,6 +125,6 @@ mod tests {
         // The record of the next model call refers to the same blocks as the record of this model call.
         let texts = |calls| MessagePositions::new(&seen(1_000, calls), calls).1;
         assert_eq!(texts(6_000), texts(6_001));
-        assert!(store.text(&digest_of(texts(6_000)[0].as_bytes())).await.is_ok());
+        assert!(store.text("a/1", &digest_of(texts(6_000)[0].as_bytes())).await.is_ok());
     }
 }

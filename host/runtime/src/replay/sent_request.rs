@@ -4,18 +4,20 @@
 use crate::media::{Downscaler, OutgoingMedia, with_labels};
 use crate::prompts::{self, outgoing_media, replace_media_item};
 use crate::records::{PromptRecord, StepRecordBody, UnscaledPicture};
-use crate::tools::tool_list::RecordedTools;
+use crate::tools::tool_list::{RecordedTools, ToolDigests};
 use agent_core::message::{Digest, Message, MessageId, Part, StoredMessage};
 use agent_core::model::ModelRequest;
 use agent_core::plugin::Section;
 use agent_core::prompt;
 use agent_core::text_dialect::ToolDialect;
+use agent_core::tokens;
 use agent_core::view::{shown_message, without_calls};
 use agent_core::visible::visible_request;
 use agent_models::{ModelError, SentBody};
 use agent_store::{MAX_PAGE, MessageRange, RecordRange, Store, StoreError};
 use serde::Deserialize;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// The request of a recorded model call.
 #[derive(Clone, Debug)]
@@ -36,7 +38,8 @@ pub struct SentRequest {
 pub struct RebuiltBody {
     /// The JSON body.
     pub bytes: Vec<u8>,
-    /// Whether the body is byte for byte the body that was sent, according to the recorded digest. It may differ if
+    /// Whether the body is byte for byte the body that was sent, according to the recorded digest. In an imported session,
+    /// this is only what the document states. The body may differ if
     /// another version of the host encoded it, if a secret was removed from the stored messages, or if the session was
     /// imported.
     pub is_exact: bool,
@@ -71,9 +74,30 @@ pub enum SentRequestError {
     Store(#[from] StoreError),
 }
 
+/// Maximum number of bytes of the texts and messages of one request. A request body can have at most half of it.
+const MAX_BYTES: usize = 128 << 20;
+
+/// The session from which a request is rebuilt.
+#[derive(Clone, Copy)]
+struct Source<'s> {
+    store: &'s dyn Store,
+    session: &'s str,
+    /// Number of bytes that were read so far.
+    read: &'s AtomicUsize,
+}
+
+/// Returns the approximate size of a part in memory, in bytes.
+fn size_of_part(part: &Part) -> usize {
+    // One token stands for about four bytes.
+    tokens::of_parts(std::slice::from_ref(part)) as usize * 4
+}
+
 fn call_in(step: Option<u32>) -> String {
     step.map_or_else(|| "a model call in".to_owned(), |step| format!("model call {step} of"))
 }
+
+/// Kinds of records without which a request would not be complete.
+const PARTS_OF_REQUESTS: [&str; 4] = ["prompt", "step_context", "plan_prompt", "media_not_scaled"];
 
 /// The records of one model call.
 struct CallRecords {
@@ -97,9 +121,11 @@ impl CallRecords {
             if step.is_some_and(|step| step != stored.record.step) {
                 continue;
             }
+            let incomplete = |missing| SentRequestError::Incomplete { turn, step: stored.record.step, missing };
             match StepRecordBody::read(&stored.record) {
                 Ok(StepRecordBody::StepContext(record)) => {
-                    sections = Vec::<Section>::deserialize(&record.answer).unwrap_or_default();
+                    let read = Vec::<Section>::deserialize(&record.answer);
+                    sections = read.map_err(|_| incomplete("readable sections of the context builder"))?;
                 }
                 Ok(StepRecordBody::PlanPrompt(record)) => plan = Some(record.text),
                 Ok(StepRecordBody::MediaNotScaled(pictures)) => unscaled = pictures,
@@ -114,6 +140,9 @@ impl CallRecords {
                         found.body = SentBody::of_raw_reply(&reply.raw);
                     }
                 }
+                Err(_) if PARTS_OF_REQUESTS.contains(&stored.record.kind.as_str()) => {
+                    return Err(incomplete("a readable part of the request"));
+                }
                 _ => {}
             }
         }
@@ -124,28 +153,42 @@ impl CallRecords {
         SentRequestError::Incomplete { turn: self.turn, step: self.step, missing }
     }
 
-    async fn text(&self, store: &dyn Store, digest: &str) -> Result<String, SentRequestError> {
+    async fn text(&self, source: Source<'_>, digest: &str) -> Result<String, SentRequestError> {
         let digest = Digest::parse(digest).map_err(|_| self.incomplete("a valid digest of a text"))?;
-        Ok(store.text(&digest).await?)
+        let text = source.store.text(source.session, &digest).await?;
+        // An imported record may refer to the same text many times.
+        self.count(source, text.len())?;
+        Ok(text)
     }
 
-    async fn texts(&self, store: &dyn Store, digests: &[String]) -> Result<Vec<String>, SentRequestError> {
-        let mut texts = Vec::with_capacity(digests.len());
+    async fn texts(&self, source: Source<'_>, digests: &[String]) -> Result<Vec<String>, SentRequestError> {
+        let mut texts = Vec::new();
         for digest in digests {
-            texts.push(self.text(store, digest).await?);
+            texts.push(self.text(source, digest).await?);
         }
         Ok(texts)
     }
 
-    async fn tools(&self, store: &dyn Store) -> Result<RecordedTools, SentRequestError> {
-        let digest = self.prompt.tool_list.as_deref().ok_or_else(|| self.incomplete("the definitions of the tools"))?;
-        let list = self.text(store, digest).await?;
-        serde_json::from_str(&list).map_err(|_| self.incomplete("a readable list of tools"))
+    /// Counts bytes that were read, and returns an error if there are too many.
+    fn count(&self, source: Source<'_>, bytes: usize) -> Result<(), SentRequestError> {
+        let read = source.read.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if read > MAX_BYTES { Err(self.incomplete("a request of a size that can be sent")) } else { Ok(()) }
+    }
+
+    /// Reads the list of tools, and the texts to which the list refers.
+    async fn tools(&self, source: Source<'_>) -> Result<RecordedTools, SentRequestError> {
+        let list = self.prompt.tool_list.as_deref().ok_or_else(|| self.incomplete("the definitions of the tools"))?;
+        let unreadable = || self.incomplete("a readable list of tools");
+        let list = ToolDigests::parse(&self.text(source, list).await?).ok_or_else(unreadable)?;
+        let names = self.text(source, &list.names).await?;
+        let definitions = self.texts(source, &list.definitions).await?;
+        RecordedTools::parse(&names, &definitions).ok_or_else(unreadable)
     }
 
     /// Returns the stored messages of the prompt, each with the number of model calls in which it had been sent.
-    async fn messages(&self, store: &dyn Store, session: &str) -> Result<Vec<(StoredMessage, u32)>, SentRequestError> {
-        let positions = self.prompt.messages.resolve(store).await?;
+    async fn messages(&self, source: Source<'_>) -> Result<Vec<(StoredMessage, u32)>, SentRequestError> {
+        let Source { store, session, .. } = source;
+        let positions = self.prompt.messages.resolve(store, session).await?;
         let positions = positions.ok_or_else(|| self.incomplete("readable positions of messages"))?;
         let mut found: HashMap<MessageId, StoredMessage> = HashMap::new();
         for positions in positions.chunks(MAX_PAGE) {
@@ -153,6 +196,7 @@ impl CallRecords {
             // One read may return only a part of the messages.
             while !ids.is_empty() {
                 let page = store.messages(session, MessageRange::Ids(ids.clone())).await?;
+                self.count(source, page.iter().flat_map(|message| &message.parts).map(size_of_part).sum())?;
                 if page.is_empty() {
                     return Err(self.incomplete("all messages, because some are no longer stored"));
                 }
@@ -160,7 +204,7 @@ impl CallRecords {
                 ids.retain(|id| !found.contains_key(id));
             }
         }
-        Ok(positions.into_iter().filter_map(|(id, seen)| Some((found.get(&id)?.clone(), seen))).collect())
+        Ok(positions.into_iter().filter_map(|(id, seen)| Some((found.remove(&id)?, seen))).collect())
     }
 }
 
@@ -176,7 +220,8 @@ pub async fn sent_request(
     step: Option<u32>,
 ) -> Result<SentRequest, SentRequestError> {
     let records = CallRecords::read(store, session, turn, step).await?;
-    let request = rebuild(&records, store, session).await?;
+    let read = AtomicUsize::new(0);
+    let request = rebuild(&records, Source { store, session, read: &read }).await?;
     let body = match &records.body {
         None => None,
         Some(sent) => {
@@ -190,10 +235,10 @@ pub async fn sent_request(
     Ok(SentRequest { turn: records.turn, step: records.step, request, body })
 }
 
-async fn rebuild(records: &CallRecords, store: &dyn Store, session: &str) -> Result<ModelRequest, SentRequestError> {
+async fn rebuild(records: &CallRecords, source: Source<'_>) -> Result<ModelRequest, SentRequestError> {
     let prompt = &records.prompt;
-    let tools = records.tools(store).await?;
-    let stored = records.messages(store, session).await?;
+    let tools = records.tools(source).await?;
+    let stored = records.messages(source).await?;
     let ids: Vec<MessageId> = stored.iter().map(|(message, _)| message.id).collect();
     let begins_turn = stored.iter().position(|(message, _)| message.turn == records.turn);
     let messages = stored.into_iter().map(|(message, seen)| {
@@ -203,7 +248,7 @@ async fn rebuild(records: &CallRecords, store: &dyn Store, session: &str) -> Res
     let mut request = ModelRequest {
         model: prompt.model.clone(),
         lifecycle: prompt.lifecycle,
-        system: records.texts(store, &prompt.system).await?,
+        system: records.texts(source, &prompt.system).await?,
         messages: messages.collect::<Vec<Message>>(),
         downscaled: prompt.downscaled.clone(),
         tools: tools.offered.clone(),
@@ -216,7 +261,7 @@ async fn rebuild(records: &CallRecords, store: &dyn Store, session: &str) -> Res
     }
     mask_media(records, &ids, &mut request);
     if prompt.tool_dialect == ToolDialect::Text {
-        let sections = records.texts(store, &prompt.tool_sections).await?;
+        let sections = records.texts(source, &prompt.tool_sections).await?;
         prompts::write_as_text(&mut request, begins_turn, sections, &|name| tools.address_of(name));
     }
     visible_request(&mut request);
@@ -225,13 +270,12 @@ async fn rebuild(records: &CallRecords, store: &dyn Store, session: &str) -> Res
 
 /// Replaces the media that were masked or could not be scaled down, and adds labels to the others.
 fn mask_media(records: &CallRecords, ids: &[MessageId], request: &mut ModelRequest) {
-    let found = outgoing_media(request, ids, |_| false);
-    for media_item in &found {
-        let (message, part, item) = media_item.stored_position;
-        let mut masks = records.prompt.masked.iter();
-        let mask = masks.find(|mask| (mask.message, mask.part, mask.item) == (message, part, item));
+    // The first mask of a media item applies, as in the session.
+    let masks = records.prompt.masked.iter().rev().map(|mask| ((mask.message, mask.part, mask.item), &mask.text));
+    let masks: HashMap<_, _> = masks.collect();
+    for media_item in &outgoing_media(request, ids, |_| false) {
         let unscaled = records.unscaled.iter().find(|picture| picture.position == media_item.item.position);
-        let text = mask.map(|mask| &mask.text).or(unscaled.map(|picture| &picture.text));
+        let text = masks.get(&media_item.stored_position).copied().or(unscaled.map(|picture| &picture.text));
         if let Some(text) = text {
             replace_media_item(request, media_item.item.position, text.clone());
         }

@@ -185,7 +185,7 @@ fn unreadable_action(at: (u32, u32), record: &StepRecord) -> Option<(Phase, Plug
 impl TurnSource<'_> {
     /// Loads the messages at the recorded positions, in the form in which the plugin received the messages.
     async fn messages(&self, positions: &MessagePositions, characters: usize) -> Result<Vec<Message>, StoreError> {
-        let positions = positions.resolve(self.store).await?.unwrap_or_default();
+        let positions = positions.resolve(self.store, &self.session.subject).await?.unwrap_or_default();
         let ids = positions.iter().map(|(id, _)| *id).collect();
         let messages = self.store.messages(&self.session.subject, MessageRange::Ids(ids)).await?;
         let shown = messages.iter().zip(&positions);
@@ -195,7 +195,7 @@ impl TurnSource<'_> {
     /// Loads a text to which a record refers by digest. Returns an empty text if the digest is invalid.
     async fn text(&self, digest: &str) -> Result<String, StoreError> {
         match Digest::parse(digest) {
-            Ok(digest) => self.store.text(&digest).await,
+            Ok(digest) => self.store.text(&self.session.subject, &digest).await,
             Err(_) => Ok(String::new()),
         }
     }

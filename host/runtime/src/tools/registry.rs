@@ -4,7 +4,7 @@ pub use super::availability::Availability;
 
 use super::builtins::{ignoring_result_violations, loop_break};
 use super::reserved::{Reserved, with_reserved, without_reserved, without_reserved_value};
-use super::tool_list::{RecordedTools, ToolList};
+use super::tool_list::{RecordedNames, ToolTexts};
 use agent_core::approval::canonical_json;
 use agent_core::change::Denial;
 use agent_core::message::Digest;
@@ -20,7 +20,7 @@ use agent_store::digest_of;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 /// Maximum number of bytes of a tool's description in a prompt. Longer descriptions are truncated.
 const MAX_DESCRIPTION_BYTES: usize = 2 * 1024;
@@ -73,8 +73,8 @@ struct OfferedTools {
     tokens: u32,
     /// Search index of the offered tools (L25). The index is built on first use.
     index: OnceLock<Index>,
-    /// The tools of the last model call, in the form in which step records refer to them.
-    last_list: Mutex<Option<Arc<ToolList>>>,
+    /// The tools in the form in which step records refer to them. The texts are written on first use.
+    texts: OnceLock<ToolTexts>,
 }
 
 /// The reason why a registry cannot be created from the given tools.
@@ -229,22 +229,21 @@ impl Registry {
         self.offer.tools.iter().filter(is_named).collect()
     }
 
-    /// Returns the tools of a model call in the form in which step records refer to them (D1). Consecutive calls usually
-    /// offer the same tools, so the last list is kept.
-    pub(crate) fn tool_list(&self, offered: &[OfferedTool]) -> Arc<ToolList> {
-        let mut last = self.offer.last_list.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if let Some(list) = last.as_ref().filter(|list| list.offers(offered)) {
-            return list.clone();
-        }
-        let renamed = |name: &String| Some((name.clone(), self.offer.names.provider_name(name)?.to_owned()));
-        let names = self.tools.keys().filter_map(renamed).filter(|(author, provider)| author != provider);
-        let addresses = self.tools.values().filter_map(|tool| {
-            let name = tool.definition.name.clone();
-            let address = ToolAddress::new(&name, Some(&tool.source));
-            (address != ToolAddress::new(&name, None)).then_some((name, address))
-        });
-        let tools = RecordedTools::new(offered.to_vec(), names.collect(), addresses.collect());
-        last.insert(Arc::new(ToolList::new(&tools))).clone()
+    /// Returns the tools in the form in which step records refer to them (D1). The texts are written on first use.
+    pub(crate) fn tool_texts(&self) -> &ToolTexts {
+        self.offer.texts.get_or_init(|| {
+            let renamed = |name: &String| Some((name.clone(), self.changed_name(name)?.to_owned()));
+            let addresses = self.tools.values().filter_map(|tool| {
+                let name = tool.definition.name.clone();
+                let address = ToolAddress::new(&name, Some(&tool.source));
+                (address != ToolAddress::new(&name, None)).then_some((name, address))
+            });
+            let names = RecordedNames {
+                names: self.tools.keys().filter_map(renamed).collect(),
+                addresses: addresses.collect(),
+            };
+            ToolTexts::new(&names, &self.offer.tools)
+        })
     }
 
     /// Returns the estimated number of tokens that the tools with these names use in a prompt (L26).

@@ -197,7 +197,7 @@ async fn write_texts_and_media(
         for reference in page {
             match reference {
                 BlobReference::Text { digest, .. } => {
-                    let text = store.text(&digest).await?;
+                    let text = store.text(session, &digest).await?;
                     writer.item(&DocumentText { digest, text }).await?;
                 }
                 BlobReference::Media(item) => media.push(item),

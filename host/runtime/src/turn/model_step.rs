@@ -14,6 +14,7 @@ use crate::records::{
 };
 use crate::tools::registry::Registry;
 use crate::tools::results::denials_in;
+use crate::tools::tool_list::ReferencedText;
 use agent_core::message::{Message, MessageId, Part};
 use agent_core::model::{ModelRequest, OfferedTool, Reply, StopReason};
 use agent_core::plugin::{Section, StepRequest};
@@ -196,15 +197,22 @@ async fn step_sections(
 /// Adds the record of the exact prompt (D1), and writes the tools as text if the agent uses the text dialect. The record
 /// contains digests instead of texts, and positions instead of messages. The texts are stored with the record.
 fn record_prompt(context: &ActionContext<'_>, plan: &StepPlan, outgoing: &mut OutgoingPrompt) {
-    let tools = context.agent().registry().tool_list(&outgoing.request.tools);
-    if !context.stored_texts.contains(&tools.digest) {
-        outgoing.notes.texts.push(tools.text.clone());
+    let (tool_texts, offered) = (context.agent().registry().tool_texts(), &outgoing.request.tools);
+    let list = tool_texts.list(offered);
+    let digest = list.digest.to_string();
+    if !context.stored_texts.contains(&list.digest) {
+        let is_new = |text: &&ReferencedText| !context.stored_texts.contains(&text.digest);
+        let texts = tool_texts.texts(offered).filter(is_new).map(|text| text.text.clone());
+        outgoing.notes.texts.extend(texts.chain([list.text]));
     }
-    let (mut record, texts) = prompt_record(context, outgoing, tools.digest.to_string());
+    let (mut record, texts) = prompt_record(context, outgoing, digest);
     outgoing.notes.texts.extend(texts);
     let sections = write_tools_as_text(context, outgoing);
-    record.tool_sections = sections.iter().map(|text| digest_of(text.as_bytes()).to_string()).collect();
-    outgoing.notes.texts.extend(sections);
+    for section in sections {
+        let digest = digest_of(section.as_bytes());
+        record.tool_sections.push(digest.to_string());
+        outgoing.notes.texts.extend((!context.stored_texts.contains(&digest)).then_some(section));
+    }
     outgoing.notes.add(context.run, plan.step, StepRecordBody::Prompt(Box::new(record)));
 }
 

@@ -202,7 +202,7 @@ impl Session {
         event: &CloudEvent,
         call: &CallId,
     ) -> Result<Vec<Violation>, RespondError> {
-        let text = self.services.store.text(contract).await?;
+        let text = self.services.store.text(&self.services.subject, contract).await?;
         let damaged =
             |problem: String| StoreError::Invalid { what: format!("the answer's schema {contract}"), problem };
         let schemas: BTreeMap<String, Value> =

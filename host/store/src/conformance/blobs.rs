@@ -67,8 +67,8 @@ pub(super) async fn record_texts_are_stored_by_digest(test: TestStore) {
     assert_eq!(digest, digest_of(b"section"));
     let texts = vec!["section".to_owned(), "another".to_owned()];
     writer.commit(Commit { texts, ..Commit::default() }).await.unwrap();
-    assert_eq!(store.text(&digest).await.as_deref(), Ok("section"));
-    assert_eq!(store.text(&digest_of(b"another")).await.as_deref(), Ok("another"));
+    assert_eq!(store.text("s", &digest).await.as_deref(), Ok("section"));
+    assert_eq!(store.text("s", &digest_of(b"another")).await.as_deref(), Ok("another"));
     assert_eq!(store.media("s", &digest).await, Ok(None), "a text is not a media item");
     assert!(store.read("s", &digest, 0, 1).await.is_err());
 
@@ -79,9 +79,12 @@ pub(super) async fn record_texts_are_stored_by_digest(test: TestStore) {
     store.put_text("s", "section".to_owned()).await.unwrap();
     assert!(store.media("s", &digest).await.unwrap().is_some(), "the blob is still a media item");
     let binary = store.put("s", vec![0xff, 0xfe], image_description("binary")).await.unwrap();
-    assert!(matches!(store.text(&binary.digest).await, Err(StoreError::Invalid { .. })));
+    assert!(matches!(store.text("s", &binary.digest).await, Err(StoreError::Invalid { .. })));
+    SessionWriter::new(store, "other").await.release().await;
+    let error = store.text("other", &digest).await;
+    assert_eq!(error, Err(StoreError::NoBlob { digest: digest.clone() }), "texts of other sessions are not visible");
     let missing = digest_of(b"missing");
-    assert_eq!(store.text(&missing).await, Err(StoreError::NoBlob { digest: missing }));
+    assert_eq!(store.text("s", &missing).await, Err(StoreError::NoBlob { digest: missing }));
 }
 
 pub(super) async fn delete_keeps_blobs_of_other_sessions(test: TestStore) {
@@ -93,12 +96,12 @@ pub(super) async fn delete_keeps_blobs_of_other_sessions(test: TestStore) {
     }
     let own = store.put_text("one", "own text".to_owned()).await.unwrap();
     store.delete("one").await.unwrap();
-    assert_eq!(store.text(&own).await, Err(StoreError::NoBlob { digest: own }));
-    assert_eq!(store.text(&digest_of(b"shared text")).await.as_deref(), Ok("shared text"));
+    assert!(store.text("one", &own).await.is_err() && store.text("two", &own).await.is_err());
+    assert_eq!(store.text("two", &digest_of(b"shared text")).await.as_deref(), Ok("shared text"));
     assert_eq!(store.read("two", &digest_of(b"shared"), 0, 99).await.as_deref(), Ok(b"shared".as_slice()));
     store.delete("two").await.unwrap();
-    assert!(store.text(&digest_of(b"shared text")).await.is_err());
-    assert!(store.text(&digest_of(b"shared")).await.is_err());
+    assert!(store.text("two", &digest_of(b"shared text")).await.is_err());
+    assert!(store.text("two", &digest_of(b"shared")).await.is_err());
 }
 
 pub(super) async fn references_are_listed_in_pages(test: TestStore) {

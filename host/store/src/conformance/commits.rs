@@ -56,7 +56,7 @@ pub(super) async fn commit_stores_all_parts(test: TestStore) {
     assert!(events.iter().all(|timed| timed.time.ends_with('Z') && timed.time.contains('T')), "{events:?}");
     let records = reader.records("s", RecordRange::Turn(1)).await.unwrap();
     assert!(records.iter().map(|stored| &stored.record).eq(&commit.records), "{records:?}");
-    assert_eq!(reader.text(&crate::digest_of(b"section")).await.unwrap(), "section");
+    assert_eq!(reader.text("s", &crate::digest_of(b"section")).await.unwrap(), "section");
     assert_eq!(reader.calls("s", CallFilter::Turn(1)).await.unwrap().len(), 1);
 }
 
@@ -105,7 +105,7 @@ pub(super) async fn refused_commit_stores_nothing(test: TestStore) {
     assert_eq!(store.calls("s", CallFilter::Turn(1)).await.unwrap(), []);
     assert_eq!(store.events("s", 0, 10).await.unwrap(), []);
     assert_eq!(store.records("s", RecordRange::Turn(1)).await.unwrap(), []);
-    assert!(store.text(&crate::digest_of(b"section")).await.is_err());
+    assert!(store.text("s", &crate::digest_of(b"section")).await.is_err());
     assert_eq!(store.search_messages("never", 10).await.unwrap(), []);
     writer.append_texts(&["the next message"]).await;
     assert_eq!(writer.revision, 2);

@@ -48,7 +48,7 @@ pub(super) async fn strange_text_is_stored_unchanged(test: TestStore) {
         );
         assert_eq!(store.events(&session, 0, 9).await.unwrap()[0].event.kind, kind);
         assert_eq!(store.records(&session, RecordRange::Turn(1)).await.unwrap()[0].record, record);
-        assert_eq!(store.text(&crate::digest_of(strange.as_bytes())).await.unwrap(), strange);
+        assert_eq!(store.text(&session, &crate::digest_of(strange.as_bytes())).await.unwrap(), strange);
         let listed = store.sessions(Default::default(), 1).await.unwrap();
         assert_eq!((&listed[0].subject, listed[0].title.as_deref()), (&session, Some(strange)));
     }

@@ -117,12 +117,15 @@ impl Blobs for SqliteStore {
         .await
     }
 
-    async fn text(&self, digest: &Digest) -> Result<String, StoreError> {
-        let digest = digest.clone();
+    async fn text(&self, session: &str, digest: &Digest) -> Result<String, StoreError> {
+        let (session, digest) = (session.to_owned(), digest.clone());
         self.read(move |connection| {
+            let session = session_number(connection, &session)?;
+            let sql =
+                "SELECT bytes FROM blobs JOIN blob_references ON blob = blobs.id WHERE digest = ?2 AND session = ?1";
             let bytes: Option<Vec<u8>> = connection
-                .prepare_cached("SELECT bytes FROM blobs WHERE digest = ?1")?
-                .query_row([key_of(&digest)?], |row| row.get(0))
+                .prepare_cached(sql)?
+                .query_row(params![session, key_of(&digest)?], |row| row.get(0))
                 .optional()?;
             let bytes = bytes.ok_or_else(|| StoreError::NoBlob { digest: digest.clone() })?;
             String::from_utf8(bytes).map_err(|_| invalid(digest.to_string(), "it is not UTF-8 text").into())
