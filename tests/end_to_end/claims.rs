@@ -238,7 +238,7 @@ async fn edit_snapshot(test_host: &TestHost, subject: &str, change: impl FnOnce(
     let opened = test_host.store.open(subject, OpenMode::Existing, SessionMeta::default()).await.unwrap();
     let mut state: Value = serde_json::from_slice(&opened.snapshot.unwrap()).unwrap();
     change(&mut state);
-    let status = Status { state: SessionState::Suspended, turn: 1, title: None, open_turn: None };
+    let status = Status { state: SessionState::Suspended, turn: 1, title: None, ..Status::default() };
     let commit = Commit { snapshot: state.to_string().into_bytes(), status, ..Commit::default() };
     test_host.store.commit(&opened.lease, opened.revision, commit).await.unwrap();
     test_host.store.release(opened.lease).await.unwrap();

@@ -75,6 +75,7 @@ mod session_transfer;
 mod sharing;
 mod store_command;
 mod store_waits;
+mod supervised;
 mod support;
 mod swap;
 #[cfg(target_os = "linux")]

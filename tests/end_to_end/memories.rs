@@ -13,12 +13,12 @@ use agent_runtime::{
     UserName,
 };
 use agent_store::{
-    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, Deletion, Integrity,
-    KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode,
-    OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison, Projections,
-    RebuiltProjection, RecordRange, Rollback, ServedPlugin, SessionFilter, SessionIndex, SessionLog, SessionMeta,
-    SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord,
-    StoredTrial, Swap, TimedEvent, TrialCalls, VersionChange, VersionFilter,
+    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, ContinuableSession,
+    Deletion, Integrity, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit,
+    MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison,
+    Projections, RebuiltProjection, RecordRange, Rollback, ServedPlugin, SessionFilter, SessionIndex, SessionLog,
+    SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant, StoredMemory, StoredOutboxItem,
+    StoredRecord, StoredTrial, Swap, TimedEvent, TrialCalls, VersionChange, VersionFilter,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -464,6 +464,7 @@ forward_to_real_store! {
         fn release(lease: Lease) -> ();
         fn commit(lease: &Lease, expected_revision: u64, commit: Commit) -> u64;
         fn messages(session: &str, range: MessageRange) -> Vec<StoredMessage>;
+        fn snapshot(session: &str) -> Option<Vec<u8>>;
         fn hidden(session: &str, after: MessageId, limit: usize) -> Vec<HiddenMessage>;
         fn calls(session: &str, filter: CallFilter) -> Vec<CallRecord>;
         fn events(session: &str, after: u64, limit: usize) -> Vec<TimedEvent>;
@@ -474,6 +475,8 @@ forward_to_real_store! {
         fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
         fn latest(agent: &str) -> Option<String>;
         fn unfinished(after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
+        fn continuable(agents: &[String], now: u64, after: &str, limit: usize) -> Vec<ContinuableSession>;
+        fn last_events(sessions: &[String]) -> Vec<(String, u64)>;
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }

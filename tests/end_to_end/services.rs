@@ -302,7 +302,7 @@ async fn l11_a_state_with_wrong_counts_ends_the_turn() {
     let outstanding = state.pointer_mut("/turn/phase/working/outstanding").expect("the count is stored");
     assert_eq!(*outstanding, json!({"payments": 1, "shipping.order": 1}));
     outstanding["payments"] = json!(2);
-    let status = Status { state: SessionState::Suspended, turn: 1, title: None, open_turn: None };
+    let status = Status { state: SessionState::Suspended, turn: 1, title: None, ..Status::default() };
     let commit = Commit { snapshot: state.to_string().into_bytes(), status, ..Commit::default() };
     test_host.store.commit(&opened.lease, opened.revision, commit).await.unwrap();
     test_host.store.release(opened.lease).await.unwrap();

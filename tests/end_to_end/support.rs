@@ -165,15 +165,7 @@ impl TestHost {
     }
 
     pub(crate) fn host(&self) -> Host {
-        Host {
-            store: self.store.clone(),
-            sandbox: self.sandbox.clone(),
-            downscaler: self.downscaler.clone(),
-            checkpoint: None,
-            first_uses: None,
-            http: None,
-            leaving: Default::default(),
-        }
+        Host { downscaler: self.downscaler.clone(), ..Host::new(self.store.clone(), self.sandbox.clone()) }
     }
 
     pub(crate) async fn generation(&self) -> Generation {

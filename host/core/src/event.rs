@@ -306,6 +306,11 @@ pub enum EventKind {
         /// Why the model did not answer.
         reason: String,
     },
+    /// A prompt that arrived while the turn was open was added to the conversation, after its latest message (I9).
+    Steered {
+        /// Text of the prompt.
+        text: String,
+    },
     /// A call is about to run. If a call was refused or denied before it ran, `attempt` is 0, and an event with the
     /// call's error follows.
     ToolCall {

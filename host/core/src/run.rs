@@ -26,6 +26,7 @@ mod plugin_changes;
 mod refused_calls;
 mod repetition;
 mod state;
+mod steering;
 mod step;
 mod stored_call;
 #[cfg(test)]

@@ -8,6 +8,7 @@ mod dispatch_check;
 mod scope;
 mod service_requests;
 
+pub use crate::requests::{ApprovalDecision, Verdict};
 pub use announcements::{APPROVAL_REQUESTED, APPROVAL_RESOLVED};
 pub(crate) use announcements::{announce_approvals, approval_request_number};
 pub(crate) use context::{ApprovalContext, HeldRequests};
@@ -17,7 +18,7 @@ pub(crate) use service_requests::{JudgedRequest, unreadable_request};
 
 use crate::agent::OutboxConfig;
 use crate::outbox::{self, OutboxError};
-use agent_core::approval::{GrantScope, canonical_json};
+use agent_core::approval::canonical_json;
 use agent_core::message::{CallId, Digest};
 use agent_core::tool::Violation;
 use agent_store::{Store, StoreError, digest_of};
@@ -26,34 +27,6 @@ use serde_json::Value;
 /// Maximum number of characters of the reason for a denial. A longer reason is truncated before it is shown
 /// to the model.
 pub(crate) const REASON_CHARACTERS: usize = 2_000;
-
-/// A user's decision about one call that waits for an approval.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ApprovalDecision {
-    /// Id of the call that waits for the decision.
-    pub call: CallId,
-    /// Whether the user allows or denies the call.
-    pub verdict: Verdict,
-}
-
-/// A user's verdict on a call: whether the call may run.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Verdict {
-    /// The user allows the call.
-    Allow {
-        /// Whether the approval is valid only for this call or also for later calls, and for how long.
-        scope: GrantScope,
-        /// The arguments as the user has changed them. The call runs with these arguments instead of the model's
-        /// arguments. `None` if the user did not change the arguments. If the arguments were changed and the approval
-        /// is remembered, the approval is valid only for the changed arguments.
-        edited: Option<Value>,
-    },
-    /// The user denies the call.
-    Deny {
-        /// The user's reason for the denial. The model is shown this reason. `None` if the user gave no reason.
-        reason: Option<String>,
-    },
-}
 
 /// The reason why a decision was rejected. If a user sends several decisions together and one of them is rejected, none
 /// of these decisions is stored.

@@ -2,19 +2,24 @@
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
 //! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`,
-//! `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`, `swap`, `transfer`, `replay`.
+//! `requests`, `open_sessions`, `event_stream`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
+//! `swap`, `transfer`, `replay`, `supervisor`.
 
 pub mod agent;
 pub mod approvals;
+mod event_stream;
 mod events;
 mod history;
 mod host;
 pub mod media;
+mod open_sessions;
 pub mod outbox;
 mod prompts;
 mod records;
 pub mod replay;
+mod requests;
 pub mod session;
+mod supervisor;
 pub mod swap;
 mod tools;
 pub mod transfer;
@@ -29,11 +34,15 @@ pub use agent::{
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
+pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
 pub use host::{Checkpoint, CheckpointObserver, FirstUse, FirstUses, Host, StoredValues};
 pub use media::Downscaler;
+pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
+pub use requests::{Accepted, Prompt, RequestError, RequestProblem, SessionRequest};
 pub use session::{OpenSession, Session, SessionError, TurnResult};
+pub use supervisor::{Supervisor, SupervisorOptions};
 pub use swap::{Notice, PluginWatcher};
 pub use tools::registry::{Registry, RegistryError};
 pub use tools::{builtins, registry};

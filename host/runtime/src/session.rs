@@ -1,11 +1,14 @@
 //! A session that is open in this process, with its lease and its state. Only the method `apply` changes the state. The
 //! driver in the module `turn` runs the turns of the session.
 
+mod log_writer;
 mod opening;
 mod secrets;
 mod servers;
 
+pub(crate) use log_writer::LogWriter;
 pub use opening::OpenSession;
+
 pub(crate) use opening::{new_id_ending, new_subject};
 
 use crate::agent::{Agent, AgentError, LiveAgent};
@@ -16,8 +19,10 @@ use crate::events::{SessionWatch, Watchers};
 use crate::history::LoadedHistory;
 use crate::host::{Checkpoint, FinishedQuestion, SessionServices, trace};
 use crate::media::{AttachError, describe};
+use crate::open_sessions::Inbox;
 use crate::outbox::{self, DeferredDelivery, ResultOrigin, now_ms};
 use crate::records::{CommitNotes, HostAnswersRecord, ServiceRequestRecord, StepRecordBody};
+use crate::requests::{Accepted, RequestReply};
 use agent_core::change::{Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Media, TurnInput};
@@ -25,7 +30,7 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::AcquiredServers;
 use agent_plugins::{GenerationError, NewMediaItem};
-use agent_store::{Blobs, Commit, Lease, Status, StoreError, StoredView, ViewPiece, digest_of};
+use agent_store::{Blobs, Commit, Lease, Status, StoreError, ViewPiece, digest_of};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -94,7 +99,7 @@ pub(crate) struct ModelRetry {
 /// ```
 /// use agent_core::message::TurnInput;
 /// use agent_plugins::{Generation, Sandbox, SandboxOptions};
-/// use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session, TurnResult};
+/// use agent_runtime::{Agent, AgentConfig, Host, OpenSession, Session, TurnResult};
 /// use agent_store::SqliteStore;
 /// use std::sync::Arc;
 /// use tokio_util::sync::CancellationToken;
@@ -102,15 +107,7 @@ pub(crate) struct ModelRetry {
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// // What all sessions of a process share.
-/// let host = Host {
-///     store: Arc::new(SqliteStore::open_in_memory()?),
-///     sandbox: Sandbox::new(SandboxOptions::default())?,
-///     downscaler: Downscaler::default(),
-///     checkpoint: None,
-///     first_uses: None,
-///     http: None,
-///     leaving: CancellationToken::new(),
-/// };
+/// let host = Host::new(Arc::new(SqliteStore::open_in_memory()?), Sandbox::new(SandboxOptions::default())?);
 ///
 /// // An agent without plugins, whose model replies from a script.
 /// let folder = tempfile::tempdir()?;
@@ -154,13 +151,16 @@ pub struct Session {
     /// Whether the open turn ended when the session was opened, because the turn could not continue or because an
     /// answer for which it waited was overdue.
     ended_at_opening: bool,
-    lease: Lease,
-    revision: u64,
-    /// Whether the store already contains all pieces of the view of `run`, so that the next commit must write only
-    /// the changed pieces.
-    view_is_stored: bool,
+    /// Writes the session's commits.
+    pub(crate) log: LogWriter,
     /// Digests of the texts that this process has stored for the session.
     pub(crate) stored_texts: HashSet<Digest>,
+    /// The requests that arrive for the session.
+    pub(crate) inbox: Inbox,
+    /// Receives an answer when the next turn begins.
+    pub(crate) start_reply: Option<RequestReply>,
+    /// Receive an answer when the open turn ends.
+    pub(crate) cancel_replies: Vec<RequestReply>,
 }
 
 impl Session {
@@ -208,7 +208,7 @@ impl Session {
     /// Queues a prompt that arrives while a turn is open, together with the trace context of the event that contains
     /// the prompt. After the turn has ended, [`Session::next_queued_prompt`] returns the prompt.
     pub async fn queue_prompt(&mut self, input: TurnInput) -> Result<(), SessionError> {
-        let prompt = QueuedPrompt { input, trace: self.incoming_trace.take() };
+        let prompt = QueuedPrompt { input, trace: self.incoming_trace.take(), steers: false };
         self.apply(Input::QueuePrompt { prompt }, CommitNotes::default()).await
     }
 
@@ -232,7 +232,7 @@ impl Session {
     /// ever started (L1).
     #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
     pub(crate) fn require_stored_state(&self) -> Result<(), SessionError> {
-        if self.revision > 0 {
+        if self.log.revision() > 0 {
             return Ok(());
         }
         let session = self.services.subject.clone();
@@ -258,23 +258,23 @@ impl Session {
 
     /// Returns the lease, which gives this process the exclusive right to write to the session.
     pub(crate) fn lease(&self) -> Lease {
-        self.lease.clone()
+        self.log.lease().clone()
     }
 
     /// Returns the session's revision. Each commit increases the revision by one.
     pub fn revision(&self) -> u64 {
-        self.revision
+        self.log.revision()
     }
 
     /// Releases the lease so that other processes can use the session. After this call, this value cannot change the
     /// session any more. To change the session, open it again.
     pub async fn release_lease(&self) -> Result<(), SessionError> {
-        Ok(self.services.store.release(self.lease.clone()).await?)
+        Ok(self.services.store.release(self.log.lease().clone()).await?)
     }
 
     /// Closes the session and releases its lease.
     pub async fn close(self) -> Result<(), SessionError> {
-        Ok(self.services.store.release(self.lease).await?)
+        Ok(self.services.store.release(self.log.lease().clone()).await?)
     }
 
     /// Returns a read-only view of the data that decisions about approvals need.
@@ -351,6 +351,7 @@ impl Session {
     /// Computes the next state of the session and commits it. The session uses the new state and publishes its events
     /// only after the commit (D6).
     async fn apply_one(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
+        self.add_queued_prompts();
         let name = input_name(&input);
         let input = add_edit_note(&mut self.history, input).await?;
         let redacted = secrets::without_secrets(self.services.agent.redaction(), input, notes);
@@ -368,17 +369,35 @@ impl Session {
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();
         self.services.reach_checkpoint(Checkpoint::BeforeCommit(name));
-        self.revision = self.services.store.commit(&self.lease, self.revision, commit).await?;
+        self.log.commit(&*self.services.store, commit).await?;
         self.services.reach_checkpoint(Checkpoint::AfterCommit(name));
         self.run = run;
-        self.view_is_stored = true;
         self.stored_texts.extend(texts);
         self.history.record_change(&self.run, &change);
         self.last_event = change.events.last().cloned().or(self.last_event.take());
         self.watchers.publish(change.events);
+        self.answer_requests_of_turn();
         let deferred = std::mem::replace(&mut self.deferred, DeferredDelivery::Nothing);
         self.deferred = outbox::deliver_after_commit(&self.services, &self.run, &change.outbox, deferred).await;
         Ok(())
+    }
+
+    /// Adds the prompts to the state that were queued while an action of the turn borrowed the state.
+    pub(crate) fn add_queued_prompts(&mut self) {
+        self.log.add_queued_prompts(&mut self.run);
+    }
+
+    /// Answers the requests to begin a turn and to cancel a turn, after the commit that fulfils them.
+    fn answer_requests_of_turn(&mut self) {
+        // A closed channel means that the sender of the request has stopped waiting for the answer.
+        if let Some(reply) = self.start_reply.take_if(|_| self.run.is_open()) {
+            let _ = reply.send(Ok(Accepted::Started { turn: self.run.turns }));
+        }
+        if !self.run.is_open() {
+            for reply in self.cancel_replies.drain(..) {
+                let _ = reply.send(Ok(Accepted::Cancelled));
+            }
+        }
     }
 
     /// Collects the denials of calls that were stopped before they could return their denials.
@@ -398,10 +417,7 @@ impl Session {
         let status = status_of_run(run, title);
         let is_new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
         let texts = notes.texts.into_iter().filter(is_new).collect();
-        let view = match self.view_is_stored {
-            true => StoredView::Changed(view_pieces(run, Some(&self.run))),
-            false => StoredView::Whole(view_pieces(run, None)),
-        };
+        let view = self.log.view_of(run, &self.run);
         Commit { snapshot: run.snapshot_without_view(), view, change, records: notes.records, texts, status }
     }
 
@@ -431,7 +447,8 @@ pub fn status_of(snapshot: &[u8]) -> Option<Status> {
 /// Returns the status of a session for lists of sessions. `run` is the state of the session.
 pub(crate) fn status_of_run(run: &Run, title: Option<String>) -> Status {
     let open_turn = run.turn.as_ref().filter(|turn| !turn.is_over()).map(agent_core::run::Turn::cost);
-    Status { state: run.session_state(), turn: run.turns, title, open_turn }
+    let continues_at = run.continues_at();
+    Status { state: run.session_state(), turn: run.turns, title, open_turn, continues_at }
 }
 
 fn title_of(input: &TurnInput) -> String {

@@ -6,6 +6,7 @@ mod audit;
 mod blobs;
 mod calls;
 mod commits;
+mod continuations;
 mod hostile;
 mod key_value;
 mod leases;
@@ -38,6 +39,7 @@ pub struct TestStore {
 pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     commits::commit_stores_all_parts(new_store()).await;
     commits::commit_stores_a_view_in_pieces(new_store()).await;
+    commits::snapshot_is_read_without_a_lease(new_store()).await;
     commits::refused_commit_stores_nothing(new_store()).await;
     commits::commit_requires_the_current_revision(new_store()).await;
     commits::commit_refuses_gaps_in_numbers(new_store()).await;
@@ -69,6 +71,10 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     leases::session_has_one_holder(new_store()).await;
     leases::lost_lease_cannot_commit(new_store()).await;
     leases::second_instance_opens_after_release(new_store()).await;
+    continuations::sessions_continue_when_they_are_due(new_store()).await;
+    continuations::parents_and_children_continue_after_each_other(new_store()).await;
+    continuations::open_sessions_are_not_continued(new_store()).await;
+    continuations::last_events_are_read_for_many_sessions(new_store()).await;
     sessions::open_modes_are_enforced(new_store()).await;
     sessions::sessions_are_listed_newest_first(new_store()).await;
     sessions::delegated_sessions_are_listed_by_parent(new_store()).await;

@@ -32,7 +32,10 @@ pub use memories::{MAX_MEMORY_BYTES, Memories, MemoryFilter, MemoryScope, Stored
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use projections::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader};
 pub use session_holder::SessionHolder;
-pub use session_index::{MessageHit, SessionFilter, SessionIndex, SessionSummary, SessionUsage, Unowned};
+pub use session_index::{
+    ContinuableSession, ContinuationReason, MessageHit, SessionFilter, SessionIndex, SessionSummary, SessionUsage,
+    Unowned,
+};
 pub use session_log::{
     CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,
     OpenedSession, RecordRange, SessionLog, SessionMeta, Status, StepRecord, StoredRecord, StoredView, TimedEvent,

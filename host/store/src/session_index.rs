@@ -22,6 +22,21 @@ pub trait SessionIndex: Send + Sync {
     /// snapshots.
     async fn unfinished(&self, after: &str, limit: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError>;
 
+    /// Returns up to `limit` sessions that can continue without an answer from outside (D3, I9), and that no process has
+    /// open. `now` is the current time in milliseconds since the Unix epoch. Only sessions of the named agents are
+    /// returned. The sessions are ordered by subject and start after the subject `after`.
+    async fn continuable(
+        &self,
+        agents: &[String],
+        now: u64,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<ContinuableSession>, StoreError>;
+
+    /// Returns the number of the last durable event of each session. Sessions that do not exist are left out. At most
+    /// [`MAX_PAGE`](crate::MAX_PAGE) sessions are allowed.
+    async fn last_events(&self, sessions: &[String]) -> Result<Vec<(String, u64)>, StoreError>;
+
     /// Searches the messages of all sessions. Returns up to `limit` messages that contain every word of the query,
     /// best match first. Words consist of letters and digits; all other characters separate words. A query without
     /// words finds nothing.
@@ -30,6 +45,30 @@ pub trait SessionIndex: Send + Sync {
     /// Searches the messages that were evicted from the view of one session (L27). Returns up to `limit` messages that
     /// contain at least one word of the query, best match first. Undone and superseded messages are not found.
     async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
+}
+
+/// A session that can continue without an answer from outside, and that no process has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContinuableSession {
+    /// Subject that identifies the session.
+    pub subject: String,
+    /// Configured name of the agent.
+    pub agent: String,
+    /// Why the session can continue.
+    pub reason: ContinuationReason,
+}
+
+/// The reason why a session can continue without an answer from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContinuationReason {
+    /// The time in [`Status::continues_at`](crate::Status::continues_at) has come: the session was interrupted, a
+    /// deadline has passed, or a queued prompt can begin a turn.
+    Due,
+    /// The session waits for a session to which it delegated work, and the turn of that session has ended (L16).
+    ChildEnded,
+    /// The session works for another session whose turn was cancelled or has failed, so the session's own turn must be
+    /// cancelled (L16).
+    ParentEnded,
 }
 
 /// Selects the sessions to list. A field that is not set does not restrict the list.

@@ -43,6 +43,10 @@ pub trait SessionLog: Send + Sync {
     /// ids, and the method fails with [`StoreError::NoMessage`] if one of the ids does not exist.
     async fn messages(&self, session: &str, range: MessageRange) -> Result<Vec<StoredMessage>, StoreError>;
 
+    /// Returns the snapshot of the session's run from its last commit, without the parts of the view that are stored
+    /// separately. Returns `None` before the first commit. Reading the snapshot needs no lease.
+    async fn snapshot(&self, session: &str) -> Result<Option<Vec<u8>>, StoreError>;
+
     /// Returns up to `limit` messages that are no longer in the view and whose id is above `after`, ordered by id.
     async fn hidden(&self, session: &str, after: MessageId, limit: usize) -> Result<Vec<HiddenMessage>, StoreError>;
 
@@ -177,6 +181,10 @@ pub struct Status {
     /// What the open turn has used so far. `None` if no turn is open. The event that ends a turn contains the usage of the
     /// whole turn.
     pub open_turn: Option<TurnCost>,
+    /// Time from which the session can continue without an answer from outside, in milliseconds since the Unix epoch. 0
+    /// means immediately. `None` means that the session can continue only after an answer, a decision or a prompt. While
+    /// a process has the session open, that process continues the session.
+    pub continues_at: Option<u64>,
 }
 
 /// A record of an input or output of a step (D1), such as a prompt, parameters, a model's raw reply or a plugin's

@@ -8,7 +8,7 @@ use crate::long_work::{BlockedTurns, CancelledTurn, stop_servers};
 use crate::samples::Samples;
 use crate::table::{Table, reached};
 use agent_plugins::{Generation, Sandbox, SandboxOptions};
-use agent_runtime::{Downscaler, Host, TurnResult};
+use agent_runtime::{Host, TurnResult};
 use agent_store::{Options, SqliteStore};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,15 +32,7 @@ pub(crate) async fn measure(components: &[PathBuf], table: &mut Table) -> wasmti
     for component in components {
         plugins.push(sandbox.load_file(component).await?);
     }
-    let host = Host {
-        store,
-        sandbox,
-        downscaler: Downscaler::default(),
-        checkpoint: None,
-        first_uses: None,
-        http: None,
-        leaving: Default::default(),
-    };
+    let host = Host::new(store, sandbox);
     let blocked_turns =
         BlockedTurns { folder: directory.path(), generation: Generation::new(plugins), mcp_server: mcp_server() };
     table.title(format!(

@@ -7,7 +7,7 @@ use crate::samples::Samples;
 use crate::table::Table;
 use agent_core::message::TurnInput;
 use agent_plugins::{Sandbox, SandboxOptions};
-use agent_runtime::{Downscaler, Host, OpenSession, Session, TurnResult};
+use agent_runtime::{Host, OpenSession, Session, TurnResult};
 use agent_store::{Options, SqliteStore};
 use std::path::Path;
 use std::sync::Arc;
@@ -28,15 +28,8 @@ pub(crate) async fn measure(table: &mut Table) -> wasmtime::Result<()> {
     std::fs::create_dir_all(scratch())?;
     let disk = tempfile::tempdir_in(scratch())?;
     let file = disk.path().join("bench.db");
-    let host = Host {
-        store: Arc::new(SqliteStore::open(&file, Options::default())?),
-        sandbox: Sandbox::new(SandboxOptions::default())?,
-        downscaler: Downscaler::default(),
-        checkpoint: None,
-        first_uses: None,
-        http: None,
-        leaving: Default::default(),
-    };
+    let store = Arc::new(SqliteStore::open(&file, Options::default())?);
+    let host = Host::new(store, Sandbox::new(SandboxOptions::default())?);
     let agent = scripted(disk.path(), TURNS)?;
     let mut session = Session::open(&host, agent, OpenSession::New).await?;
     table.title(format!("growing session: {TURNS} turns of one question and answer, synchronous=FULL on disk"));

@@ -89,15 +89,7 @@ impl HistoryHost {
         // Search once, which updates the search index, so that the index is not updated while the turns are measured.
         store.search_messages("lines", 1).await?;
         let checkpoint = Some(observer(step.clone()));
-        let host = Host {
-            store,
-            sandbox,
-            downscaler: Default::default(),
-            checkpoint,
-            first_uses: None,
-            http: None,
-            leaving: Default::default(),
-        };
+        let host = Host { checkpoint, ..Host::new(store, sandbox) };
         Ok(Self { host, step, turns: Samples::default(), steps: Samples::default(), snapshot: Vec::new() })
     }
 
@@ -153,7 +145,7 @@ async fn fill(store: &SqliteStore, older: u64) -> wasmtime::Result<()> {
             .map(|id| HiddenMessage { id, seen_count: 1, why: HideReason::Evicted })
             .collect();
         let change = Change { messages: ids.map(message).collect(), hidden, ..Change::default() };
-        let status = Status { state: SessionState::Idle, turn: run.turns, title: None, open_turn: None };
+        let status = Status { state: SessionState::Idle, turn: run.turns, title: None, ..Status::default() };
         let commit = Commit { snapshot: run.snapshot(), change, status, ..Commit::default() };
         revision = store.commit(&opened.lease, revision, commit).await?;
     }

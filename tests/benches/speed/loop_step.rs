@@ -7,7 +7,7 @@ use crate::samples::Samples;
 use crate::table::{Table, micros, reached};
 use agent_core::message::TurnInput;
 use agent_plugins::{Sandbox, SandboxOptions};
-use agent_runtime::{Checkpoint, CheckpointObserver, Downscaler, Host, OpenSession, Session, TurnResult};
+use agent_runtime::{Checkpoint, CheckpointObserver, Host, OpenSession, Session, TurnResult};
 use agent_store::{Options, SqliteStore, Synchronous};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -74,15 +74,7 @@ async fn turns(directory: &Path, synchronous: Synchronous, rounds: usize) -> was
     let store = Arc::new(SqliteStore::open(directory.join("bench.db"), options)?);
     let step: Arc<Mutex<Step>> = Arc::default();
     let (sandbox, checkpoint) = (Sandbox::new(SandboxOptions::default())?, Some(observer(step.clone())));
-    let host = Host {
-        store: store.clone(),
-        sandbox,
-        downscaler: Downscaler::default(),
-        checkpoint,
-        first_uses: None,
-        http: None,
-        leaving: Default::default(),
-    };
+    let host = Host { checkpoint, ..Host::new(store.clone(), sandbox) };
     let agent = scripted(directory, 1)?;
 
     let mut measured = TurnTimes::default();

@@ -83,15 +83,7 @@ fn show(off: Samples, full: Samples, fsyncs: f64, table: &mut Table) {
 async fn run(directory: &Path, file: &Path, synchronous: Synchronous) -> wasmtime::Result<Round> {
     let store = Arc::new(SqliteStore::open(file, Options { synchronous, ..Options::default() })?);
     let sandbox = Sandbox::new(SandboxOptions::default())?;
-    let host = Host {
-        store: store.clone(),
-        sandbox,
-        downscaler: Default::default(),
-        checkpoint: None,
-        first_uses: None,
-        http: None,
-        leaving: Default::default(),
-    };
+    let host = Host::new(store.clone(), sandbox);
     let agent = scripted(directory, TURNS)?;
     let mut sessions = Vec::new();
     for _ in 0..SESSIONS {

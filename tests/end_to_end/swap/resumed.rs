@@ -114,7 +114,7 @@ async fn p10_a_permanently_refused_component_ends_the_turn() {
         let opened = test_host.store.open(&subject, OpenMode::Existing, SessionMeta::default()).await.unwrap();
         let mut state: Value = serde_json::from_slice(&opened.snapshot.unwrap()).unwrap();
         *state.pointer_mut("/turn/plugins/0/digest").expect("the plugin is pinned") = json!(digest_of(no_plugin));
-        let status = Status { state: SessionState::Suspended, turn: 1, title: None, open_turn: None };
+        let status = Status { state: SessionState::Suspended, turn: 1, title: None, ..Status::default() };
         let commit = Commit { snapshot: state.to_string().into_bytes(), status, ..Commit::default() };
         test_host.store.commit(&opened.lease, opened.revision, commit).await.unwrap();
         test_host.store.release(opened.lease).await.unwrap();

@@ -9,7 +9,7 @@ use crate::terminal::Terminal;
 use crate::terminal::turn::Storage;
 use agent_config::assembly::{AssembledAgents, Assembler, DelegateReader, UnusablePlugins, open_sandbox, open_store};
 use agent_config::{DataDirectory, Settings};
-use agent_runtime::{CheckpointObserver, Downscaler, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError};
+use agent_runtime::{CheckpointObserver, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError};
 use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary, Store, StoreError};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -86,15 +86,11 @@ pub(crate) async fn open_in(
     let assembler = Assembler { store: &*store, sandbox: &sandbox, delegates, unusable_plugins, reporter: terminal };
     let agents = assembler.assemble(&settings).await?;
     let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USE_QUEUE);
-    let downscaler = Downscaler::default();
     let host = Host {
-        store,
-        sandbox,
-        downscaler,
         checkpoint: checkpoint(),
         first_uses: Some(sender),
-        http: None,
         leaving: terminal.exiting(),
+        ..Host::new(store, sandbox)
     };
     let timeout = if opened_for == OpenedFor::AnAnswer { BUSY_TIMEOUT } else { Duration::ZERO };
     let session = open_when_free(&host, &agents.agent, target, timeout).await?;

@@ -26,7 +26,7 @@ use crate::terminal::{Terminal, pending_answers, suspension, text};
 use agent_config::{DataDirectory, assembly};
 use agent_models::provider;
 use agent_plugins::Generation;
-use agent_runtime::{Agent, AgentConfig, Downscaler, Host, OpenSession, Session};
+use agent_runtime::{Agent, AgentConfig, Host, OpenSession, Session};
 use agent_store::{MAX_PAGE, SessionFilter, SessionSummary, Store};
 use delete::Confirmation;
 use destination::Existing;
@@ -140,9 +140,8 @@ async fn open_to_decide(
     data: &DataDirectory,
     timeout: Duration,
 ) -> Result<Session, Failure> {
-    let (sandbox, downscaler) = (assembly::open_default_sandbox(data, &environment::host())?, Downscaler::default());
-    let (checkpoint, leaving) = (open_session::checkpoint(), Default::default());
-    let host = Host { store, sandbox, downscaler, checkpoint, first_uses: None, http: None, leaving };
+    let sandbox = assembly::open_default_sandbox(data, &environment::host())?;
+    let host = Host { checkpoint: open_session::checkpoint(), ..Host::new(store, sandbox) };
     // No turn runs here, so the agent needs a name but no plugins. When the turn continues later, the turn finds its
     // plugins by their digests.
     let generation = Generation::from_digests(&host.sandbox, &[]).await.map_err(Failure::refused)?;

@@ -136,6 +136,10 @@ pub struct QueuedPrompt {
     /// Trace context of the event that contained the prompt. `None` means that the event had no trace context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trace: Option<TraceContext>,
+    /// Whether the prompt is added to the open turn before the turn's next model call, instead of beginning a turn
+    /// (I9). If the open turn makes no other model call, the prompt begins a turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub steers: bool,
 }
 
 /// Maximum number of prompts in a session's queue.
@@ -386,6 +390,18 @@ impl Run {
             None if matches!(self.action(), Action::Suspended(_)) => SessionState::Suspended,
             None if self.is_open() => SessionState::Running,
             None => SessionState::Idle,
+        }
+    }
+
+    /// Returns the time from which the session can continue without an answer from outside, in milliseconds since the Unix
+    /// epoch (I9). 0 means immediately: the turn was interrupted, or a queued prompt can begin a turn. For a suspended
+    /// turn, the result is the earliest deadline. `None` means that only an answer, a decision or a prompt can continue
+    /// the session.
+    pub fn continues_at(&self) -> Option<u64> {
+        match self.action() {
+            Action::Idle | Action::Ended => (!self.queued_prompts.is_empty()).then_some(0),
+            Action::Suspended(suspension) => suspension.waits.iter().filter_map(|wait| wait.cause.expires_at()).min(),
+            _ => Some(0),
         }
     }
 

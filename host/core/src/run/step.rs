@@ -40,6 +40,12 @@ impl Run {
     /// Begins the next step, or an eviction that must happen before the step (L27). If the turn has reached its limit
     /// of interactions and its configuration allows no last model call, the turn ends with an error (L4).
     pub(super) fn next_step(&mut self, change: &mut Change) {
+        self.add_steering_prompts(change);
+        self.step_without_steering(change);
+    }
+
+    /// Does the same as [`Run::next_step`], but leaves the prompts that steer the turn in the queue.
+    fn step_without_steering(&mut self, change: &mut Change) {
         let Some(turn) = &self.turn else { return self.inconsistent(NO_TURN) };
         let interactions = turn.interactions;
         if interactions >= turn.config.max_interactions && turn.config.at_limit == AtLimit::Error {
@@ -178,12 +184,13 @@ impl Run {
     }
 
     /// Appends a reply that the provider interrupted, so that the next model call continues it. The interrupted reply
-    /// counts as an interaction, so the limit of interactions (L4) also limits such replies.
+    /// counts as an interaction, so the limit of interactions (L4) also limits such replies. No other message may
+    /// follow an interrupted reply, so prompts that steer the turn are added after the complete reply.
     fn continue_paused(&mut self, reply: ResolvedReply, change: &mut Change) {
         if !reply.text.is_empty() || reply.replay.is_some() {
             self.append_request(reply.text, reply.replay, &[], change);
         }
-        self.next_step(change);
+        self.step_without_steering(change);
     }
 
     /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns false if the reply

@@ -85,7 +85,10 @@ impl Ledger {
             }
             Input::Context { context } => {
                 self.leave_out = context.history == History::LeaveOut;
-                self.begun_until = before.next_message + change.messages.len() as u64;
+                // Prompts that steer the turn follow the messages with which the turn began (I9).
+                let is_steering = |event: &&Event| matches!(event.kind, EventKind::Steered { .. });
+                let steering = change.events.iter().filter(is_steering).count();
+                self.begun_until = before.next_message + (change.messages.len() - steering) as u64;
                 self.new_from = self.begun_until;
             }
             Input::Reply(reply) => {

@@ -22,6 +22,7 @@ mod repetition;
 mod seen_counts;
 mod service_approvals;
 mod session;
+mod steering;
 mod stored_states;
 mod stored_ways;
 mod summaries;

@@ -273,7 +273,13 @@ impl Move {
             Stray::Undo => Input::Undo,
             Stray::QueuePrompt => {
                 let trace = self.coin.then(|| TraceContext { traceparent: "t".into(), tracestate: None });
-                Input::QueuePrompt { prompt: QueuedPrompt { input: TurnInput::Text("And then?".into()), trace } }
+                Input::QueuePrompt {
+                    prompt: QueuedPrompt {
+                        input: TurnInput::Text("And then?".into()),
+                        trace,
+                        steers: self.calls.len() > 1,
+                    },
+                }
             }
             Stray::Dispatched if self.coin => dispatched(&[call.clone(), call]),
             Stray::Dispatched => dispatched(&[call]),

@@ -262,7 +262,7 @@ fn l30_a_suspension_in_the_first_format_is_read() {
 }
 
 fn prompt(text: &str) -> QueuedPrompt {
-    QueuedPrompt { input: TurnInput::Text(text.into()), trace: None }
+    QueuedPrompt { input: TurnInput::Text(text.into()), trace: None, steers: false }
 }
 
 /// L1: a prompt that arrives while a turn waits is queued. The prompt stays in the state until a turn begins with it.

@@ -16,7 +16,7 @@ use agent_core::event::{Event, EventKind};
 use agent_core::message::TurnInput;
 use agent_models::{Provider, ScriptedReply};
 use agent_plugins::Sandbox;
-use agent_runtime::{Agent, Downscaler, Host, OpenSession, Session, SessionError, TurnResult};
+use agent_runtime::{Agent, Host, OpenSession, Session, SessionError, TurnResult};
 use agent_store::{CallFilter, MAX_PAGE, Options, OutboxFilter, SqliteStore, Store, Synchronous};
 use async_trait::async_trait;
 use serde_json::json;
@@ -112,15 +112,7 @@ impl Player {
         let store =
             SqliteStore::open(directory.path().join("agent-host.db"), options).map_err(|error| error.to_string())?;
         let store: Arc<dyn Store> = Arc::new(store);
-        let host = Host {
-            store: store.clone(),
-            sandbox: self.sandbox.clone(),
-            downscaler: Downscaler::default(),
-            checkpoint: None,
-            first_uses: None,
-            http: Some(recorded.clone()),
-            leaving: Default::default(),
-        };
+        let host = Host { http: Some(recorded.clone()), ..Host::new(store.clone(), self.sandbox.clone()) };
         let session =
             Session::open(&host, created.agent.clone(), OpenSession::New).await.map_err(|error| error.to_string())?;
         let run = ScenarioRun { scenario, store, session, model, recorded, folder, servers: created.servers };

@@ -8,6 +8,7 @@ use super::plugin_model::{AgentModel, ModelLedger};
 use super::trace;
 use crate::agent::{Agent, AnsweredGrants, LiveAgent, MemoryUse};
 use crate::media::{Downscaler, OutgoingMedia, StoredMedia};
+use crate::open_sessions::OpenSessions;
 use agent_core::message::CallId;
 use agent_core::model::Downscaled;
 use agent_core::plugin::Scope;
@@ -38,6 +39,25 @@ pub struct Host {
     /// crashed, and can be continued later. Open turns are not stored as cancelled. Instead, each of them has
     /// the result [`TurnResult::Interrupted`](crate::TurnResult::Interrupted).
     pub leaving: CancellationToken,
+    /// The sessions of this process that are open or watched.
+    pub sessions: OpenSessions,
+}
+
+impl Host {
+    /// Creates the services of a host that asks no questions before a plugin's first use, and whose plugins use the
+    /// network.
+    pub fn new(store: Arc<dyn Store>, sandbox: Sandbox) -> Self {
+        Self {
+            store,
+            sandbox,
+            downscaler: Downscaler::default(),
+            checkpoint: None,
+            first_uses: None,
+            http: None,
+            leaving: CancellationToken::new(),
+            sessions: OpenSessions::default(),
+        }
+    }
 }
 
 /// The services that a session provides to its plugin and model calls.
@@ -66,6 +86,8 @@ pub(crate) struct SessionServices {
     pub(crate) first_uses: Option<FirstUses>,
     /// Token that is cancelled when the process shuts down.
     pub(crate) leaving: CancellationToken,
+    /// The sessions of this process that are open or watched.
+    pub(crate) sessions: OpenSessions,
 }
 
 impl SessionServices {
@@ -97,6 +119,7 @@ impl SessionServices {
             checkpoint: host.checkpoint.clone(),
             first_uses: host.first_uses.clone(),
             leaving: host.leaving.clone(),
+            sessions: host.sessions.clone(),
         }
     }
 
@@ -153,6 +176,7 @@ impl SessionServices {
             first_uses: self.first_uses.clone(),
             http: self.ports.http.clone(),
             leaving: self.leaving.clone(),
+            sessions: self.sessions.clone(),
         }
     }
 

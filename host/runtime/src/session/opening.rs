@@ -1,6 +1,6 @@
 //! Opens a session: acquires its lease and continues where another process stopped.
 
-use super::{ModelRetry, Session, SessionError};
+use super::{LogWriter, ModelRetry, Session, SessionError};
 use crate::agent::{LiveAgent, pinned};
 use crate::events::Watchers;
 use crate::history::LoadedHistory;
@@ -83,11 +83,13 @@ impl Session {
             }
         };
         let services = Arc::new(SessionServices::new(host, live, subject.clone(), &run));
+        let watchers = Arc::new(watchers);
+        let inbox = host.sessions.register(&subject, watchers.handle());
         let mut session = Self {
             history: LoadedHistory::new(services.store.clone(), subject),
             services,
             run,
-            watchers: Arc::new(watchers),
+            watchers,
             last_event: None,
             model_retry: ModelRetry::default(),
             was_interrupted: false,
@@ -99,15 +101,16 @@ impl Session {
             opened_at: opened.last_event,
             incoming_trace: None,
             ended_at_opening: false,
-            lease: opened.lease,
-            revision: opened.revision,
-            view_is_stored: false,
+            log: LogWriter::new(&opened),
             stored_texts: HashSet::new(),
+            inbox,
+            start_reply: None,
+            cancel_replies: Vec::new(),
         };
         match session.resume(purpose).await {
             Ok(()) => {
                 // Deliver the outbox items that the previous process committed but did not deliver.
-                if session.revision > 0 {
+                if session.log.revision() > 0 {
                     deliver_session(&session.services).await;
                 }
                 Ok(session)

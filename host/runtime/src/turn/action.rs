@@ -6,8 +6,11 @@ use crate::approvals::{ApprovalContext, HeldRequests};
 use crate::events::Watchers;
 use crate::history::LoadedHistory;
 use crate::host::SessionServices;
+use crate::open_sessions::Inbox;
+use crate::outbox::DeferredDelivery;
 use crate::records::{CommitNotes, MessagePositions};
-use crate::session::{ModelRetry, Session};
+use crate::requests::RequestReply;
+use crate::session::{LogWriter, ModelRetry, Session};
 use crate::tools::results::denials_in;
 use agent_core::change::Denial;
 use agent_core::event::Event;
@@ -44,9 +47,18 @@ pub(super) struct ActionContext<'t> {
 
 impl<'t> ActionContext<'t> {
     pub(super) fn new(session: &'t mut Session) -> Self {
-        Self {
-            services: &session.services,
-            run: &session.run,
+        Self::split(session).0
+    }
+
+    /// Returns the context of an action, and the parts of the session that the action does not use. With these parts, the
+    /// session accepts prompts while the action runs.
+    pub(super) fn split(session: &'t mut Session) -> (Self, UnusedParts<'t>) {
+        let Session { services, run, inbox, log, cancel_replies, deferred, .. } = session;
+        let (services, run): (&SessionServices, &Run) = (services, run);
+        let unused = UnusedParts { services, run, inbox, log, cancel_replies, deferred };
+        let context = Self {
+            services,
+            run,
             history: &mut session.history,
             watchers: &session.watchers,
             last_event: session.last_event.as_ref(),
@@ -55,7 +67,8 @@ impl<'t> ActionContext<'t> {
             denied: &mut session.denied,
             held_requests: &mut session.held_requests,
             unverified: &session.unverified,
-        }
+        };
+        (context, unused)
     }
 
     pub(super) fn agent(&self) -> &'t Arc<Agent> {
@@ -114,6 +127,16 @@ impl<'t> ActionContext<'t> {
         let reserved = self.agent().config().reply_tokens.min(window / 4);
         PromptBudget { window, system: 0, tools, reserved }
     }
+}
+
+/// The parts of a session that no action uses, and its state.
+pub(super) struct UnusedParts<'t> {
+    pub(super) services: &'t SessionServices,
+    pub(super) run: &'t Run,
+    pub(super) inbox: &'t mut Inbox,
+    pub(super) log: &'t mut LogWriter,
+    pub(super) cancel_replies: &'t mut Vec<RequestReply>,
+    pub(super) deferred: &'t mut DeferredDelivery,
 }
 
 /// Converts a failure of the store to the error that ends a turn.

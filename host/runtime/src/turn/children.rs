@@ -26,6 +26,9 @@ pub(super) struct Children {
     /// Calls whose child session was already started. A child session that waits for an answer is not started a second
     /// time before the parent session itself is run again.
     started: HashSet<CallId>,
+    /// Calls whose child session waits. These child sessions are started again when something has happened for which they
+    /// may have waited.
+    waiting: HashSet<CallId>,
     /// Calls whose child session was stopped because the parent's turn ends.
     stopped: HashSet<CallId>,
     cancel: CancellationToken,
@@ -47,8 +50,8 @@ enum ChildOutcome {
 impl Children {
     /// Creates an empty set of child sessions. When `cancel` is cancelled, all child sessions in the set stop.
     pub(super) fn new(cancel: &CancellationToken) -> Self {
-        let (started, stopped) = (HashSet::new(), HashSet::new());
-        Self { tasks: JoinSet::new(), started, stopped, cancel: cancel.child_token() }
+        let (started, waiting, stopped) = (HashSet::new(), HashSet::new(), HashSet::new());
+        Self { tasks: JoinSet::new(), started, waiting, stopped, cancel: cancel.child_token() }
     }
 
     /// Returns the number of child sessions that are running now.
@@ -69,12 +72,22 @@ impl Children {
                 self.stopped.insert(call);
                 Ok(None)
             }
-            Ok((_, ChildOutcome::Waits)) => Ok(None),
+            Ok((call, ChildOutcome::Waits)) => {
+                self.waiting.insert(call);
+                Ok(None)
+            }
             Ok((_, ChildOutcome::Failed(error))) => Err(error),
             Err(error) => {
                 let message = format!("internal error: the task of a delegated session failed: {error}");
                 Ok(Some(Err(TurnError::HostFailed { message })))
             }
+        }
+    }
+
+    /// Lets [`Children::start`] start the child sessions again that waited when they were last running.
+    pub(super) fn start_waiting_again(&mut self) {
+        for call in self.waiting.drain() {
+            self.started.remove(&call);
         }
     }
 

@@ -2,6 +2,7 @@
 //! the run.
 
 mod dispatch;
+mod during_action;
 
 use super::action::{ActionContext, ActionResult};
 use super::calls::{CallOutcome, CompletedCall, PendingCall};
@@ -13,13 +14,15 @@ use super::summary::summarise;
 use super::validation::validate;
 use crate::outbox::{DeferredDelivery, deliver_session};
 use crate::records::CommitNotes;
+use crate::requests::{Accepted, PendingRequest, SessionRequest};
 use crate::session::{Session, SessionError, TurnResult};
 use crate::waiting::FirstUseQuestions;
 use agent_core::change::Change;
 use agent_core::message::CallId;
-use agent_core::run::{Action, Input, StepPlan, TurnError};
+use agent_core::run::{Action, Input, TurnError};
 use agent_store::StoreError;
 use dispatch::Dispatched;
+use during_action::handle_during_action;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::pin::pin;
@@ -40,6 +43,8 @@ pub(super) struct Driver<'s> {
     children: Children,
     questions: FirstUseQuestions,
     cancel: &'s CancellationToken,
+    /// Requests that arrived during an action and that are handled after the action.
+    postponed: Vec<PendingRequest>,
 }
 
 /// A message that the driver receives from a running call or from a child session: a result or a service request.
@@ -58,8 +63,11 @@ pub(super) fn drive<'s>(
 ) -> BoxFuture<'s, Result<TurnResult, SessionError>> {
     let driven = async move {
         session.was_interrupted = true;
+        // A request can cancel this turn, but must not cancel other turns that share the caller's token.
+        let cancel = &cancel.child_token();
         let (running, children) = (RunningCalls::new(), Children::new(cancel));
-        let mut driver = Driver { session, running, children, questions: FirstUseQuestions::default(), cancel };
+        let questions = FirstUseQuestions::default();
+        let mut driver = Driver { session, running, children, questions, cancel, postponed: Vec::new() };
         let result = driver.drive().await;
         driver.session.was_interrupted = !matches!(&result, Ok(ended) if *ended != TurnResult::Interrupted);
         if result.is_err() {
@@ -78,6 +86,7 @@ impl Driver<'_> {
             if leaving.is_cancelled() && self.session.run.is_open() {
                 return self.leave_turn_open().await;
             }
+            self.handle_requests().await;
             if !self.cancel.is_cancelled() {
                 self.children.start(self.session, self.running.len()).await?;
             }
@@ -105,15 +114,74 @@ impl Driver<'_> {
                 },
                 // When the turn is cancelled, the action's future is dropped. The session stays consistent, because an
                 // action does not change the session.
-                action => tokio::select! {
-                    biased;
-                    () = leaving.cancelled() => continue,
-                    () = self.cancel.cancelled() => Ok((Input::Cancel, CommitNotes::default())),
-                    result = perform(self.session, action) => result,
+                action => match self.perform(action).await {
+                    Some(result) => result,
+                    None => continue,
                 },
             };
             self.apply_result(result).await?;
         }
+    }
+
+    /// Performs an action that involves neither tool calls nor child sessions. Returns `None` if the process shuts down.
+    /// Prompts that arrive during the action are queued. If memories of earlier tool results have not been written yet,
+    /// they are written while a model call runs.
+    async fn perform(&mut self, action: Action) -> Option<ActionResult> {
+        let (mut context, mut unused) = ActionContext::split(self.session);
+        let services = unused.services;
+        let delivers = matches!(action, Action::CallModel(_)) && *unused.deferred == DeferredDelivery::Memories;
+        let delivering = async {
+            if delivers {
+                deliver_session(services).await;
+            }
+        };
+        let is_model_call = matches!(action, Action::CallModel(_));
+        // The future of an action is large, so it is not kept on the stack.
+        let mut acting = async { tokio::join!(delivering, perform(&mut context, action)).1 }.boxed();
+        let result = loop {
+            tokio::select! {
+                biased;
+                () = services.leaving.cancelled() => return None,
+                () = self.cancel.cancelled() => return Some(Ok((Input::Cancel, CommitNotes::default()))),
+                result = &mut acting => break result,
+                pending = unused.inbox.next() => {
+                    let postponed = handle_during_action(&mut unused, pending, self.cancel).boxed().await;
+                    self.postponed.extend(postponed);
+                }
+            }
+        };
+        if is_model_call {
+            *unused.deferred = DeferredDelivery::Nothing;
+        }
+        Some(result)
+    }
+
+    /// Handles the requests that have arrived for the session.
+    async fn handle_requests(&mut self) {
+        for pending in std::mem::take(&mut self.postponed) {
+            self.handle_request(pending).await;
+        }
+        while self.session.run.is_open()
+            && let Some(pending) = self.session.inbox.try_next()
+        {
+            self.handle_request(pending).await;
+        }
+    }
+
+    async fn handle_request(&mut self, PendingRequest { request, reply }: PendingRequest) {
+        let answer = match request {
+            SessionRequest::Cancel => {
+                self.session.cancel_replies.push(reply);
+                return self.cancel.cancel();
+            }
+            SessionRequest::Continue => {
+                self.children.start_waiting_again();
+                Ok(Accepted::Continued)
+            }
+            request => self.session.accept(request).boxed().await,
+        };
+        // The sender may have stopped waiting for the answer.
+        let _ = reply.send(answer);
     }
 
     /// Commits the outcome of an action.
@@ -184,7 +252,7 @@ impl Driver<'_> {
     }
 
     /// Waits for the next result of a running call or child session. Returns `None` if a child session started to wait,
-    /// if a first-use question was answered, or if the process shuts down. If a plugin requests a service, this method
+    /// if a first-use question was answered, if a request was handled, or if the process shuts down. If a plugin requests a service, this method
     /// checks the request immediately before the request would be sent.
     async fn next_result(&mut self) -> Result<Option<ActionResult>, SessionError> {
         Ok(match self.next_event().await? {
@@ -204,6 +272,10 @@ impl Driver<'_> {
             () = leaving.cancelled() => Ok(None),
             () = self.cancel.cancelled() => Ok(Some(DriverEvent::Result(Ok((Input::Cancel, CommitNotes::default()))))),
             () = self.questions.answered() => Ok(None),
+            pending = self.session.inbox.next() => {
+                self.handle_request(pending).await;
+                Ok(None)
+            }
             event = await_outcome(&mut self.running), if !self.running.is_empty() || only_calls => Ok(Some(event)),
             result = self.children.next() => Ok(result?.map(DriverEvent::Result)),
         }
@@ -223,29 +295,14 @@ impl Driver<'_> {
 }
 
 /// Performs an action that involves neither tool calls nor child sessions.
-async fn perform(session: &mut Session, action: Action) -> ActionResult {
+async fn perform(context: &mut ActionContext<'_>, action: Action) -> ActionResult {
     match action {
-        Action::BuildContext => build_context(&mut ActionContext::new(session)).await,
-        Action::Summarise(plan) => summarise(&mut ActionContext::new(session), plan).await,
-        Action::CallModel(plan) => perform_model_step(session, plan).await,
-        Action::Validate(validation) => validate(&mut ActionContext::new(session), validation).await,
+        Action::BuildContext => build_context(context).await,
+        Action::Summarise(plan) => summarise(context, plan).await,
+        Action::CallModel(plan) => call_model(context, plan).await,
+        Action::Validate(validation) => validate(context, validation).await,
         other => Err(TurnError::HostFailed { message: format!("internal error: unhandled loop action {other:?}") }),
     }
-}
-
-/// Makes one model call. If memories of earlier tool results have not been written yet, they are written while the
-/// model call runs.
-async fn perform_model_step(session: &mut Session, plan: StepPlan) -> ActionResult {
-    let (services, deferred) = (session.services.clone(), session.deferred);
-    let delivering = async {
-        if deferred == DeferredDelivery::Memories {
-            deliver_session(&services).await;
-        }
-    };
-    let mut context = ActionContext::new(session);
-    let result = tokio::join!(delivering, call_model(&mut context, plan)).1;
-    session.deferred = DeferredDelivery::Nothing;
-    result
 }
 
 async fn await_outcome(running: &mut RunningCalls) -> DriverEvent {

@@ -3,6 +3,7 @@
 
 use crate::agent::ANY_TYPE;
 use crate::approvals::{APPROVAL_RESOLVED, without_edit_note};
+use crate::host::SessionServices;
 use crate::host::trace::is_trace;
 use crate::records::{CommitNotes, ServiceAnswerRecord, StepRecordBody};
 use crate::session::{Session, SessionError};
@@ -163,16 +164,12 @@ impl Session {
         }
         let parent = event.parentid.clone().ok_or(RespondError::NoParent)?;
         self.expire_overdue_calls().await?;
-        let filter = CallFilter::Ids(self.services.call_ids(&parent));
-        let records = self.services.store.calls(&session, filter).await?;
-        let Some(record) = records.into_iter().next() else {
+        let Some(record) = answered_call(&self.services, &parent).await? else {
             return Err(RespondError::NoCall { call: parent, session, waiting: self.waiting_calls() });
         };
-        let call = record.id.clone();
-        let answer = answer_result(event.data.clone());
-        if let Some(result) = &record.result {
-            let is_same = without_edit_note(&record, &result.content) == answer.content && !result.is_error;
-            return Ok(if is_same { ResponseOutcome::Duplicate } else { ResponseOutcome::Late });
+        let (call, answer) = (record.id.clone(), answer_result(event.data.clone()));
+        if let Some(outcome) = settled_outcome(&record, &answer) {
+            return Ok(outcome);
         }
         let contract = match self.run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause) {
             Some(WaitCause::Service { emits, .. }) => emits,
@@ -219,6 +216,34 @@ impl Session {
         let waits: Vec<_> = self.run.waits().iter().map(|wait| format!("`{}` ({})", wait.call, wait.name)).collect();
         if waits.is_empty() { "no call is waiting".to_owned() } else { format!("waiting calls: {}", waits.join(", ")) }
     }
+}
+
+/// Returns the outcome of an answer to a call that already has a result, or `None` if the call does not exist or has no
+/// result. Only the store is read.
+pub(crate) async fn settled_answer(
+    services: &SessionServices,
+    event: &CloudEvent,
+) -> Result<Option<ResponseOutcome>, StoreError> {
+    let Some(parent) = &event.parentid else { return Ok(None) };
+    let is_own = event.subject.as_ref().is_none_or(|subject| *subject == services.subject);
+    if !is_own || is_reserved(&event.event_type) {
+        return Ok(None);
+    }
+    let record = answered_call(services, parent).await?;
+    Ok(record.and_then(|record| settled_outcome(&record, &answer_result(event.data.clone()))))
+}
+
+/// Returns the stored call that an answer refers to by this id.
+async fn answered_call(services: &SessionServices, id: &str) -> Result<Option<CallRecord>, StoreError> {
+    let filter = CallFilter::Ids(services.call_ids(id));
+    Ok(services.store.calls(&services.subject, filter).await?.into_iter().next())
+}
+
+/// Returns the outcome of an answer if the call already has a result.
+fn settled_outcome(record: &CallRecord, answer: &CallResult) -> Option<ResponseOutcome> {
+    let result = record.result.as_ref()?;
+    let is_same = without_edit_note(record, &result.content) == answer.content && !result.is_error;
+    Some(if is_same { ResponseOutcome::Duplicate } else { ResponseOutcome::Late })
 }
 
 /// Builds the step record that states where an answer came from and to which trace the answer belongs.

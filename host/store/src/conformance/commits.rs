@@ -87,6 +87,17 @@ pub(super) async fn commit_stores_a_view_in_pieces(test: TestStore) {
     }
 }
 
+pub(super) async fn snapshot_is_read_without_a_lease(test: TestStore) {
+    let store = &test.store;
+    let missing = store.snapshot("s").await;
+    assert_eq!(missing, Err(StoreError::NoSession { session: "s".to_owned() }));
+    let opened = store.open("s", OpenMode::CreateNew, meta("a")).await.unwrap();
+    assert_eq!(store.snapshot("s").await, Ok(None));
+    let commit = Commit { snapshot: b"{\"turn\":1}".to_vec(), ..Commit::default() };
+    store.commit(&opened.lease, 0, commit).await.unwrap();
+    assert_eq!(store.snapshot("s").await, Ok(Some(b"{\"turn\":1}".to_vec())));
+}
+
 pub(super) async fn refused_commit_stores_nothing(test: TestStore) {
     let mut writer = SessionWriter::new(&test.store, "s").await;
     writer.append_texts(&["before"]).await;

@@ -20,7 +20,7 @@ fn status(snapshot: &[u8]) -> Option<Status> {
         _ => return None,
     };
     let turn = if open_turn.is_some() { 2 } else { 1 };
-    Some(Status { state: SessionState::Running, turn, title: None, open_turn })
+    Some(Status { state: SessionState::Running, turn, title: None, open_turn, continues_at: None })
 }
 
 fn turn_cost(turn: u32, usage: Usage) -> TurnCost {

@@ -137,7 +137,7 @@ impl PreparedCommit {
         connection
             .prepare_cached(
                 "UPDATE sessions SET revision = ?2, updated = ?3, last_message = ?4, last_event = ?5,
-                 state = ?6, turns = max(turns, ?7), title = coalesce(title, ?8) WHERE id = ?1",
+                 state = ?6, turns = max(turns, ?7), title = coalesce(title, ?8), continues_at = ?9 WHERE id = ?1",
             )?
             .execute(params![
                 session_row.session,
@@ -148,6 +148,7 @@ impl PreparedCommit {
                 self.status.state.as_str(),
                 self.status.turn,
                 self.status.title,
+                self.status.continues_at.map(signed),
             ])?;
         Ok(revision)
     }

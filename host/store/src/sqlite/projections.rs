@@ -237,6 +237,7 @@ struct SessionRow {
 struct ListColumns {
     state: String,
     turns: u32,
+    continues_at: Option<u64>,
     last_message: u64,
     last_event: u64,
 }
@@ -244,7 +245,7 @@ struct ListColumns {
 fn session_rows(connection: &Connection, read: StatusReader) -> Result<Vec<SessionRow>, Failure> {
     let sql = "SELECT s.id, s.subject, s.state, s.turns, s.last_message, s.last_event, p.run,
                (SELECT coalesce(max(m.id), 0) FROM messages m WHERE m.session = s.id),
-               (SELECT coalesce(max(e.sequence), 0) FROM events e WHERE e.session = s.id)
+               (SELECT coalesce(max(e.sequence), 0) FROM events e WHERE e.session = s.id), s.continues_at
                FROM sessions s LEFT JOIN snapshots p ON p.session = s.id ORDER BY s.id";
     super::queries::collect(connection, sql, [], |row| {
         let number = |column| row.get::<_, i64>(column).map(unsigned);
@@ -252,17 +253,19 @@ fn session_rows(connection: &Connection, read: StatusReader) -> Result<Vec<Sessi
         let run: Option<Vec<u8>> = row.get(6)?;
         let status = run.and_then(|run| read(&run));
         // The states are compared as text, because a damaged list may contain any text.
-        let (state_in_log, turn) = match status {
-            Some(status) => (status.state.as_str().to_owned(), status.turn),
-            None => (state.clone(), turns),
+        let continues_at = row.get::<_, Option<i64>>(9)?.map(unsigned);
+        let (state_in_log, turn, continues_at_in_log) = match status {
+            Some(status) => (status.state.as_str().to_owned(), status.turn, status.continues_at),
+            None => (state.clone(), turns, continues_at),
         };
         Ok(SessionRow {
             number: row.get(0)?,
             subject: row.get(1)?,
-            stored: ListColumns { state, turns, last_message: number(4)?, last_event: number(5)? },
+            stored: ListColumns { state, turns, continues_at, last_message: number(4)?, last_event: number(5)? },
             expected: ListColumns {
                 state: state_in_log,
                 turns: turn,
+                continues_at: continues_at_in_log,
                 last_message: number(7)?,
                 last_event: number(8)?,
             },
@@ -322,8 +325,12 @@ fn rebuild_usage(connection: &Connection, read: StatusReader) -> Result<u64, Fai
 
 impl std::fmt::Display for ListColumns {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { state, turns, last_message, last_event } = self;
-        write!(formatter, "{state}, {turns} turns, {last_message} messages, {last_event} events")
+        let Self { state, turns, continues_at, last_message, last_event } = self;
+        write!(formatter, "{state}, {turns} turns, {last_message} messages, {last_event} events")?;
+        match continues_at {
+            Some(time) => write!(formatter, ", continues at {time}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -350,9 +357,11 @@ fn recreate_index(connection: &Connection, index: &str) -> Result<(), Failure> {
 fn rebuild_sessions(connection: &Connection, read: StatusReader) -> Result<u64, Failure> {
     let rows = session_rows(connection, read)?;
     for SessionRow { number, expected, .. } in rows.iter().filter(|row| row.stored != row.expected) {
-        let sql = "UPDATE sessions SET state = ?2, turns = ?3, last_message = ?4, last_event = ?5 WHERE id = ?1";
-        let ListColumns { state, turns, last_message, last_event } = expected;
-        connection.execute(sql, params![number, state, turns, signed(*last_message), signed(*last_event)])?;
+        let sql = "UPDATE sessions SET state = ?2, turns = ?3, last_message = ?4, last_event = ?5, continues_at = ?6
+                   WHERE id = ?1";
+        let ListColumns { state, turns, continues_at, last_message, last_event } = expected;
+        let (last_message, last_event) = (signed(*last_message), signed(*last_event));
+        connection.execute(sql, params![number, state, turns, last_message, last_event, continues_at.map(signed)])?;
     }
     Ok(rows.len() as u64)
 }

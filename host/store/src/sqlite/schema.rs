@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     SESSION_ORDER,
     VIEW_PIECES,
     TURN_USAGE,
+    CONTINUATION_TIMES,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -424,6 +425,28 @@ CREATE TABLE turn_usage (
     saved_tokens INTEGER NOT NULL,
     PRIMARY KEY (session, turn)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Adds the time from which a session can continue without an answer from outside, in milliseconds. It is 0 for a turn
+/// that was interrupted and for a queued prompt. For a suspended turn, it is the earliest deadline.
+const CONTINUATION_TIMES: &str = "
+ALTER TABLE sessions ADD COLUMN continues_at INTEGER;
+UPDATE sessions SET continues_at = (
+    SELECT CASE sessions.state
+        WHEN 'running' THEN 0
+        WHEN 'suspended' THEN (
+            SELECT min(deadlines.value) FROM json_tree(run, '$.turn.phase') AS deadlines
+            WHERE deadlines.key = 'expires_at' AND deadlines.type = 'integer'
+        )
+        ELSE CASE WHEN json_array_length(run, '$.kept') > 0 THEN 0 END
+    END
+    FROM (
+        SELECT CASE WHEN json_valid(CAST(snapshots.run AS TEXT)) THEN CAST(snapshots.run AS TEXT) ELSE '{}' END AS run
+        FROM snapshots WHERE snapshots.session = sessions.id
+    )
+) WHERE state <> 'incomplete';
+CREATE INDEX sessions_to_continue ON sessions (continues_at) WHERE continues_at IS NOT NULL;
+CREATE INDEX sessions_open ON sessions (subject) WHERE state IN ('running', 'suspended');
 ";
 
 #[cfg(test)]

@@ -1,13 +1,16 @@
 //! Lists sessions from the `sessions` table, and searches messages with the full-text index.
 
-use super::failure::Failure;
+use super::failure::{Failure, invalid};
 use super::owners::{Liveness, Owner};
-use super::queries::{collect, rfc3339, session_state, sql_limit, unsigned};
+use super::queries::{collect, rfc3339, session_state, signed, sql_limit, to_json, unsigned};
 use super::search;
 use super::usage;
 use super::writer::Effort;
 use super::{Access, SqliteStore};
-use crate::{MessageHit, SessionFilter, SessionIndex, SessionState, SessionSummary, StoreError, Unowned};
+use crate::{
+    ContinuableSession, ContinuationReason, MAX_PAGE, MessageHit, SessionFilter, SessionIndex, SessionState,
+    SessionSummary, StoreError, Unowned,
+};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -53,6 +56,26 @@ impl SessionIndex for SqliteStore {
         .await
     }
 
+    async fn continuable(
+        &self,
+        agents: &[String],
+        now: u64,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<ContinuableSession>, StoreError> {
+        let (owner, agents, after) = (self.owner.clone(), json_list("a list of agents", agents)?, after.to_owned());
+        self.read(move |connection| continuable(connection, &owner, (&agents, now, &after), limit)).await
+    }
+
+    async fn last_events(&self, sessions: &[String]) -> Result<Vec<(String, u64)>, StoreError> {
+        let sessions = json_list("a list of sessions", sessions)?;
+        self.read(move |connection| {
+            let sql = "SELECT subject, last_event FROM sessions WHERE subject IN (SELECT value FROM json_each(?1))";
+            collect(connection, sql, [sessions], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))
+        })
+        .await
+    }
+
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
         // Commits do not update the search index, so each search first updates the index.
         self.update_message_index().await?;
@@ -77,6 +100,53 @@ impl SqliteStore {
         while self.write(Effort::Long, search::index_next_batch).await? == search::Progress::Indexed {}
         Ok(())
     }
+}
+
+/// Converts a list of names to JSON, for a query that binds the whole list to one parameter.
+fn json_list(what: &str, names: &[String]) -> Result<String, StoreError> {
+    if names.len() > MAX_PAGE {
+        return Err(invalid(what, format!("it has {} entries, and the maximum is {MAX_PAGE}", names.len())));
+    }
+    to_json(what, &names)
+}
+
+/// Finds sessions that can continue without an answer. Sessions of owners that are alive are skipped.
+fn continuable(
+    connection: &Connection,
+    owner: &Owner,
+    (agents, now, after): (&str, u64, &str),
+    limit: usize,
+) -> Result<Vec<ContinuableSession>, Failure> {
+    let owners = collect(connection, "SELECT DISTINCT owner FROM sessions WHERE owner IS NOT NULL", [], |row| {
+        Ok(row.get::<_, String>(0)?)
+    })?;
+    let alive: Vec<String> = owners.into_iter().filter(|id| owner.liveness(id) != Liveness::Dead).collect();
+    let alive = to_json("a list of owners", &alive)?;
+    // A session may be listed for several reasons. Only the first reason in the order of the query is returned.
+    let sql = "
+        WITH candidates (id, reason) AS (
+            SELECT c.id, 1 FROM sessions c JOIN sessions p ON p.subject = c.delegated_by
+                WHERE c.delegated_by IS NOT NULL AND c.state IN ('running', 'suspended')
+                AND p.state IN ('cancelled', 'failed') AND c.updated <= p.updated
+            UNION ALL
+            SELECT id, 2 FROM sessions WHERE continues_at IS NOT NULL AND continues_at <= ?2
+            UNION ALL
+            SELECT p.id, 3 FROM sessions c JOIN sessions p ON p.subject = c.delegated_by
+                WHERE c.delegated_by IS NOT NULL AND c.turns > 0 AND c.state IN ('idle', 'failed', 'cancelled')
+                AND p.state IN ('running', 'suspended') AND p.state = 'suspended' AND c.updated >= p.updated
+        )
+        SELECT s.subject, s.agent, min(candidates.reason) FROM candidates JOIN sessions s ON s.id = candidates.id
+        WHERE s.agent IN (SELECT value FROM json_each(?1)) AND s.subject > ?3
+        AND (s.owner IS NULL OR s.owner NOT IN (SELECT value FROM json_each(?5)))
+        GROUP BY s.id ORDER BY s.subject LIMIT ?4";
+    collect(connection, sql, params![agents, signed(now), after, sql_limit(limit), alive], |row| {
+        let reason = match row.get::<_, i64>(2)? {
+            1 => ContinuationReason::ParentEnded,
+            2 => ContinuationReason::Due,
+            _ => ContinuationReason::ChildEnded,
+        };
+        Ok(ContinuableSession { subject: row.get(0)?, agent: row.get(1)?, reason })
+    })
 }
 
 fn summary(connection: &Connection, owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {

@@ -59,6 +59,16 @@ impl SessionLog for SqliteStore {
         .await
     }
 
+    async fn snapshot(&self, session: &str) -> Result<Option<Vec<u8>>, StoreError> {
+        let session = session.to_owned();
+        self.read(move |connection| {
+            let number = session_number(connection, &session)?;
+            let sql = "SELECT run FROM snapshots WHERE session = ?1";
+            Ok(connection.prepare_cached(sql)?.query_row([number], |row| row.get(0)).optional()?)
+        })
+        .await
+    }
+
     async fn hidden(&self, session: &str, after: MessageId, limit: usize) -> Result<Vec<HiddenMessage>, StoreError> {
         let session = session.to_owned();
         self.read(move |connection| {

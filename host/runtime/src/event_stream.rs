@@ -1,0 +1,149 @@
+//! A stream of a session's events for one reader, which needs no lease. Durable events come from the store, and streamed
+//! events come from the session while it is open in this process (L30).
+
+use crate::events::{EventPosition, MissedReply, PartialReply, Subscription};
+use crate::open_sessions::{OpenSessions, PresenceWatch};
+use agent_core::event::Event;
+use agent_store::{Store, StoreError};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+
+/// Maximum number of durable events that are read from the store at once.
+const PAGE: usize = 256;
+
+/// The events of one session, from a position on. A reader that reconnects continues at the position of the last event
+/// that it received, and receives each durable event exactly once.
+pub struct SessionEvents {
+    store: Arc<dyn Store>,
+    presence: PresenceWatch,
+    /// Position of the last event that was returned.
+    position: EventPosition,
+    /// The session's own events while it is open in this process.
+    live: Option<Receiver<Event>>,
+    /// Events that were read, but not returned yet.
+    ready: VecDeque<SessionEvent>,
+    /// The part of the current reply that was written before this reader began to follow the session. It comes after the
+    /// durable events that the store contains.
+    missed: VecDeque<SessionEvent>,
+    /// Whether the store may contain events after the position.
+    is_behind: bool,
+}
+
+/// An item of [`SessionEvents`].
+#[derive(Clone, Debug, PartialEq)]
+pub enum SessionEvent {
+    /// An event of the session.
+    Event(Event),
+    /// The part of the current reply that the reader has missed. It replaces everything that the reader has received of
+    /// this reply.
+    Reply(PartialReply),
+}
+
+impl SessionEvent {
+    /// Returns the position of the event, or of the last event that the partial reply includes.
+    pub fn position(&self) -> EventPosition {
+        match self {
+            Self::Event(event) => EventPosition::of(event),
+            Self::Reply(reply) => reply.place,
+        }
+    }
+}
+
+impl SessionEvents {
+    /// Streams the events of `session` after this position.
+    pub fn new(store: Arc<dyn Store>, sessions: &OpenSessions, session: &str, after: EventPosition) -> Self {
+        let presence = sessions.watch(session);
+        Self {
+            store,
+            presence,
+            position: after,
+            live: None,
+            ready: VecDeque::new(),
+            missed: VecDeque::new(),
+            is_behind: true,
+        }
+    }
+
+    /// Returns the position of the last event that was returned.
+    pub fn position(&self) -> EventPosition {
+        self.position
+    }
+
+    /// Waits for the next event. Dropping the future loses no event.
+    pub async fn next(&mut self) -> Result<SessionEvent, StoreError> {
+        loop {
+            while let Some(event) = self.ready.pop_front() {
+                if event.position() > self.position {
+                    self.position = event.position();
+                    return Ok(event);
+                }
+            }
+            if self.is_behind {
+                self.read_page().await?;
+                continue;
+            }
+            if !self.missed.is_empty() {
+                self.ready.append(&mut self.missed);
+                continue;
+            }
+            if self.live.is_none() && self.follow() {
+                continue;
+            }
+            self.wait().await;
+        }
+    }
+
+    async fn read_page(&mut self) -> Result<(), StoreError> {
+        let page = match self.store.events(self.presence.session(), self.position.sequence, PAGE).await {
+            // A new session is not stored before its first commit.
+            Err(StoreError::NoSession { .. }) => Vec::new(),
+            page => page?,
+        };
+        self.is_behind = !page.is_empty();
+        self.ready.extend(page.into_iter().map(|stored| SessionEvent::Event(stored.event)));
+        Ok(())
+    }
+
+    /// Begins to follow the session if it is open in this process.
+    fn follow(&mut self) -> bool {
+        let presence = self.presence.current();
+        let Some(watch) = presence.watch() else { return false };
+        let Subscription { missed, events } = watch.subscribe_after(self.position);
+        self.live = Some(events);
+        self.missed = match missed {
+            MissedReply::Nothing => VecDeque::new(),
+            MissedReply::Events(events) => events.into_iter().map(SessionEvent::Event).collect(),
+            MissedReply::Reply(reply) => VecDeque::from([SessionEvent::Reply(reply)]),
+        };
+        // Durable events that were committed before the subscription come before the missed part of the reply.
+        self.is_behind = true;
+        true
+    }
+
+    /// Waits until something has changed.
+    async fn wait(&mut self) {
+        let received = match &mut self.live {
+            None => {
+                self.presence.changed().await;
+                self.is_behind = true;
+                return;
+            }
+            Some(live) => tokio::select! {
+                biased;
+                received = live.recv() => received,
+                // The session was closed, or opened once more.
+                () = self.presence.changed() => Err(RecvError::Closed),
+            },
+        };
+        match received {
+            Ok(event) if event.session != self.presence.session() => {}
+            Ok(event) if event.provisional.is_some() || event.sequence == self.position.sequence + 1 => {
+                self.ready.push_back(SessionEvent::Event(event));
+            }
+            // The reader has missed events, or has already received this event from the store.
+            Ok(event) => self.is_behind = event.sequence > self.position.sequence,
+            Err(RecvError::Lagged(_) | RecvError::Closed) => (self.live, self.is_behind) = (None, true),
+        }
+    }
+}

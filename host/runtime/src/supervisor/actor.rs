@@ -1,0 +1,163 @@
+//! The task of one open session: it handles requests, and runs the turns of the session.
+
+use super::Shared;
+use crate::outbox::now_ms;
+use crate::requests::{Accepted, PendingRequest, SessionRequest};
+use crate::session::{Session, SessionError, TurnResult};
+use agent_core::message::TurnInput;
+use futures::FutureExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// What the task of a session does next.
+enum Next {
+    /// Continue the open turn.
+    Continue,
+    /// Wait for a request.
+    Wait,
+    /// Close the session.
+    Close,
+}
+
+/// Runs a session until it is idle, cannot continue, or the process shuts down. Then closes the session.
+pub(super) async fn run(shared: Arc<Shared>, mut session: Session, first: Option<PendingRequest>) {
+    let (subject, opened_at) = (session.subject().to_owned(), session.revision());
+    let parent = session.state().delegated_by.clone();
+    let mut actor = Actor { shared: &shared, session: &mut session };
+    let result = actor.run(first).await;
+    let (revision, is_open) = (session.revision(), session.state().is_open());
+    let is_due = session.state().continues_at().is_some_and(|time| time <= now_ms());
+    let closed = close(&shared, session).await;
+    match result.and(closed) {
+        // A session that can continue, but did not, would otherwise be opened again immediately.
+        Ok(()) if is_due && revision == opened_at => {
+            let delay = shared.backoff.failed(&subject, Instant::now());
+            tracing::debug!(session = subject, ?delay, "the session did not continue, and is opened again later");
+        }
+        Ok(()) => shared.backoff.succeeded(&subject),
+        Err(error) => {
+            let delay = shared.backoff.failed(&subject, Instant::now());
+            tracing::warn!(session = subject, %error, ?delay, "the session cannot continue now");
+        }
+    }
+    // The parent has asked for the work of this session, and continues with its result (L16).
+    if let Some(parent) = parent.filter(|_| !is_open)
+        && let Some(requests) = shared.host.sessions.requests_to(&parent)
+    {
+        // A parent that is not open in this process is found by the scan.
+        let _ = super::deliver(&requests, SessionRequest::Continue).await;
+    }
+    shared.changed.notify_one();
+}
+
+/// Closes a session. A session in which no turn ever started is deleted.
+async fn close(shared: &Shared, session: Session) -> Result<(), SessionError> {
+    let (subject, is_empty) = (session.subject().to_owned(), session.revision() == 0);
+    session.close().await?;
+    if is_empty {
+        shared.host.store.delete(&subject).await?;
+    }
+    Ok(())
+}
+
+/// A session, and the supervisor that runs it.
+struct Actor<'s> {
+    shared: &'s Shared,
+    session: &'s mut Session,
+}
+
+impl Actor<'_> {
+    async fn run(&mut self, first: Option<PendingRequest>) -> Result<(), SessionError> {
+        let mut next = if self.session.state().is_open() { Next::Continue } else { Next::Wait };
+        if let Some(first) = first {
+            next = self.handle(first).await?;
+        }
+        loop {
+            next = match next {
+                Next::Close => return Ok(()),
+                Next::Continue => self.run_turn(None, CancellationToken::new()).await?,
+                Next::Wait => match self.session.next_queued_prompt() {
+                    Some(prompt) => self.run_turn(Some(prompt), CancellationToken::new()).await?,
+                    None => self.wait().await?,
+                },
+            };
+        }
+    }
+
+    /// Waits for a request or for the deadline of the open turn. Decides to close the session if it is idle.
+    async fn wait(&mut self) -> Result<Next, SessionError> {
+        let is_finished_child = self.session.state().delegated_by.is_some() && !self.session.state().is_open();
+        if is_finished_child && self.session.state().turns > 0 {
+            return Ok(Next::Close);
+        }
+        let until_due = self.session.state().continues_at().map(|time| time.saturating_sub(now_ms()));
+        let timeout = self.shared.options.idle_timeout;
+        let is_due = until_due.map(Duration::from_millis).filter(|until_due| *until_due <= timeout);
+        tokio::select! {
+            biased;
+            () = self.shared.stop.cancelled() => Ok(Next::Close),
+            pending = self.session.inbox.next() => self.handle(pending).await,
+            () = tokio::time::sleep(is_due.unwrap_or(timeout)) => {
+                Ok(if is_due.is_some() { Next::Continue } else { Next::Close })
+            }
+        }
+    }
+
+    /// Handles a request while no turn runs.
+    async fn handle(&mut self, PendingRequest { request, reply }: PendingRequest) -> Result<Next, SessionError> {
+        let is_open = self.session.state().is_open();
+        let answer = match request {
+            SessionRequest::Prompt(prompt) if !is_open => {
+                self.session.start_reply = Some(reply);
+                if let Some(trace) = prompt.trace {
+                    self.session.continue_trace(trace);
+                }
+                return match prompt.user {
+                    None => self.run_turn(Some(prompt.input), CancellationToken::new()).await,
+                    Some(user) => {
+                        let ended = self.session.run_for(user, prompt.input, CancellationToken::new()).await;
+                        self.after_turn(ended)
+                    }
+                };
+            }
+            SessionRequest::Cancel if is_open => {
+                self.session.cancel_replies.push(reply);
+                let cancelled = CancellationToken::new();
+                cancelled.cancel();
+                return self.run_turn(None, cancelled).await;
+            }
+            SessionRequest::Cancel => Ok(Accepted::Cancelled),
+            SessionRequest::Continue => Ok(Accepted::Continued),
+            request => self.session.accept(request).boxed().await,
+        };
+        let continues = is_open && !matches!(answer, Err(_) | Ok(Accepted::Queued));
+        // The sender may have stopped waiting for the answer.
+        let _ = reply.send(answer);
+        Ok(if continues { Next::Continue } else { Next::Wait })
+    }
+
+    async fn run_turn(&mut self, input: Option<TurnInput>, cancel: CancellationToken) -> Result<Next, SessionError> {
+        let ended = self.session.run(input, cancel).await;
+        self.after_turn(ended)
+    }
+
+    /// Answers the requests that the turn did not answer, and decides what the session does next.
+    #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
+    fn after_turn(&mut self, ended: Result<TurnResult, SessionError>) -> Result<Next, SessionError> {
+        for reply in self.session.cancel_replies.drain(..) {
+            // The turn ended or began to wait before it could be cancelled.
+            let _ = reply.send(Ok(Accepted::Cancelled));
+        }
+        match (self.session.start_reply.take(), ended) {
+            // The turn could not begin, so only the sender of the prompt needs the error.
+            (Some(reply), Err(error)) => {
+                let _ = reply.send(Err(error.into()));
+                Ok(Next::Wait)
+            }
+            (_, Ok(TurnResult::Interrupted)) => Ok(Next::Close),
+            (_, Ok(_)) => Ok(Next::Wait),
+            (None, Err(error)) => Err(error),
+        }
+    }
+}

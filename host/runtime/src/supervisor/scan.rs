@@ -1,0 +1,114 @@
+//! Searches the store for sessions that can continue without a request, and for events that other processes have
+//! committed.
+
+use super::Shared;
+use crate::requests::{RequestError, SessionRequest};
+use agent_core::event::WaitCause;
+use agent_core::run::Run;
+use agent_store::{ContinuationReason, MAX_PAGE, SessionFilter, StoreError};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Maximum number of sessions that one query returns.
+const PAGE: usize = 256;
+/// Time between two searches for turns that wait for a delegated session that does not exist. Such a turn results only
+/// from a crash.
+const DELEGATION_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Searches again and again until the supervisor shuts down.
+pub(super) async fn scan(shared: Arc<Shared>) {
+    let mut next_delegations = Instant::now();
+    loop {
+        if let Err(error) = continue_sessions(&shared).await {
+            tracing::warn!(%error, "cannot look for sessions that can continue; the host tries again");
+        }
+        if next_delegations <= Instant::now() {
+            next_delegations = Instant::now() + DELEGATION_INTERVAL;
+            if let Err(error) = continue_delegations(&shared).await {
+                tracing::warn!(%error, "cannot look for turns that wait for delegated sessions; the host tries again");
+            }
+        }
+        if let Err(error) = note_events(&shared).await {
+            tracing::warn!(%error, "cannot look for new events of watched sessions; the host tries again");
+        }
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = tokio::time::sleep(shared.options.scan_interval) => {}
+            () = shared.changed.notified() => {}
+        }
+    }
+}
+
+/// Continues the sessions that are due, parents whose child has ended, and children whose parent was cancelled.
+async fn continue_sessions(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let agents: Vec<String> = shared.agents.keys().cloned().collect();
+    let mut after = String::new();
+    loop {
+        let page = shared.host.store.continuable(&agents, crate::outbox::now_ms(), &after, PAGE).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = last.subject.clone();
+        for session in page {
+            let request = match session.reason {
+                ContinuationReason::ParentEnded => SessionRequest::Cancel,
+                ContinuationReason::Due | ContinuationReason::ChildEnded => SessionRequest::Continue,
+            };
+            continue_session(shared, session.subject, request);
+        }
+    }
+}
+
+/// Continues a session in its own task, unless an earlier attempt has just failed.
+fn continue_session(shared: &Arc<Shared>, session: String, request: SessionRequest) {
+    let is_open = shared.host.sessions.requests_to(&session).is_some();
+    if is_open || !shared.backoff.is_over(&session, Instant::now()) {
+        return;
+    }
+    let shared_with_task = shared.clone();
+    shared.tasks.spawn(async move {
+        let shared = shared_with_task;
+        let sent = tokio::select! {
+            () = shared.stop.cancelled() => return,
+            sent = shared.send(&session, request) => sent,
+        };
+        if let Err(RequestError { message, .. }) = sent {
+            let delay = shared.backoff.failed(&session, Instant::now());
+            tracing::warn!(session, message, ?delay, "the session cannot continue now");
+        }
+    });
+}
+
+/// Continues the turns that wait for a delegated session that does not exist, because the host stopped before it created
+/// the session (D3).
+async fn continue_delegations(shared: &Arc<Shared>) -> Result<(), StoreError> {
+    let mut after = String::new();
+    loop {
+        let page = shared.host.store.unfinished(&after, PAGE.min(MAX_PAGE)).await?;
+        let Some((last, _)) = page.last() else { return Ok(()) };
+        after = last.clone();
+        for (subject, snapshot) in page {
+            let Ok(run) = Run::restore(Some(&snapshot)) else { continue };
+            if !shared.agents.contains_key(&run.agent) {
+                continue;
+            }
+            for wait in run.waits() {
+                let WaitCause::Agent { session } = wait.cause else { continue };
+                let filter = SessionFilter { subject: Some(session), ..SessionFilter::default() };
+                if shared.host.store.sessions(filter, 1).await?.is_empty() {
+                    continue_session(shared, subject, SessionRequest::Continue);
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// Notifies the watchers of sessions that other processes run.
+async fn note_events(shared: &Shared) -> Result<(), StoreError> {
+    let watched = shared.host.sessions.watched_elsewhere();
+    for page in watched.chunks(MAX_PAGE) {
+        for (session, last_event) in shared.host.store.last_events(page).await? {
+            shared.host.sessions.note_last_event(&session, last_event);
+        }
+    }
+    Ok(())
+}

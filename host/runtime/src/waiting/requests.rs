@@ -1,0 +1,106 @@
+//! Handles requests to a session between the actions of a turn.
+
+use super::responses::{RespondError, ResponseOutcome};
+use crate::approvals::ApprovalError;
+use crate::requests::{Accepted, Prompt, RequestError, RequestProblem, SessionRequest};
+use crate::session::{Session, SessionError};
+use agent_core::run::{InputError, QueuedPrompt, Run};
+use agent_store::StoreError;
+
+impl Session {
+    /// Handles a request. A prompt is queued, because the caller begins turns itself.
+    pub(crate) async fn accept(&mut self, request: SessionRequest) -> Result<Accepted, RequestError> {
+        match request {
+            SessionRequest::Prompt(prompt) => {
+                check_user(&self.run, &prompt)?;
+                let queued = QueuedPrompt { input: prompt.input, trace: prompt.trace, steers: prompt.steers };
+                self.log.queue_prompt(&self.services, &self.run, queued).await?;
+                self.add_queued_prompts();
+                return Ok(Accepted::Queued);
+            }
+            SessionRequest::Respond(event) => return Ok(self.respond(*event).await?.into()),
+            SessionRequest::Approve(decisions) => self.approve(decisions).await?,
+            SessionRequest::Answer { call, text } => self.answer(call, text).await?,
+            SessionRequest::Resolve { call, decision } => self.resolve(call, decision).await?,
+            SessionRequest::Cancel | SessionRequest::Continue => {}
+        }
+        Ok(Accepted::Stored { violations: Vec::new(), waits: self.run.waits() })
+    }
+}
+
+/// Checks that a queued prompt comes from the user for whom the open turn works, because the turn that it begins or steers
+/// works for this user.
+pub(crate) fn check_user(run: &Run, prompt: &Prompt) -> Result<(), RequestError> {
+    let user = run.turn.as_ref().and_then(|turn| turn.config.user.as_deref());
+    match prompt.user.as_ref().is_none_or(|own| Some(own.as_str()) == user) {
+        true => Ok(()),
+        false => Err(RequestError::new(
+            RequestProblem::Conflict,
+            "the open turn of this session works for another user; try again when the turn has ended",
+        )),
+    }
+}
+
+impl From<ResponseOutcome> for Accepted {
+    fn from(outcome: ResponseOutcome) -> Self {
+        match outcome {
+            ResponseOutcome::Taken { violations, waits } => Self::Stored { violations, waits },
+            ResponseOutcome::Duplicate => Self::Duplicate,
+            ResponseOutcome::Late => Self::Late,
+        }
+    }
+}
+
+impl From<SessionError> for RequestError {
+    fn from(error: SessionError) -> Self {
+        let problem = match &error {
+            SessionError::Store(error) => problem_of_store(error),
+            SessionError::Input(InputError::UnknownCall(_)) => RequestProblem::NotFound,
+            SessionError::Input(InputError::TooDeep(_)) => RequestProblem::Invalid,
+            SessionError::Input(InputError::Inconsistent(_)) | SessionError::Restore { .. } => RequestProblem::Failed,
+            SessionError::Input(_) => RequestProblem::Conflict,
+            SessionError::Approval(ApprovalError::Forbidden { .. } | ApprovalError::Gone { .. }) => {
+                RequestProblem::Conflict
+            }
+            SessionError::Approval(_) => RequestProblem::Invalid,
+            SessionError::Generation(_) => RequestProblem::Unavailable,
+            SessionError::Agent(_) => RequestProblem::Failed,
+        };
+        Self::new(problem, error)
+    }
+}
+
+impl From<StoreError> for RequestError {
+    fn from(error: StoreError) -> Self {
+        Self::new(problem_of_store(&error), error)
+    }
+}
+
+impl From<RespondError> for RequestError {
+    fn from(error: RespondError) -> Self {
+        let problem = match error {
+            RespondError::Session(error) => return error.into(),
+            RespondError::NoCall { .. } | RespondError::NoRequest { .. } => RequestProblem::NotFound,
+            RespondError::NotAService { .. } => RequestProblem::Conflict,
+            RespondError::NoParent
+            | RespondError::Reserved { .. }
+            | RespondError::OtherSubject { .. }
+            | RespondError::UnknownType { .. }
+            | RespondError::NoSubject { .. }
+            | RespondError::Decisions { .. }
+            | RespondError::NotRequested { .. } => RequestProblem::Invalid,
+        };
+        Self::new(problem, error)
+    }
+}
+
+fn problem_of_store(error: &StoreError) -> RequestProblem {
+    match error {
+        StoreError::NoSession { .. } | StoreError::Incomplete { .. } => RequestProblem::NotFound,
+        StoreError::Invalid { .. } | StoreError::TooLarge { .. } => RequestProblem::Invalid,
+        StoreError::Busy { .. } | StoreError::LeaseLost { .. } | StoreError::Conflict { .. } => {
+            RequestProblem::Unavailable
+        }
+        _ => RequestProblem::Failed,
+    }
+}
