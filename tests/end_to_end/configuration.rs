@@ -229,7 +229,7 @@ fn i1_reports_mistyped_commands() {
         (&["sesion", "list"][..], "did you mean `agent-host session`?"),
         (&["sessions", "list"], "did you mean `agent-host session`?"),
         (&["help"], "agent-host --help"),
-        (&["serve"], "agent-host is not a server"),
+        (&["server"], "agent-host serve"),
         (&["plugn"], "did you mean `agent-host plugin`?"),
     ] {
         let result = folder.run(line);
@@ -237,7 +237,7 @@ fn i1_reports_mistyped_commands() {
         assert!(result.stderr.contains(expected), "{line:?}: {}", result.stderr);
     }
     let usage = folder.run(&["-h"]).stdout;
-    assert!(usage.contains("plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
+    assert!(usage.contains("plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
 }
 
 /// P6, I2: A denial is reported once by the host and once in the result of the call. If a command-line option names a

@@ -64,6 +64,7 @@ mod replay_files;
 mod sandbox;
 mod scenario_runs;
 mod scenarios;
+mod serve;
 mod service_event_flow;
 mod service_resume_flow;
 mod services;

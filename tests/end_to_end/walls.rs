@@ -17,7 +17,8 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("registry", &["core", "plugins"]),
     ("config", &["core", "plugins", "models", "store", "mcp", "runtime", "registry"]),
     ("devkit", &["core", "plugins", "models", "store", "runtime"]),
-    ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "config", "devkit"]),
+    ("serve", &["core", "store", "runtime"]),
+    ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "config", "devkit", "serve"]),
 ];
 
 /// Libraries on which only one crate may depend, each with the name of that crate.
@@ -28,6 +29,8 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("rmcp", "mcp"),
     ("minisign", "registry"),
     ("toml_edit", "config"),
+    ("utoipa", "serve"),
+    ("utoipa-axum", "serve"),
     ("clap", "app"),
     ("reedline", "app"),
     ("indicatif", "app"),

@@ -6,6 +6,7 @@ pub(crate) mod new;
 pub(crate) mod replay;
 mod request_number;
 pub(crate) mod resume;
+pub(crate) mod serve;
 pub(crate) mod sharing;
 pub(crate) mod test;
 mod typo_hints;
@@ -165,6 +166,11 @@ pub(crate) enum Command {
     /// Write, check and list agent configurations
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Run agents as a server with an HTTP API
+    Serve(serve::ServeArguments),
+    /// Create, list and revoke the tokens of the server
+    #[command(subcommand)]
+    Token(serve::TokenCommand),
     /// Internal: compile the component on stdin, and write its code to stdout
     #[command(hide = true, name = COMPILE_COMMAND)]
     Compile,

@@ -19,6 +19,8 @@ pub(crate) enum Activity {
     Turn,
     /// The process waits for the user to type a line.
     Prompt,
+    /// The process serves requests.
+    Serve,
 }
 
 /// Handles the signals of this process. All clones share the same state.
@@ -109,8 +111,10 @@ impl Interrupts {
             _ if token.is_cancelled() => self.leave_at_once(terminal),
             Signal::Interrupt => {
                 token.cancel();
-                if activity == Activity::Turn {
-                    terminal.note("cancelling; press Ctrl-C again to exit immediately");
+                match activity {
+                    Activity::Turn => terminal.note("cancelling; press Ctrl-C again to exit immediately"),
+                    Activity::Serve => terminal.note("press Ctrl-C again to exit immediately"),
+                    Activity::Prompt => {}
                 }
             }
             Signal::Terminate => {

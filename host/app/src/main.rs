@@ -112,6 +112,8 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Model(command)) => commands::model::run(command, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &open_data()?, terminal).await,
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,
+        Some(Command::Serve(arguments)) => commands::serve::run(arguments, data, terminal).await,
+        Some(Command::Token(command)) => commands::token::run(command, &open_data()?, terminal),
         Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
             // Check that the session exists before the agent is loaded, so that a missing session is reported first.
             let user_data = open_data()?.for_user(user.clone());

@@ -155,6 +155,8 @@ pub struct Session {
     pub(crate) log: LogWriter,
     /// Digests of the texts that this process has stored for the session.
     pub(crate) stored_texts: HashSet<Digest>,
+    /// The user to whom the session belongs. `None` if the user is not known.
+    pub(crate) owner: Option<String>,
     /// The requests that arrive for the session.
     pub(crate) inbox: Inbox,
     /// Receives an answer when the next turn begins.

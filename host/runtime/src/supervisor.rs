@@ -81,7 +81,8 @@ impl Supervisor {
     /// Creates a session of an agent, and begins its first turn. Returns the subject of the session.
     pub async fn create(&self, agent: &str, prompt: Prompt) -> Result<String, RequestError> {
         let live = self.0.agent(agent)?.clone();
-        let session = Session::open(&self.0.host, live, OpenSession::New).await?;
+        let open = prompt.user.clone().map_or(OpenSession::New, OpenSession::NewOf);
+        let session = Session::open(&self.0.host, live, open).await?;
         let subject = session.subject().to_owned();
         let (reply, answer) = oneshot::channel();
         let first = PendingRequest { request: SessionRequest::Prompt(prompt), reply };

@@ -7,7 +7,8 @@ agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host dev [DIR] [--prompt PROMPT]
        agent-host test [DIR] [FILTER]
        agent-host replay SESSION [--with PLUGIN=FILE]
-       agent-host plugin|key|session|approvals|outbox|memory|store|config|audit COMMAND";
+       agent-host serve [--agent FILE|NAME]...
+       agent-host plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Text that `-h` prints below the options.
 pub(super) const SHORT: &str = "\
@@ -51,6 +52,10 @@ Examples:
   rebuilds and reloads it after each source change:
     agent-host plugin new words --lang python
     agent-host dev words
+
+  Run agents as a server with an HTTP API; programs use it with a token:
+    agent-host serve --agent agent.toml
+    agent-host token create dashboard --right read
 
   Build the plugins in a folder, and run its scenarios (*.scenario.toml):
     agent-host test plugins

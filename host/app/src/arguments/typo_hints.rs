@@ -14,7 +14,7 @@ const FOREIGN_COMMANDS: [(&str, &str); 10] = [
     ("list", "agent-host session list, or agent-host plugin list"),
     ("chat", "agent-host --plugins DIR, or --agent FILE, without a prompt"),
     ("run", "agent-host --plugins DIR, or --agent FILE, with a prompt"),
-    ("serve", "agent-host --plugins DIR, or --agent FILE; agent-host is not a server"),
+    ("server", "agent-host serve --agent FILE"),
     ("start", "agent-host --plugins DIR, or --agent FILE"),
     ("login", "set the model provider's key in its environment variable, such as OPENAI_API_KEY"),
 ];
@@ -69,7 +69,7 @@ mod tests {
             ("approval", Some("agent-host approvals")),
             ("plugins", Some("agent-host plugin")),
             ("help", Some("agent-host --help")),
-            ("serve", Some("not a server")),
+            ("server", Some("agent-host serve")),
             ("Hello", None),
             ("What?", None),
             ("help me", None),

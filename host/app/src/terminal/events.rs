@@ -109,6 +109,9 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
             });
             format!("the plan:{}", lines.collect::<String>())
         }
+        EventKind::Steered { text } => {
+            format!("{DIM}a new prompt was added to the turn: {}{DIM:#}", one_line(text, MAX_CHARACTERS))
+        }
         EventKind::PlanFallback { reason } => {
             format!("{YELLOW}!{YELLOW:#} continuing without a plan: {}", one_line(reason, MAX_REASON))
         }

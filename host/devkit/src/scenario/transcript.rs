@@ -141,6 +141,7 @@ impl Lines {
                 let steps = steps.iter().map(|step| serde_json::to_string(step).unwrap_or_default());
                 self.add("plan", &steps.collect::<Vec<_>>().join("\n"));
             }
+            EventKind::Steered { text } => self.add("user, during the turn", text),
             EventKind::PlanFallback { reason } => self.add("no plan", reason),
             EventKind::ApprovalRequested { calls } => {
                 let names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();

@@ -1,7 +1,7 @@
 //! Opens a session: acquires its lease and continues where another process stopped.
 
 use super::{LogWriter, ModelRetry, Session, SessionError};
-use crate::agent::{LiveAgent, pinned};
+use crate::agent::{LiveAgent, UserName, pinned};
 use crate::events::Watchers;
 use crate::history::LoadedHistory;
 use crate::host::{Host, SessionServices};
@@ -20,8 +20,10 @@ use uuid::Uuid;
 /// Which session is opened, and whether the open turn of that session must be able to continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OpenSession {
-    /// Create a new session.
+    /// Create a new session, which belongs to the user in the agent's configuration.
     New,
+    /// Create a new session, which belongs to this user.
+    NewOf(UserName),
     /// Open the session with this subject.
     Existing(String),
     /// Open the session with this subject in order to make a decision about its open turn. The turn is not continued,
@@ -42,12 +44,17 @@ impl Session {
     pub async fn open(host: &Host, agent: impl Into<LiveAgent>, open: OpenSession) -> Result<Self, SessionError> {
         let agent = agent.into();
         let name = agent.current().config().name.clone();
+        let mut user = agent.current().config().user.clone();
         let (subject, mode, purpose) = match open {
             OpenSession::New => (new_subject(&name), OpenMode::CreateNew, OpenPurpose::Continue),
+            OpenSession::NewOf(owner) => {
+                user = Some(owner.as_str().to_owned());
+                (new_subject(&name), OpenMode::CreateNew, OpenPurpose::Continue)
+            }
             OpenSession::Existing(subject) => (subject, OpenMode::Existing, OpenPurpose::Continue),
             OpenSession::ToDecide(subject) => (subject, OpenMode::Existing, OpenPurpose::Decide),
         };
-        Self::open_for(host, agent, (Run::new(subject, name), mode), (Watchers::new(), purpose)).await
+        Self::open_for(host, agent, (Run::new(subject, name), mode, user), (Watchers::new(), purpose)).await
     }
 
     /// Opens a session. If nothing is stored for the session yet, it starts in the state `new_run`.
@@ -57,18 +64,18 @@ impl Session {
         (new_run, mode): (Run, OpenMode),
         watchers: Watchers,
     ) -> Result<Self, SessionError> {
-        Self::open_for(host, live, (new_run, mode), (watchers, OpenPurpose::Continue)).await
+        let user = live.current().config().user.clone();
+        Self::open_for(host, live, (new_run, mode, user), (watchers, OpenPurpose::Continue)).await
     }
 
     async fn open_for(
         host: &Host,
         live: LiveAgent,
-        (new_run, mode): (Run, OpenMode),
+        (new_run, mode, user): (Run, OpenMode, Option<String>),
         (watchers, purpose): (Watchers, OpenPurpose),
     ) -> Result<Self, SessionError> {
-        let agent = live.current();
         let subject = new_run.session.clone();
-        let (user, delegated_by) = (agent.config().user.clone(), new_run.delegated_by.clone());
+        let delegated_by = new_run.delegated_by.clone();
         let meta = SessionMeta { agent: new_run.agent.clone(), user, delegated_by };
         let opened = host.store.open(&subject, mode, meta).await?;
         let run = match opened.revision {
@@ -104,6 +111,7 @@ impl Session {
             log: LogWriter::new(&opened),
             stored_texts: HashSet::new(),
             inbox,
+            owner: opened.meta.user.clone(),
             start_reply: None,
             cancel_replies: Vec::new(),
         };

@@ -1,8 +1,9 @@
 //! The task of one open session: it handles requests, and runs the turns of the session.
 
 use super::Shared;
+use crate::agent::UserName;
 use crate::outbox::now_ms;
-use crate::requests::{Accepted, PendingRequest, SessionRequest};
+use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::session::{Session, SessionError, TurnResult};
 use agent_core::message::TurnInput;
 use futures::FutureExt;
@@ -78,7 +79,7 @@ impl Actor<'_> {
                 Next::Close => return Ok(()),
                 Next::Continue => self.run_turn(None, CancellationToken::new()).await?,
                 Next::Wait => match self.session.next_queued_prompt() {
-                    Some(prompt) => self.run_turn(Some(prompt), CancellationToken::new()).await?,
+                    Some(prompt) => self.begin_turn(prompt).await?,
                     None => self.wait().await?,
                 },
             };
@@ -108,19 +109,16 @@ impl Actor<'_> {
     async fn handle(&mut self, PendingRequest { request, reply }: PendingRequest) -> Result<Next, SessionError> {
         let is_open = self.session.state().is_open();
         let answer = match request {
-            SessionRequest::Prompt(prompt) if !is_open => {
-                self.session.start_reply = Some(reply);
-                if let Some(trace) = prompt.trace {
-                    self.session.continue_trace(trace);
-                }
-                return match prompt.user {
-                    None => self.run_turn(Some(prompt.input), CancellationToken::new()).await,
-                    Some(user) => {
-                        let ended = self.session.run_for(user, prompt.input, CancellationToken::new()).await;
-                        self.after_turn(ended)
+            SessionRequest::Prompt(prompt) if !is_open => match self.check_owner(&prompt) {
+                Ok(()) => {
+                    self.session.start_reply = Some(reply);
+                    if let Some(trace) = prompt.trace {
+                        self.session.continue_trace(trace);
                     }
-                };
-            }
+                    return self.begin_turn(prompt.input).await;
+                }
+                Err(error) => Err(error),
+            },
             SessionRequest::Cancel if is_open => {
                 self.session.cancel_replies.push(reply);
                 let cancelled = CancellationToken::new();
@@ -135,6 +133,31 @@ impl Actor<'_> {
         // The sender may have stopped waiting for the answer.
         let _ = reply.send(answer);
         Ok(if continues { Next::Continue } else { Next::Wait })
+    }
+
+    /// Checks that a prompt comes from the user to whom the session belongs.
+    fn check_owner(&self, prompt: &Prompt) -> Result<(), RequestError> {
+        let (user, owner) = (prompt.user.as_ref().map(UserName::as_str), self.session.owner.as_deref());
+        match user.is_none() || user == owner {
+            true => Ok(()),
+            false => {
+                let message = "the session belongs to another user; begin a session of your own";
+                Err(RequestError::new(RequestProblem::Conflict, message))
+            }
+        }
+    }
+
+    /// Begins a turn for the user to whom the session belongs.
+    async fn begin_turn(&mut self, input: TurnInput) -> Result<Next, SessionError> {
+        let configured = self.session.agent().config().user.clone();
+        let owner = self.session.owner.clone().filter(|owner| Some(owner) != configured.as_ref());
+        match owner.and_then(|owner| UserName::new(&owner).ok()) {
+            None => self.run_turn(Some(input), CancellationToken::new()).await,
+            Some(owner) => {
+                let ended = self.session.run_for(owner, input, CancellationToken::new()).await;
+                self.after_turn(ended)
+            }
+        }
     }
 
     async fn run_turn(&mut self, input: Option<TurnInput>, cancel: CancellationToken) -> Result<Next, SessionError> {

@@ -1,0 +1,98 @@
+//! Arguments of the commands `serve` and `token`.
+
+use super::user_name;
+use agent_config::grants::Grant;
+use agent_serve::Right;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use clap::{Args, Subcommand, ValueEnum};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Agent to serve: a file (agent.toml), or the name of an agent in this folder; repeat for more agents
+    #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(super::agent))]
+    pub(crate) agent: Vec<PathBuf>,
+    /// Folder that contains the plugins (*.wasm), if there is no agent's file
+    #[arg(long, value_name = "DIR", conflicts_with = "agent")]
+    pub(crate) plugins: Option<PathBuf>,
+    /// PROVIDER/MODEL, `offline` or `scripted:FILE`, instead of the models in the agents' files
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) model: Option<String>,
+    /// Grant something to a plugin, as for a session
+    #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, conflicts_with = "agent")]
+    pub(crate) grant: Vec<Grant>,
+    /// Address on this machine
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8484", value_parser = loopback_address)]
+    pub(crate) listen: SocketAddr,
+    /// Further name under which clients reach the server, for example through a proxy
+    #[arg(long, value_name = "NAME")]
+    pub(crate) host_name: Vec<String>,
+    /// Origin of a web page that may use the server, such as https://console.example.com
+    #[arg(long, value_name = "ORIGIN")]
+    pub(crate) origin: Vec<String>,
+}
+
+/// Commands on the tokens of the server.
+#[derive(Debug, Subcommand)]
+pub(crate) enum TokenCommand {
+    /// Create a token, and print it; it is shown only once
+    Create {
+        /// Name of the token
+        name: String,
+        /// What the token allows; repeat for several rights
+        #[arg(long = "right", value_name = "RIGHT", value_enum, required = true)]
+        rights: Vec<RightName>,
+        /// Agent that the token may use (default: all agents); repeat for several agents
+        #[arg(long, value_name = "NAME")]
+        agent: Vec<String>,
+        /// User for whom the token works: it sees only sessions of this user
+        // The argument's id must differ from the id of a turn's `--user`.
+        #[arg(long = "user", id = "token_user", value_name = "NAME", value_parser = user_name)]
+        user: Option<String>,
+    },
+    /// List the tokens, without the tokens themselves
+    List,
+    /// Revoke a token; running servers refuse it within a second
+    Revoke {
+        /// Name of the token
+        name: String,
+    },
+}
+
+/// Names of rights on the command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RightName {
+    /// Read agents, sessions, messages and events
+    Read,
+    /// Begin sessions and turns, answer questions and requests to services, cancel turns
+    Talk,
+    /// Decide about approvals and about calls whose outcome is unknown
+    Approve,
+    /// Delete sessions
+    Administer,
+}
+
+impl From<RightName> for Right {
+    fn from(name: RightName) -> Self {
+        match name {
+            RightName::Read => Self::Read,
+            RightName::Talk => Self::Talk,
+            RightName::Approve => Self::Approve,
+            RightName::Administer => Self::Administer,
+        }
+    }
+}
+
+/// Parses an address on this machine.
+fn loopback_address(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8484".to_owned())?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err("the server has no TLS, so it listens only on this machine, such as 127.0.0.1:8484; let a proxy \
+                      with TLS forward requests to it"
+            .to_owned()),
+    }
+}

@@ -1,0 +1,186 @@
+//! Decides who may send a request: the checks of the headers `Host` and `Origin`, and the tokens (row 24).
+
+use crate::problem::Problem;
+use crate::tokens::{Right, Token, digest};
+use axum::http::{HeaderMap, StatusCode, header};
+use std::collections::HashSet;
+use url::Url;
+
+/// The names under which clients may reach the server, and the web pages that may use it from a browser.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowedOrigins {
+    /// Host names, without ports, in addition to the names of this machine for itself (`localhost`, `127.0.0.1` and
+    /// `[::1]`).
+    pub hosts: Vec<String>,
+    /// Origins of web pages, such as `https://console.example.com`, in addition to pages that this server itself serves.
+    pub origins: Vec<String>,
+}
+
+/// Names by which a machine reaches itself.
+const LOOPBACK_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "[::1]"];
+
+impl AllowedOrigins {
+    /// Checks the headers that a browser sets and that a page cannot forge. A page of another site, or a name that was
+    /// rebound to this machine, is refused even if the browser has a token.
+    pub(crate) fn check(&self, headers: &HeaderMap) -> Result<(), Problem> {
+        let forbidden = |code, detail: String| Err(Problem::new(StatusCode::FORBIDDEN, code, detail));
+        let host = single(headers, header::HOST.as_str())?;
+        let Some(name) = host.and_then(host_name) else {
+            return forbidden("wrong_host", "the request has no valid `Host` header".to_owned());
+        };
+        let is_own = |own: &str| own.eq_ignore_ascii_case(&name);
+        if !LOOPBACK_NAMES.into_iter().any(is_own) && !self.hosts.iter().any(|own| is_own(own)) {
+            let detail =
+                format!("this server is not named `{name}`; to allow this name, start it with --host-name {name}");
+            return forbidden("wrong_host", detail);
+        }
+        let Some(origin) = single(headers, header::ORIGIN.as_str())? else { return Ok(()) };
+        let is_same = Url::parse(origin).is_ok_and(|origin| {
+            let authority = &origin[url::Position::BeforeHost..url::Position::AfterPort];
+            matches!(origin.scheme(), "http" | "https") && host.is_some_and(|host| host.eq_ignore_ascii_case(authority))
+        });
+        if is_same || self.origins.iter().any(|allowed| allowed == origin) {
+            return Ok(());
+        }
+        let detail =
+            format!("web pages of `{origin}` may not use this server; to allow them, start it with --origin {origin}");
+        forbidden("wrong_origin", detail)
+    }
+}
+
+/// Returns the only value of a header. A header that occurs twice is refused, because proxies and servers may read
+/// different values.
+fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let (first, second) = (values.next(), values.next());
+    let invalid = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "bad_request", detail);
+    if second.is_some() {
+        return Err(invalid(format!("the header `{name}` occurs more than once")));
+    }
+    first.map(|value| value.to_str().map_err(|_| invalid(format!("the header `{name}` is not text")))).transpose()
+}
+
+/// Returns the name in a `Host` header, without the port.
+fn host_name(host: &str) -> Option<String> {
+    let url = Url::parse(&format!("http://{host}/")).ok()?;
+    let is_only_host =
+        url.username().is_empty() && url.password().is_none() && url.path() == "/" && url.query().is_none();
+    url.host_str().filter(|_| is_only_host && url.fragment().is_none()).map(str::to_owned)
+}
+
+/// The sender of a request, whose token was checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Caller {
+    pub(crate) token: Token,
+}
+
+impl Caller {
+    /// Finds the token of a request among the server's tokens.
+    pub(crate) fn of(headers: &HeaderMap, tokens: &[Token]) -> Result<Self, Problem> {
+        let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
+        let value = single(headers, header::AUTHORIZATION.as_str())?;
+        let value = value.ok_or_else(|| unauthorized("send a token in the header `Authorization: Bearer TOKEN`"))?;
+        let (scheme, presented) = value.split_once(' ').unwrap_or((value, ""));
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(unauthorized("the header `Authorization` must have the form `Bearer TOKEN`"));
+        }
+        let digest = digest(presented.trim());
+        let token = tokens.iter().find(|token| token.digest == digest);
+        let token = token.ok_or_else(|| unauthorized("this token does not exist, or it was revoked"))?;
+        Ok(Self { token: token.clone() })
+    }
+
+    /// Checks that the token has a right.
+    pub(crate) fn require(&self, right: Right) -> Result<(), Problem> {
+        if self.token.rights.contains(&right) {
+            return Ok(());
+        }
+        let (name, right) = (&self.token.name, serde_json::to_value(right).unwrap_or_default());
+        let detail = format!("the token `{name}` does not have the right {right}");
+        Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", detail))
+    }
+
+    /// Returns the agents of this server that the token may use.
+    pub(crate) fn agents<'a>(&self, agents: impl Iterator<Item = &'a String>) -> HashSet<&'a str> {
+        agents.map(String::as_str).filter(|agent| self.token.allows_agent(agent)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use axum::http::HeaderValue;
+
+    fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    /// Row 24: a page of another site, a rebound name and forged headers are refused.
+    #[test]
+    fn row_24_foreign_hosts_and_origins_are_refused() {
+        let allowed = AllowedOrigins {
+            hosts: vec!["agents.example.com".to_owned()],
+            origins: vec!["https://console.example.com".to_owned()],
+        };
+        let code = |pairs: &[(&'static str, &str)]| allowed.check(&headers(pairs)).map_err(|problem| problem.code);
+        for host in
+            ["localhost:8080", "127.0.0.1", "[::1]:8080", "LOCALHOST:1", "agents.example.com", "Agents.Example.com:443"]
+        {
+            assert_eq!(code(&[("host", host)]), Ok(()), "{host}");
+        }
+        for host in [
+            "evil.com",
+            "localhost.evil.com",
+            "127.0.0.1.evil.com",
+            "evil.com@localhost",
+            "localhost/x",
+            "127.0.0.2",
+            "0.0.0.0",
+            "",
+            "a b",
+        ] {
+            assert_eq!(code(&[("host", host)]), Err("wrong_host"), "{host}");
+        }
+        assert_eq!(code(&[]), Err("wrong_host"));
+        assert_eq!(code(&[("host", "localhost"), ("host", "evil.com")]), Err("bad_request"));
+        let from = |origin: &str| code(&[("host", "localhost:8080"), ("origin", origin)]);
+        for origin in ["http://localhost:8080", "https://localhost:8080", "https://console.example.com"] {
+            assert_eq!(from(origin), Ok(()), "{origin}");
+        }
+        for origin in [
+            "null",
+            "http://evil.com",
+            "http://localhost:9090",
+            "http://localhost",
+            "file://localhost:8080",
+            "http://console.example.com",
+        ] {
+            assert_eq!(from(origin), Err("wrong_origin"), "{origin}");
+        }
+    }
+
+    /// I3: only an existing token with the right is accepted.
+    #[test]
+    fn i3_a_token_is_needed() {
+        let token = Token {
+            name: "reader".to_owned(),
+            digest: digest("aht_1"),
+            agents: Vec::new(),
+            rights: [Right::Read].into(),
+            user: None,
+            created: String::new(),
+        };
+        let caller = |value: &str| Caller::of(&headers(&[("authorization", value)]), std::slice::from_ref(&token));
+        let reader = caller("Bearer aht_1").unwrap();
+        assert!(reader.require(Right::Read).is_ok());
+        assert_eq!(reader.require(Right::Talk).map_err(|problem| problem.status), Err(403));
+        for value in ["", "Bearer", "Bearer ", "Bearer aht_2", "Basic aht_1", "aht_1", "Bearer aht_1 aht_1"] {
+            assert_eq!(caller(value).map(|_| ()).map_err(|problem| problem.status), Err(401), "{value}");
+        }
+        assert_eq!(Caller::of(&headers(&[]), &[token]).map(|_| ()).map_err(|problem| problem.status), Err(401));
+    }
+}

@@ -1,0 +1,102 @@
+//! The routes of the HTTP API, and the document that describes them.
+
+mod agents;
+mod answers;
+mod events;
+mod health;
+mod sessions;
+mod state;
+
+pub(crate) use state::{ApiState, StreamLimits};
+
+use crate::problem::Problem;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use std::sync::Arc;
+use utoipa::openapi::OpenApi;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Routes that need no token, because they contain no data of the host.
+const PUBLIC_ROUTES: [&str; 2] = ["/health", "/ready"];
+
+/// Returns the routes and the document that describes them.
+pub(crate) fn router(state: Arc<ApiState>) -> Router {
+    let (router, openapi) = routes_and_document();
+    let document: axum::Json<OpenApi> = axum::Json(openapi);
+    router
+        .route("/openapi.json", get(move || async move { document.clone() }))
+        .fallback(|| async { Problem::not_found("there is no such route; `/openapi.json` lists all routes") })
+        .method_not_allowed_fallback(|| async {
+            let detail = "this route does not accept this method; `/openapi.json` lists all routes";
+            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
+        })
+        .layer(middleware::from_fn_with_state(state.clone(), check_access))
+        .with_state(state)
+}
+
+/// Returns the OpenAPI document of the HTTP API.
+///
+/// ```
+/// let document = agent_serve::openapi();
+/// assert!(document.paths.paths.contains_key("/api/sessions"));
+/// ```
+pub fn openapi() -> OpenApi {
+    routes_and_document().1
+}
+
+fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
+    let (router, mut openapi) = OpenApiRouter::new()
+        .routes(routes!(health::health))
+        .routes(routes!(health::ready))
+        .routes(routes!(agents::list_agents))
+        .routes(routes!(agents::show_agent))
+        .routes(routes!(sessions::list_sessions, sessions::create_session))
+        .routes(routes!(sessions::show_session, sessions::delete_session))
+        .routes(routes!(sessions::list_messages))
+        .routes(routes!(sessions::send_prompt))
+        .routes(routes!(sessions::cancel_turn))
+        .routes(routes!(events::stream_events))
+        .routes(routes!(answers::decide_approvals))
+        .routes(routes!(answers::answer_question))
+        .routes(routes!(answers::resolve_call))
+        .routes(routes!(answers::receive_event))
+        .split_for_parts();
+    openapi.info.title = "agent-host".to_owned();
+    openapi.info.description = Some("Agents, sessions and their events.".to_owned());
+    let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    openapi.components.get_or_insert_default().add_security_scheme("token", scheme);
+    (router, openapi)
+}
+
+/// Checks the headers and the token of each request, before anything else is read.
+async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
+    let checked = state.origins.check(request.headers()).and_then(|()| {
+        if PUBLIC_ROUTES.contains(&request.uri().path()) {
+            return Ok(None);
+        }
+        state.caller(request.headers()).map(Some)
+    });
+    let mut response = match checked {
+        Ok(caller) => {
+            if let Some(caller) = caller {
+                request.extensions_mut().insert(caller);
+            }
+            next.run(request).await
+        }
+        Err(problem) => problem.into_response(),
+    };
+    if response.status() == StatusCode::UNAUTHORIZED {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    // Answers contain the data of sessions, and browsers must not guess their type.
+    for (name, value) in [("cache-control", "no-store"), ("x-content-type-options", "nosniff")] {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}

@@ -1,0 +1,125 @@
+//! Routes about the agents of the server.
+
+use super::ApiState;
+use crate::access::Caller;
+use crate::problem::Problem;
+use crate::tokens::Right;
+use agent_runtime::LiveAgent;
+use axum::extract::{Path, State};
+use axum::{Extension, Json};
+use serde::Serialize;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// The agents that the token may use.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AgentList {
+    agents: Vec<AgentSummary>,
+}
+
+/// An agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AgentSummary {
+    /// The name of the agent.
+    #[schema(example = "clerk")]
+    name: String,
+    /// The model that the agent calls first, as `provider/model`.
+    #[schema(example = "openai/gpt-4.1-mini")]
+    model: String,
+    /// Number of tools that the model may call.
+    tools: usize,
+}
+
+/// An agent with its tools and plugins.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct AgentDetails {
+    /// The name of the agent.
+    name: String,
+    /// The model that the agent calls first, as `provider/model`.
+    model: String,
+    /// The plugins that the agent's next turn uses.
+    plugins: Vec<PluginSummary>,
+    /// The tools that the model may call.
+    tools: Vec<ToolSummary>,
+    /// Digest of the generation of plugins. It changes when a plugin changes.
+    generation: String,
+}
+
+/// A plugin of an agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct PluginSummary {
+    /// Name of the plugin.
+    name: String,
+    /// Digest of the plugin's component.
+    digest: String,
+}
+
+/// A tool of an agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ToolSummary {
+    /// Name of the tool.
+    name: String,
+    /// Description for the model.
+    description: String,
+    /// JSON Schema of the arguments.
+    #[schema(value_type = Object)]
+    input_schema: serde_json::Value,
+}
+
+fn summary(name: &str, agent: &LiveAgent) -> AgentSummary {
+    let agent = agent.current();
+    let model = agent.models().first().info().model.to_string();
+    AgentSummary { name: name.to_owned(), model, tools: agent.registry().offered().len() }
+}
+
+/// Lists the agents.
+#[utoipa::path(
+    get, path = "/api/agents", tag = "agents", security(("token" = [])),
+    responses(
+        (status = 200, body = AgentList),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn list_agents(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<AgentList>, Problem> {
+    caller.require(Right::Read)?;
+    let allowed = state.supervisor.agents().iter().filter(|(name, _)| caller.token.allows_agent(name));
+    Ok(Json(AgentList { agents: allowed.map(|(name, agent)| summary(name, agent)).collect() }))
+}
+
+/// Shows an agent with its tools and plugins.
+#[utoipa::path(
+    get, path = "/api/agents/{agent}", tag = "agents", security(("token" = [])),
+    params(("agent" = String, Path, description = "The name of the agent.")),
+    responses(
+        (status = 200, body = AgentDetails),
+        (status = "4XX", body = Problem, content_type = "application/problem+json"),
+        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+    )
+)]
+pub(crate) async fn show_agent(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    Path(name): Path<String>,
+) -> Result<Json<AgentDetails>, Problem> {
+    caller.require(Right::Read)?;
+    state.check_agent(&caller, &name)?;
+    let agent = state.supervisor.agents()[&name].current();
+    let plugin =
+        |(name, digest): (String, agent_core::message::Digest)| PluginSummary { name, digest: digest.to_string() };
+    let tools = agent.registry().offered().iter().map(|tool| ToolSummary {
+        name: tool.author_name.clone(),
+        description: tool.description.clone(),
+        input_schema: tool.input_schema.clone(),
+    });
+    Ok(Json(AgentDetails {
+        model: agent.models().first().info().model.to_string(),
+        plugins: agent.generation().pinned().into_iter().map(plugin).collect(),
+        tools: tools.collect(),
+        generation: agent.generation().digest().to_string(),
+        name,
+    }))
+}

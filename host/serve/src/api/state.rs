@@ -1,0 +1,140 @@
+//! The data that all requests share.
+
+use crate::access::{AllowedOrigins, Caller};
+use crate::problem::Problem;
+use crate::tokens::{Token, TokenFile};
+use agent_runtime::Supervisor;
+use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
+use axum::http::{HeaderMap, StatusCode};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+/// Time for which tokens are kept in memory. A revoked token is refused at most this time later.
+const TOKEN_LIFETIME: Duration = Duration::from_secs(1);
+
+/// The data that all requests share.
+pub(crate) struct ApiState {
+    pub(crate) supervisor: Supervisor,
+    pub(crate) origins: AllowedOrigins,
+    pub(crate) streams: Arc<StreamLimits>,
+    /// Cancelled when the server begins to drain. Event streams then end.
+    pub(crate) draining: CancellationToken,
+    token_file: TokenFile,
+    cached_tokens: Mutex<Option<(Instant, Arc<Vec<Token>>)>>,
+}
+
+impl ApiState {
+    pub(crate) fn new(
+        supervisor: Supervisor,
+        origins: AllowedOrigins,
+        token_file: TokenFile,
+        (streams, draining): (StreamLimits, CancellationToken),
+    ) -> Self {
+        let (streams, cached_tokens) = (Arc::new(streams), Mutex::default());
+        Self { supervisor, origins, streams, draining, token_file, cached_tokens }
+    }
+
+    pub(crate) fn store(&self) -> &dyn Store {
+        &*self.supervisor.host().store
+    }
+
+    /// Finds the token of a request. A token that was created a moment ago is found, too.
+    pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
+        match Caller::of(headers, &self.tokens(TOKEN_LIFETIME)?) {
+            Err(problem) if problem.status == StatusCode::UNAUTHORIZED.as_u16() => {
+                Caller::of(headers, &self.tokens(Duration::ZERO)?)
+            }
+            found => found,
+        }
+    }
+
+    /// Returns the tokens of the server. The file is read again if it was read longer than `lifetime` ago.
+    fn tokens(&self, lifetime: Duration) -> Result<Arc<Vec<Token>>, Problem> {
+        let mut cached = self.cached_tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((read, tokens)) = &*cached
+            && read.elapsed() < lifetime
+        {
+            return Ok(tokens.clone());
+        }
+        let tokens = self.token_file.tokens().map_err(|error| {
+            tracing::error!(%error, "requests are refused, because the tokens cannot be read");
+            let detail = "the server cannot read its tokens; its log contains the reason";
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
+        })?;
+        let tokens = Arc::new(tokens);
+        *cached = Some((Instant::now(), tokens.clone()));
+        Ok(tokens)
+    }
+
+    /// Checks that the caller may use this agent, and that the server runs it.
+    pub(crate) fn check_agent(&self, caller: &Caller, agent: &str) -> Result<(), Problem> {
+        match self.supervisor.agents().contains_key(agent) && caller.token.allows_agent(agent) {
+            true => Ok(()),
+            // The answer does not tell whether another agent exists.
+            false => Err(Problem::not_found(format!("this server has no agent `{agent}` for this token"))),
+        }
+    }
+
+    /// Returns the session with this subject if the caller may use it.
+    pub(crate) async fn session(&self, caller: &Caller, session: &str) -> Result<SessionSummary, Problem> {
+        let user = caller.token.user.clone();
+        let filter = SessionFilter { subject: Some(session.to_owned()), user, ..SessionFilter::default() };
+        let found = self.store().sessions(filter, 1).await?.pop();
+        let is_allowed = |found: &SessionSummary| {
+            found.state != SessionState::Incomplete && self.check_agent(caller, &found.agent).is_ok()
+        };
+        found
+            .filter(is_allowed)
+            .ok_or_else(|| Problem::not_found(format!("there is no session `{session}` for this token")))
+    }
+}
+
+/// Limits the number of open event streams (row 25).
+pub(crate) struct StreamLimits {
+    per_token: usize,
+    in_total: usize,
+    /// Number of open streams by the digest of the token.
+    open: Mutex<HashMap<String, usize>>,
+}
+
+impl StreamLimits {
+    pub(crate) fn new(per_token: usize, in_total: usize) -> Self {
+        Self { per_token, in_total, open: Mutex::default() }
+    }
+
+    /// Counts a new stream until the result is dropped.
+    pub(crate) fn open(self: &Arc<Self>, caller: &Caller) -> Result<OpenStream, Problem> {
+        let token = caller.token.digest.clone();
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let (own, total) = (open.get(&token).copied().unwrap_or_default(), open.values().sum::<usize>());
+        if own >= self.per_token || total >= self.in_total {
+            let detail = format!(
+                "too many event streams are open: a token may have {}, and the server {}; close one of them first",
+                self.per_token, self.in_total
+            );
+            return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail));
+        }
+        *open.entry(token.clone()).or_default() += 1;
+        Ok(OpenStream { token, limits: self.clone() })
+    }
+}
+
+/// An event stream that counts towards the limits.
+pub(crate) struct OpenStream {
+    token: String,
+    limits: Arc<StreamLimits>,
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        let mut open = self.limits.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.token) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.token);
+            }
+        }
+    }
+}
