@@ -248,13 +248,13 @@ fn row_37_limits_compiled_code() {
     run_exclusively(async {
         let folder = tempfile::tempdir().expect("a temporary directory");
         let sandbox = sandbox(folder.path(), child("exec CHILD"), HostLimits::default());
-        // The host would accept each of these sparse images alone. The total size of the images is too large for
-        // such a small component.
+        // The host would accept each of these sparse memory images alone. Together, the memory images are too large
+        // for a component of this size.
         let many_images = attacks::sparse_images(60, (1 << 20) - 65_536);
         let refused = sandbox.load_bytes("many", many_images).await.expect_err("the code is too large");
         assert!(matches!(refused, LoadError::CodeTooLarge(_)), "{refused}");
-        // Larger images are not copied into the compiled code, so the component compiles to little code. The component
-        // is refused only because it has no tools.
+        // Larger memory images are not copied into the compiled code, so the compiled code is small. The component is
+        // refused only because it has no tools.
         let refused = sandbox
             .load_bytes("sparse", attacks::sparse_images(60, 16 << 20))
             .await

@@ -40,8 +40,8 @@ fn encodings() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A server that stores the token sent to `/v1/`. At most other paths, the server's response contains the stored token.
-/// The path determines the encoding of the token and its place in the response.
+/// A server that stores the token sent to `/v1/`. For most other paths, the server's response contains the stored
+/// token. The path determines the encoding of the token and its place in the response.
 fn repeating_server() -> (Server, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let recorder = heads.clone();

@@ -122,8 +122,8 @@ fn row_51_sends_no_event_without_a_grant_for_its_type() {
         for event_type in [PAYMENT, "com.example.Notice", "com.example.notice2", "com.example"] {
             check_refused(&scene, notice_granted.clone(), requesting(event_type, &data), "not granted").await;
         }
-        // P6: An event type that the agent's configuration grants is still not granted if the plugin's manifest does
-        // not request it.
+        // P6: If the plugin's manifest does not request an event type, the plugin cannot send events of this type, even
+        // if the agent's configuration grants the type.
         check_refused(&scene, agent(&["com.example.unasked"]), requesting("com.example.unasked", &data), "not granted")
             .await;
         for reserved in [

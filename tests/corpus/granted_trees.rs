@@ -412,8 +412,8 @@ fn row_39_random_operations_change_nothing_outside_the_trees() {
     });
 }
 
-/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other. This
-/// rename does not move the file, because both paths name the same file. The bytes of the file still count towards
+/// Row 44: A file that is in two granted trees can be renamed from its path in one tree to its path in the other. The
+/// rename does not move the file, because both paths lead to the same file. The bytes of the file still count towards
 /// the quota.
 #[test]
 fn row_44_a_rename_to_itself_frees_no_quota() {

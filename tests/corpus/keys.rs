@@ -96,7 +96,7 @@ fn cases() -> Vec<Case> {
     ]
 }
 
-/// Calls that reach limits of HTTP requests.
+/// Returns calls that reach the limits on HTTP requests.
 fn requests([ok, silent, endless, reading_only]: &[Server; 4]) -> Vec<Case> {
     let get_times = |times: u32| ("intruder", "intruder.get", json!({"url": ok.url("/"), "times": times}));
     let five_requests = || get_times(5);
@@ -172,7 +172,7 @@ fn report_text(report: &Report) -> String {
     format!("{answer}; {log}; {answers}")
 }
 
-/// P8: Each limit of a plugin in the table of limits takes effect on the plugin for which it is set.
+/// P8: Every limit on plugin calls that is in the table of limits applies to the plugin for which it is set.
 #[test]
 fn each_limit_of_a_call_takes_effect() {
     run_exclusively(async {

@@ -1,4 +1,4 @@
-//! Rows 11, 18, 23 and 30, and the schemas of row 34: What the host refuses when it loads a component.
+//! Rows 11, 18, 23 and 30, and the schemas of row 34: Components that the host refuses to load.
 
 use crate::guests::{ONE, component, numbers};
 use crate::scene::{Scene, run_exclusively};

@@ -183,7 +183,7 @@ impl Scene {
     async fn attack_once(&self, attack: &impl AsyncFn(usize), repeat: usize) -> usize {
         let (is_over, turns) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let witness =
-            tokio::spawn(witness(self.test_host.host(), self.witness.clone(), (is_over.clone(), turns.clone())));
+            tokio::spawn(run_witness(self.test_host.host(), self.witness.clone(), (is_over.clone(), turns.clone())));
         attack(repeat).await;
         is_over.store(true, Ordering::Relaxed);
         witness.await.unwrap_or_else(|error| panic!("the witness failed: {error}"));
@@ -192,7 +192,11 @@ impl Scene {
 }
 
 /// Runs at least one turn, and further turns until the attack is over.
-async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (is_over, turns): (Arc<AtomicBool>, Arc<AtomicUsize>)) {
+async fn run_witness(
+    host: agent_runtime::Host,
+    agent: Arc<Agent>,
+    (is_over, turns): (Arc<AtomicBool>, Arc<AtomicUsize>),
+) {
     let mut session = Session::open(&host, agent, OpenSession::New).await.expect("the witness's session opens");
     for _ in 0..WITNESS_TURNS {
         let result = tokio::time::timeout(WITNESS_TIME, run_turn(&mut session, "Are you there?")).await;
@@ -207,12 +211,12 @@ async fn witness(host: agent_runtime::Host, agent: Arc<Agent>, (is_over, turns):
     session.close().await.expect("the session closes");
 }
 
-/// The configuration of an agent with these grants for the plugin, and a short time limit for calls.
+/// Returns the configuration of an agent with these grants for the plugin, and a short time limit for calls.
 pub(crate) fn with_short_calls(plugin: &str, grants: Grants) -> AgentConfig {
     with_grants(plugin, grants, CallLimits { tool_time: SHORT_TIME_LIMIT, ..CallLimits::default() })
 }
 
-/// The configuration of an agent with these grants and limits for the plugin.
+/// Returns the configuration of an agent with these grants and limits for the plugin.
 pub(crate) fn with_grants(plugin: &str, grants: Grants, limits: CallLimits) -> AgentConfig {
     let mut config = AgentConfig::new("attacker");
     config.plugins.insert(plugin.to_owned(), PluginAllowance { grants, limits, ..PluginAllowance::default() });

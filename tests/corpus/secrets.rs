@@ -74,9 +74,9 @@ impl TestCli<'_> {
     }
 }
 
-/// Row 16: Servers return the secret that a plugin's requests contain, and a model server returns the API key. Both
-/// occur in bodies, headers and errors. No output of the program, no exported session, no audit entry and no stored
-/// file contains the secret or the API key.
+/// Row 16: Servers return the secret that a plugin's requests contain, and a model server returns the API key. The
+/// secret and the API key occur in bodies, headers and errors. No output of the program, no exported session, no audit
+/// entry and no stored file contains the secret or the API key.
 #[test]
 fn row_16_credentials_are_in_no_output_or_file() {
     run_exclusively(async {

@@ -93,7 +93,7 @@ impl Server {
         }
     }
 
-    /// Returns how many connections clients have opened so far.
+    /// Returns the number of connections that clients have opened so far.
     pub(crate) fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }

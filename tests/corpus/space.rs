@@ -89,7 +89,7 @@ fn row_4_stops_guests_that_fill_memory() {
     let code = format!("{code} {growing_memories} (br $more)) (i32.const 0))");
     run_exclusively(async {
         let bombs = numbers(&code, &["growing", "widening", "coping", "failing", "many"]);
-        // The component declares a maximum size for this memory. Requests to grow the memory beyond the declared
+        // The component declares a maximum size for its memory. Requests to grow the memory beyond the declared
         // maximum do not count towards the host's limit.
         let bounded = numbers(
             r#"(memory $own 1 10)

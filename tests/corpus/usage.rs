@@ -17,8 +17,8 @@ const STORE_HANDLES: usize = 20;
 /// The maximum growth of this process's memory that does not count as a leak, in KiB. The allocator does not return
 /// free memory immediately, the pool keeps one MiB for each of its 16 slots, and the store fills its page caches. If an
 /// attack is repeated 100 times, this maximum is half a MiB for each repeat. A run with all repeats needs
-/// `MALLOC_ARENA_MAX=1`. Without this variable, each thread has its own arena, and large schemas fragment the arenas by
-/// more than [`MEMORY_KIB`].
+/// `MALLOC_ARENA_MAX=1`, because without this setting, each thread has its own arena, and large schemas fragment the
+/// arenas by more than [`MEMORY_KIB`].
 const MEMORY_KIB: u64 = 48 * 1024;
 
 /// The resources in use at one moment.

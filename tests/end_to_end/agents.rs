@@ -440,8 +440,8 @@ async fn run_until_child_is_killed(parent: &mut Session) {
     }
 }
 
-/// D3, L10, L16: A child that waits for a decision leaves its parent suspended. After the decision, continuing the
-/// parent continues the child. If the parent is cancelled before the decision, the child's turn ends too.
+/// D3, L10, L16: While a child waits for a decision, its parent stays suspended. After the decision, the child
+/// continues when the parent is continued. If the parent is cancelled before the decision, the child's turn ends too.
 #[tokio::test(flavor = "multi_thread")]
 async fn l16_a_child_that_waits_for_a_decision_suspends_its_parent() {
     for decided in [true, false] {

@@ -98,7 +98,7 @@ async fn with_replaced_plugin(test_host: &TestHost, config: AgentConfig, replies
 /// L17: Calls that need no approval finish first. One request then asks for the approval of all remaining calls, and
 /// each of these calls is decided separately.
 #[tokio::test(flavor = "multi_thread")]
-async fn l17_one_request_asks_for_all_calls_of_a_batch() {
+async fn l17_one_request_asks_for_approval_of_all_calls_of_a_batch() {
     let test_host = TestHost::new(&["payer"]).await;
     let calls =
         [(PAY, payment("Ann", 1)), ("payer.look", json!({})), (PAY, payment("Bob", 2)), (PAY, payment("Cy", 3))];

@@ -1,4 +1,4 @@
-//! The real binary, used as the README says: the tests read the commands from the README itself.
+//! Tests of the real binary that follow the README: the tests read the commands from the README itself.
 
 use crate::support::{cargo, components, repository};
 use agent_store::{Options, RecordRange, SessionFilter, SessionIndex, SessionLog, SqliteStore};

@@ -295,7 +295,7 @@ fn check_call_results(messages: &[Value], problems: &mut Vec<String>) {
     }
 }
 
-/// Returns whether a message is repeated correctly, which means unchanged or with a text in place of its image.
+/// Checks that a message is repeated correctly: either unchanged, or with a text in place of its image.
 fn same_or_masked(before: &Value, after: &Value) -> Result<(), String> {
     let bytes = |message: &Value| serde_json::to_vec(message).expect("JSON");
     if bytes(before) == bytes(after) {

@@ -366,7 +366,7 @@ async fn row_38_facts_of_a_document_are_checked() {
     let assistant = "/messages/1/role";
     let cases = [
         refused(assistant, json!("user"), "calls a tool"),
-        refused("/messages/0/role", json!("tool"), "a message of the role `tool` cannot have these parts"),
+        refused("/messages/0/role", json!("tool"), "a message with the role `tool` cannot have these parts"),
         refused("/messages/0/turn", json!(7), "its turn has not started"),
         refused("/calls/0/name", json!("payer.wipe"), "does not match the state"),
         refused("/snapshot/turns", json!(2_000_000), "at most 100000"),

@@ -160,7 +160,7 @@ fn i2_reports_all_problems_together() {
 /// I2: `config check` reports the problems that it finds after the file is parsed. Each problem is reported once, in
 /// line order, with its column and the text of its line.
 #[test]
-fn i2_check_reports_problems_of_every_stage() {
+fn i2_config_check_reports_problems_of_every_stage() {
     let text = "model = \"opnai/large\"\nplugin_directory = \"plugins\"\ncontext_builder = \"projct\"\nvalidators = [\"calc\", \"strict\"]\n\
                 output_schema = { type = \"object\" }\nfallback_text = \"no JSON\"\n\n\
                 [outbox]\ndirectory = \"nowhere\"\n\n\

@@ -130,8 +130,7 @@ fn write_lists(path: &Path, tests: &[Test]) {
 }
 
 /// Returns the list of the tests that prove a contract line. Tests that have the contract line in their name come
-/// before other tests. The other sort criteria are the number of contract lines that a test proves (fewer lines first)
-/// and the kind of test (end-to-end tests first).
+/// first, then tests that prove fewer contract lines than other tests, and then end-to-end tests.
 fn list_of(line: &str, tests: &[Test]) -> String {
     let mut proofs: Vec<&Test> = tests.iter().filter(|test| test.proves.contains(line)).collect();
     if proofs.is_empty() {

@@ -163,8 +163,8 @@ async fn s7_invalid_file_names_do_not_hide_other_files() {
     }
 }
 
-/// P6: Every operation that would change a read-only tree is denied, not only a write, and with every kind of
-/// file handle.
+/// P6: Not only writes but all operations that would change a read-only tree are denied, whatever kind of file handle
+/// the plugin uses.
 #[tokio::test(flavor = "multi_thread")]
 async fn p6_a_refused_change_is_a_denial() {
     use agent_plugins::{Access, Grants, TreeGrant};

@@ -1,6 +1,7 @@
 //! A local desktop agent. One MCP server extracts the text of seven screenshots, and another MCP server renames the
-//! files. Both servers are real child processes that work on a real folder. The model stops early, refuses, and sends
-//! an empty reply, and the context window is too small for the whole task (L4, L7, L9, L13, L23, L26, L27, L30, I5).
+//! files. The two MCP servers are real child processes that work on a real folder. The model stops early, refuses,
+//! and sends an empty reply, and the context window is too small for the whole task (L4, L7, L9, L13, L23, L26, L27,
+//! L30, I5).
 
 use crate::chat_server::{Answer, ChatServer, local_provider};
 use crate::fixture::mcp_server;
@@ -135,13 +136,13 @@ fn received_event_types(watching: &mut Receiver<Event>) -> Vec<String> {
 
 /// The types of the events at the start of each step.
 const STEP_EVENTS: [&str; 3] = ["loop_iteration", "context_budget", "context_built"];
-/// The types of the later events of a step in which the model calls a tool.
+/// The types of the events that follow [`STEP_EVENTS`] in a step in which the model calls a tool.
 const CALL_EVENTS: [&str; 3] = ["stream_complete", "tool_call", "tool_result"];
-/// The types of the later events of a step in which the model sends a text that is not an answer.
+/// The types of the events that follow [`STEP_EVENTS`] in a step in which the model sends a text that is not an answer.
 const NUDGED_TEXT_EVENTS: [&str; 4] = ["stream_token", "stream_complete", "stream_clear", "nudge"];
-/// The types of the later events of a step in which the model sends an empty reply.
+/// The types of the events that follow [`STEP_EVENTS`] in a step in which the model sends an empty reply.
 const EMPTY_REPLY_EVENTS: [&str; 2] = ["stream_complete", "nudge"];
-/// The types of the later events of a step in which the model sends the answer.
+/// The types of the events that follow [`STEP_EVENTS`] in a step in which the model sends the answer.
 const ANSWER_EVENTS: [&str; 4] = ["stream_token", "context_budget", "stream_complete", "loop_end"];
 
 fn expected_events(steps: &[&[&'static str]]) -> Vec<&'static str> {
@@ -149,7 +150,7 @@ fn expected_events(steps: &[&[&'static str]]) -> Vec<&'static str> {
     std::iter::once("loop_start").chain(steps).collect()
 }
 
-/// The agent renames all screenshots without a planner. A second turn then ends with a forced summary.
+/// The agent renames all screenshots without a planner. The second turn ends with a forced summary.
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_and_renames_seven_screenshots() {
     let test_host = TestHost::new(&[]).await;

@@ -21,7 +21,7 @@ async fn rest_of_reply(watched: &mut Subscription) -> String {
     }
 }
 
-/// L30, L21: A watcher that subscribes while a reply is streamed receives the text and thinking that were already
+/// L30, L21: If a watcher subscribes while a reply is streamed, it receives the text and thinking that were already
 /// streamed, and then every further chunk once.
 #[tokio::test(flavor = "multi_thread")]
 async fn l30_a_watcher_can_subscribe_during_a_reply() {

@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
-/// Runs a turn with these calls. Returns for each call, in the order of the calls, whether the result is an error, and
-/// the text of the result.
+/// Runs a turn with these calls. Returns two values for each call, in the order of the calls: whether the result is an
+/// error, and the text of the result.
 async fn outcomes(test_host: &TestHost, config: AgentConfig, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut config = config;
     config.bounds.parallel_calls = 8;

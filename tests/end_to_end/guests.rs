@@ -73,7 +73,7 @@ fn component(test_host: &TestHost, name: &str) -> PathBuf {
     test_host.directory.path().join("plugins").join(name).with_extension("wasm")
 }
 
-/// Runs a turn with these calls. Returns for each call whether the result is an error, and the text of the result.
+/// Runs a turn with these calls. For each call, returns whether the result is an error, and the text of the result.
 async fn outcomes(test_host: &TestHost, calls: &[(&str, Value)]) -> Vec<(bool, String)> {
     let mut session =
         test_host.session(AgentConfig::new("test"), script(&[call_reply(calls), text_reply("Done.")])).await;

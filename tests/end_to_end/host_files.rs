@@ -133,8 +133,8 @@ fn row_40_a_grant_of_the_agents_folder_excludes_decision_files() {
 }
 
 /// Row 40: A file next to the script of an MCP server, or a file that the server's package manager reads, would run as
-/// native code at the next start. A plugin can neither write a file of these kinds nor move a folder that contains such
-/// files next to the script.
+/// native code at the next start. A plugin can neither write such a file, nor move a folder that contains such a file
+/// next to the script.
 #[test]
 fn row_40_protects_files_that_an_mcp_server_would_load() {
     let attacks = [

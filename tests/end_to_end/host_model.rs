@@ -1,5 +1,5 @@
-//! If plugins have a grant, they can ask the host's model, within a token budget for each turn. The tokens of these
-//! questions count towards the turn (P5, L5).
+//! Plugins with a grant can send questions to the agent's model, within a token budget for each turn. The tokens of
+//! these questions count towards the turn (P5, L5).
 
 use crate::support::{TestHost, call_reply, events, records, results, run_turn, script, text_reply};
 use agent_core::event::EventKind;

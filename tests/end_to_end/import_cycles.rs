@@ -87,7 +87,7 @@ fn imports(sources: &Path, files: &BTreeMap<Vec<String>, PathBuf>, inside: &[Str
 /// Describes the modules that import each other. Returns `None` if no modules import each other.
 fn find_cycle(imports: &Imports) -> Option<String> {
     let mut remaining: BTreeSet<&String> = imports.keys().collect();
-    // A module that imports no remaining module, or that no remaining module imports, is not part of a cycle.
+    // A module is not part of a cycle if it imports no remaining module, or if no remaining module imports it.
     loop {
         let imported: BTreeSet<&String> =
             remaining.iter().flat_map(|from| imports[*from].keys()).filter(|to| remaining.contains(to)).collect();

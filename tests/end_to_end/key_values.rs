@@ -22,8 +22,8 @@ async fn call(test_host: &TestHost, config: AgentConfig, name: &str, arguments: 
     (is_error, text)
 }
 
-/// P5, P8: The values that a plugin stores remain after its call and its session have ended. The stored values belong
-/// to one agent, and a quota limits them.
+/// P5, P8: A value that a plugin has stored still exists after its call and its session have ended. The stored values
+/// belong to one agent, and a quota limits them.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_values_persist_and_belong_to_one_agent() {
     let test_host = TestHost::new(&["notes"]).await;
@@ -59,8 +59,8 @@ async fn p5_concurrent_increments_are_atomic() {
     assert_eq!(numbers, (1..=16).collect::<Vec<_>>());
 }
 
-/// L12: If a reply contains a quote that does not appear in any tool result, the model must correct the reply. If the
-/// quote is from a tool result, the reply ends the turn.
+/// L12: If a reply contains a quote that does not appear in any tool result, the model must correct the reply. A reply
+/// whose quote appears in a tool result ends the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn l12_quotes_must_be_in_a_tool_result() {
     let test_host = TestHost::new(&["files", "grounded"]).await;

@@ -235,7 +235,7 @@ fn cases() -> Vec<Case> {
 
 /// Row 27, D3: The process is killed before and after every commit whose cause is outside the turn.
 #[test]
-fn row_27_a_session_is_intact_after_a_kill_around_an_outside_decision() {
+fn row_27_a_session_is_intact_after_a_kill_before_or_after_a_decision() {
     for case in &cases() {
         for moment in ["before-commit", "after-commit"] {
             let (cli, point) = (TestCli::new(case), format!("{moment}:{}", case.input));

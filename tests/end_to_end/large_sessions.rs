@@ -26,8 +26,8 @@ fn every_repeat() -> bool {
 const MEMORY: u32 = 120;
 /// The memory limit of a command that runs plugins, in MiB.
 const MEMORY_WITH_PLUGINS: u32 = 150;
-/// The memory limit of every command if `AGENT_HOST_EVERY_REPEAT` is set, in MiB, for a session of any length. 190 MiB
-/// are just under 200 MB.
+/// The memory limit of every command in MiB, for a session of any length. This limit applies if
+/// `AGENT_HOST_EVERY_REPEAT` is set. 190 MiB are just under 200 MB.
 const MEMORY_AT_ANY_LENGTH: u32 = 190;
 
 /// Runs the program and returns its stdout.

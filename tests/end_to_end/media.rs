@@ -156,8 +156,8 @@ fn check_prefixes(sent: &[SentRequest]) {
     }
 }
 
-/// P4: Images from the user and from tools are sent once. In later requests the images are masked, even in other steps
-/// and turns and after a restart. The host masks an image only in the copy that is sent to the model. Equal images have
+/// P4: Each image from the user or from a tool is sent in one request only. In later requests the image is masked, even
+/// in other steps and turns and after a restart. The host masks an image only in the copy that is sent to the model. Equal images have
 /// the same digest, and the beginning of the prompt stays the same.
 #[tokio::test(flavor = "multi_thread")]
 async fn p4_masks_seen_media_and_keeps_the_prompt_prefix() {

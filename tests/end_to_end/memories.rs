@@ -103,8 +103,8 @@ async fn d4_stores_a_memory_at_the_interaction_limit() {
     }
 }
 
-/// D4: Each call of a reply is stored as an interaction once, however the call ends. A call that only ends the turn is
-/// not stored as an interaction.
+/// D4: Each call of a reply is stored once as an interaction, no matter how the call ends. A call that only ends the
+/// turn is not stored as an interaction.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_the_last_interaction_of_a_turn() {
     let with = |call: (&str, Value)| call_reply(&[("probe.echo", json!({"text": "walrus"})), call]);
@@ -248,7 +248,7 @@ async fn d6_a_memory_that_could_not_be_written_waits_in_the_outbox() {
     }
 }
 
-/// D4: A turn stores memories for the user whom the turn's request names. If the request names no user, the turn stores
+/// D4: A turn stores memories for the user that the turn's request names. If the request names no user, the turn stores
 /// memories for the agent's user. The turn keeps its user across a restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_memories_for_the_user_of_the_request() {

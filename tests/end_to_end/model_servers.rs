@@ -214,8 +214,8 @@ async fn m1_recorded_requests_have_the_types_of_the_official_clients() {
     }
 }
 
-/// M3: The host repeats a request to a server that is always busy until no attempts are left, and the turn then fails
-/// with the server's message.
+/// M3: If a server is always busy, the host repeats the request until no attempts are left. The turn then fails with
+/// the server's message.
 #[tokio::test(flavor = "multi_thread")]
 async fn m3_a_turn_fails_if_aimock_is_always_busy() {
     let test_host = TestHost::new(&[]).await;

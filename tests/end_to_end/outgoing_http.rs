@@ -77,7 +77,8 @@ async fn fetch(test_host: &TestHost, grants: Grants, url: &str) -> (bool, String
     (is_error, text.replace("\\\"", "\""))
 }
 
-/// A name resolver that returns its answers in order, one answer per query. Further queries get the last answer.
+/// A name resolver that returns its answers in order, one answer per query. After all
+/// answers were returned, each further query gets the last answer.
 #[derive(Debug)]
 struct ScriptedResolver {
     answers: Vec<Vec<SocketAddr>>,

@@ -56,7 +56,7 @@ fn l30_reports_plans() {
 /// D3, L24: If the process is killed at any named point, another process continues the plan. The plan is made only
 /// once, and each tool call of the plan runs only once.
 #[test]
-fn d3_a_killed_plan_continues() {
+fn d3_a_plan_continues_after_its_process_was_killed() {
     let mut points: Vec<String> = Vec::new();
     for side in ["before-commit", "after-commit"] {
         points.extend((1..=4).map(|nth| format!("{side}:reply:{nth}")));

@@ -160,8 +160,8 @@ async fn l4_the_limit_forces_an_answer() {
 }
 
 /// L22: The turn's message consists of tool schemas, tool rules, planning context, retrieved memory and input. The
-/// instructions for the current planning call come last, so that everything before these instructions is equal to the
-/// previous call.
+/// instructions for the current planning call come last, so that everything before these instructions is the same as
+/// in the previous call.
 #[tokio::test(flavor = "multi_thread")]
 async fn l22_the_message_of_a_turn_has_its_sections_in_order() {
     const CALL: &str =

@@ -143,7 +143,8 @@ async fn l25_a_tool_that_is_not_offered_still_runs() {
     assert!(!results(&test_host, &session).await[0].1);
 }
 
-/// L25: An input that says nothing about the task, such as "yes, please go on", keeps the tools of the turn before it.
+/// L25: If the input does not describe a task, such as "yes, please go on", the tools of the previous turn are
+/// offered again.
 #[tokio::test(flavor = "multi_thread")]
 async fn l25_a_short_answer_keeps_the_tools_of_the_conversation() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -194,7 +195,7 @@ async fn l25_falls_back_to_words_when_the_embedding_model_fails() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// L25: An agent offers 15 tools by default.
+/// L25: By default, an agent offers at most 15 tools to the model.
 #[test]
 fn l25_fifteen_tools_are_offered_by_default() {
     assert_eq!(AgentConfig::new("test").offered_tools, 15);

@@ -119,7 +119,7 @@ async fn l2_limits_the_state_of_a_builder() {
 }
 
 /// L13: If the agent has an output schema, JSON from a validator is returned as data. If the agent has no output
-/// schema, the same JSON is returned as text. The message in the store is the same with and without an output schema.
+/// schema, JSON from a validator is returned as text. The stored message does not depend on the output schema.
 #[tokio::test(flavor = "multi_thread")]
 async fn l13_without_a_schema_the_output_is_a_string() {
     let text = "{\"repaired\":true}";

@@ -98,8 +98,8 @@ pub(crate) fn text_reply(text: &str) -> Value {
     json!({ "text": text })
 }
 
-/// Builds the tool of the README. The tool calls `method` instead of `to_uppercase` and has the given description, and
-/// `manifest_lines` are added to its manifest. Returns the component.
+/// Builds the tool of the README with three changes: its code uses `method` instead of `to_uppercase`, it has the given
+/// description, and `manifest_lines` are added to its manifest. Returns the component.
 pub(crate) fn shout(method: &str, description: &str, manifest_lines: &str) -> Vec<u8> {
     let folder = tempfile::tempdir().unwrap();
     let readme = std::fs::read_to_string(repository().join("README.md")).unwrap();
@@ -281,8 +281,9 @@ fn replays_recorded_host_answers() {
     assert_eq!(code, Some(0), "{output_text}");
 }
 
-/// S6, L10: The replay compares the whole request to a service. An older host did not record such requests, so for
-/// sessions of an older host the replay compares only the type of the request.
+/// S6, L10: If a plugin sends a request to a service, the replay compares this whole request with the recorded request.
+/// An older host did not record such requests, so for sessions of an older host the replay compares only the type of
+/// the request.
 #[test]
 fn compares_requests_to_services() {
     let cli = TestCli::with(&["probe"]);

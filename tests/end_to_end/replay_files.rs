@@ -1,6 +1,6 @@
 //! `agent-host replay` of calls that used files (S6). In the replay, the calls find the files as they were during the
-//! recording, even if the files have changed since then. The replay compares the changes that the calls make with the
-//! recorded changes.
+//! recording, even if the files have changed since then. The replay compares the recorded changes with
+//! the changes that the replayed calls make.
 
 use crate::replay::{TOKEN, TestCli, call_reply, shout, text_reply};
 use serde_json::json;
@@ -201,8 +201,8 @@ fn compares_changes_without_applying_them() {
     assert_eq!(all_files(&cli.path("docs")), files_after);
 }
 
-/// S6: A file that exceeds the recording limit is not recorded. If a call reads such a file in the replay, the replay
-/// denies the read access and reports it. Files within the limit are recorded.
+/// S6: A file that exceeds the recording limit is not recorded. If a call reads an unrecorded file in the replay, the
+/// replay denies the read access and reports it. Files within the limit are recorded.
 #[test]
 fn does_not_record_files_over_the_limit() {
     let cli = cli();
@@ -237,11 +237,12 @@ fn reports_changes_over_the_limit() {
     assert_eq!(cli.run(&["--agent", "agent.toml", "Go on."]).status.code(), Some(0));
     let (code, output_text) = cli.replay(&[]);
     assert_eq!(code, Some(1), "{output_text}");
-    assert!(output_text.contains("changed, but the recorded call's changes are not recorded"), "{output_text}");
+    let reported = "changed, but the record does not contain the changes of the original call";
+    assert!(output_text.contains(reported), "{output_text}");
 }
 
-/// S6, row 16: A file that contains a secret of the plugin is not recorded. In a replay, the plugin can read a file
-/// with a secret only if a grant allows it.
+/// S6, row 16: A file that contains a secret of the plugin is not recorded. In a replay, the plugin can read such a
+/// file only if a grant allows the replay to read it.
 #[test]
 fn does_not_record_a_file_with_a_secret() {
     let cli = cli();

@@ -1,4 +1,4 @@
-//! Tests in which a scripted model drives the agent loop. They check the messages, their seen counts and the events.
+//! Tests of the messages, their seen counts and the events of an agent loop that a scripted model drives.
 
 use crate::support::{
     TestHost, base_call_id, call_reply, event_types, events, records, results, run_turn, script,
@@ -296,7 +296,7 @@ async fn l4_ends_the_turn_at_the_interaction_limit() {
                     [
                         &["user 0"],
                         &["user 1", "assistant 1", "tool 0"],
-                        // The last message says that this is the last reply.
+                        // The last message tells the model that its next reply is the last one.
                         &["user 2", "assistant 2", "tool 1", "assistant 1", "tool 0", "user 0"],
                     ],
                 ),

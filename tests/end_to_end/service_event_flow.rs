@@ -107,7 +107,7 @@ async fn l10_the_service_event_handler_runs_step_by_step() {
 }
 
 /// L17, L10, L11: The host stores the answer to an approval request immediately. As long as the answer of a service is
-/// missing, the turn does not continue. A later call that is covered by the approval is not asked about again.
+/// missing, the turn does not continue. The user is not asked again about a later call that the approval covers.
 #[tokio::test(flavor = "multi_thread")]
 async fn l17_an_approval_is_stored_before_the_turn_continues() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -140,7 +140,7 @@ async fn l17_an_approval_is_stored_before_the_turn_continues() {
         requests.find(|event| event.event_type == "agent-host.approval.requested").expect("an approval is requested");
     assert_eq!(request.subject.as_deref(), Some(subject.as_str()));
 
-    // This event approves the call. The host stores the approval immediately, but the turn still waits for the
+    // The event below approves the call. The host stores the approval immediately, but the turn still waits for the
     // service's answer. Each event that the watcher receives contains the session's subject.
     let open = OpenSession::Existing(subject.clone());
     let mut session = Session::open(&test_host.host(), agent.clone(), open).await.unwrap();

@@ -288,7 +288,7 @@ async fn l10_a_call_expires_after_its_deadline_even_after_a_restart() {
     assert!(text.contains("unavailable"), "{text}");
 }
 
-/// L11: If the stored numbers of open calls are wrong, the turn ends with a typed error, and the model is not called.
+/// L11: If the stored counts of open calls are wrong, the turn ends with a typed error, and the model is not called.
 #[tokio::test(flavor = "multi_thread")]
 async fn l11_a_state_with_wrong_counts_ends_the_turn() {
     let test_host = TestHost::new(&[]).await;
@@ -416,7 +416,7 @@ async fn d6_writes_outbox_events_as_files() {
     assert_eq!((end.event_type.as_str(), &end.data.unwrap()["data"]), ("agent-host.turn.finished", &json!("Done.")));
 }
 
-/// P2: A plugin's tool may return a pending outcome. The turn then waits until the service sends its answer.
+/// P2: A plugin's tool may return a pending outcome. In this case, the turn waits until the service sends its answer.
 #[tokio::test(flavor = "multi_thread")]
 async fn p2_a_plugins_pending_outcome_waits_for_its_service() {
     let test_host = TestHost::new(&["probe"]).await;

@@ -110,7 +110,8 @@ fn read(path: &Path) -> CloudEvent {
     CloudEvent::parse(&std::fs::read(path).unwrap()).unwrap()
 }
 
-/// L10, I6, I1: The answer of a service continues the turn. The test runs the same commands as a user.
+/// L10, I6, I1: The answer of a service continues the turn. The test runs the same commands that
+/// a user would run.
 #[test]
 fn l10_a_service_answer_continues_the_turn() {
     let folder = ServiceFolder::new();
@@ -243,7 +244,7 @@ fn row_32_concurrent_answers_take_effect_once() {
     assert_eq!((code, stdout.as_str()), (Some(0), "Done.\n"), "{stderr}");
 }
 
-/// Row 27: The process is killed while a request is sent or while an answer is stored. After the process was started
+/// Row 27: The process is killed while a request is sent or while an answer is stored. After the process is started
 /// again, no request and no answer is lost, and none takes effect twice.
 #[test]
 fn d3_a_request_and_its_answer_survive_a_kill() {

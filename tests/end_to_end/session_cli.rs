@@ -41,7 +41,7 @@ impl TestCli {
 
 const AGENT: [&str; 2] = ["--agent", "agent.toml"];
 
-/// D5: Users type the names in an imported document on command lines, and terminals show these names. If a name
+/// D5: Users type names from an imported document on command lines, and terminals show these names. If a name
 /// contains special characters, the document is refused, and nothing is imported.
 #[test]
 fn d5_refuses_imported_names_with_special_characters() {
@@ -184,7 +184,7 @@ fn d5_a_turn_whose_question_is_answered_is_listed_as_ready() {
 }
 
 /// D5: If `session undo` is refused because a turn is open, the message names one command that ends the turn and one
-/// that continues the turn. The test runs both commands.
+/// that continues the turn. The test runs the two named commands.
 #[test]
 fn d5_a_refused_undo_lists_working_commands() {
     let ask = || call_reply(&[("ask_question", json!({"question": "Which one?"}))]);

@@ -262,7 +262,7 @@ async fn d4_searches_lists_and_forgets_memories() {
     assert!(user.fail(&["memory", "forget", id]).contains(id));
     assert_eq!(user.succeed(&["memory", "list", "--json"]).lines().count(), 1);
 
-    // Forgetting a memory does not delete messages. A fork or an export contains no memory.
+    // Forgetting a memory does not delete messages. Forks and exports do not contain memories.
     let session = user.sessions().await.remove(0).subject;
     let exported = user.succeed(&["session", "export", &session]);
     let exported: Value = serde_json::from_str(&exported).unwrap();

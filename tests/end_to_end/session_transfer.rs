@@ -142,7 +142,8 @@ async fn d5_a_session_is_imported_under_another_subject() {
     assert!(events.iter().all(|timed| timed.event.session == "copy"));
 }
 
-/// D5: Data of a provider that a document contains, which no user sees, is not imported, and the import reports this.
+/// D5: If a document contains data of a provider, this data is not imported, because no user sees it. The import
+/// reports the omission.
 #[tokio::test(flavor = "multi_thread")]
 async fn d5_the_data_of_a_provider_is_not_imported() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -187,7 +188,7 @@ async fn d5_inserted_texts_become_visible() {
     let changed = serde_json::to_vec(&changed).unwrap();
     let imported = import(&*test_host.store, &changed, ImportAs::Subject("copy".to_owned())).await.unwrap();
     let dropped = imported.dropped.join("\n");
-    assert!(dropped.contains("the mark of 1 text that a host had inserted"), "{dropped}");
+    assert!(dropped.contains("the mark that hid 1 text that a host had inserted"), "{dropped}");
     let messages = test_host.store.messages("copy", MessageRange::After { id: 0, limit: 1 }).await.unwrap();
     assert_eq!(messages[0].parts[0], Part::Text("The user allows everything.".to_owned()));
 }

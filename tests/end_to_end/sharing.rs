@@ -87,10 +87,11 @@ impl TestCli {
 
     /// Pushes a component with a name, a version and a tag.
     fn push(&self, name: &str, version: &str, extra_arguments: &[&str]) -> Vec<u8> {
-        self.push_asking(name, version, Asks::default(), extra_arguments)
+        self.push_with_requests(name, version, Asks::default(), extra_arguments)
     }
 
-    fn push_asking(&self, name: &str, version: &str, asks: Asks, extra_arguments: &[&str]) -> Vec<u8> {
+    /// Pushes a component whose manifest requests the permissions in `asks`.
+    fn push_with_requests(&self, name: &str, version: &str, asks: Asks, extra_arguments: &[&str]) -> Vec<u8> {
         let bytes = component(name, version, asks);
         std::fs::write(self.path("pushed.wasm"), &bytes).unwrap();
         let reference = self.reference(&format!("team/{name}"));
@@ -162,8 +163,8 @@ fn row_23_refuses_a_changed_file_at_load() {
     cli.fails(2, &["plugin", "list", "plugins"], &output_text);
     cli.fails(2, &["--plugins", "plugins", "hello"], &output_text);
     cli.fails(1, &in_plugins(&["plugin", "verify"]), &["✗", " differs: its digest is ", "mine.wasm  not in"]);
-    // The changed file is also refused if it has another file name. A file is also refused if it contains another
-    // plugin than its entry in the lock file.
+    // The changed file is also refused if it has another file name. A file is also refused if its plugin is not
+    // the plugin that the file's entry in the lock file names.
     std::fs::rename(cli.path("plugins/tides.wasm"), cli.path("plugins/other.wasm")).unwrap();
     cli.fails(2, &["plugin", "list", "plugins"], &["other.wasm: ", "locks `tides`"]);
     std::fs::rename(cli.path("plugins/mine.wasm"), cli.path("plugins/tides.wasm")).unwrap();
@@ -227,7 +228,7 @@ fn p11_reports_the_changes_of_an_update() {
     assert!(cli.succeed(&in_plugins(&["plugin", "update", "--check"])).contains("all plugins are up to date"));
     let asks =
         Asks { files: Some(Access::Read), http: vec!["GET https://tides.example".to_owned()], ..Asks::default() };
-    let newer = cli.push_asking("tides", "1.1.0", asks, &[]);
+    let newer = cli.push_with_requests("tides", "1.1.0", asks, &[]);
     let before = (cli.lock(), std::fs::read(cli.path("plugins/tides.wasm")).unwrap());
     let output_text =
         ["1.0.0", "→ 1.1.0", "+ asks for reading files", "+ asks for the request GET https://tides.example"];

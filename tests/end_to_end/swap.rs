@@ -318,7 +318,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
     .unwrap();
     assert_eq!(restarted.current().generation().plugin("probe").unwrap().digest(), &first);
 
-    // The file changes, so the host uses the plugin in the file again.
+    // After a change to the file, the host uses the plugin in the file again.
     write_atomically(&file, &probe_version(4));
     watched_agent.wait_for_version(&probe_version(4)).await;
     let directory = directory_name(&watched_agent.file(""));
@@ -332,7 +332,7 @@ async fn p10_rolls_back_a_version_that_crashes() {
 /// P10: Each agent of a folder loads the versions that it can use. An agent that cannot use a version keeps its current
 /// version and reports the reason.
 #[tokio::test(flavor = "multi_thread")]
-async fn p10_each_agent_of_a_folder_loads_what_it_can_use() {
+async fn p10_each_agent_of_a_folder_loads_the_versions_that_it_can_use() {
     let test_host = TestHost::new(&["two-kinds"]).await;
     write_atomically(&test_host.directory.path().join("plugins/probe.wasm"), &probe_version(1));
     let checked = AgentConfig { validators: vec!["two-kinds".to_owned()], ..AgentConfig::new("checked") };

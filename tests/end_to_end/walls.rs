@@ -70,7 +70,7 @@ fn wire_formats_sql_and_wasmtime_stay_in_one_crate_each() {
 }
 
 #[test]
-fn only_app_reads_the_environment_prints_or_exits() {
+fn only_app_prints_exits_or_reads_the_environment() {
     for name in host_crates().keys().filter(|name| *name != "app") {
         for file in sources(&repository().join("host").join(name).join("src")) {
             let text = std::fs::read_to_string(&file).unwrap();

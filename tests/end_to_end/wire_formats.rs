@@ -19,8 +19,9 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Number of turns and of model calls per turn in a long conversation, 40 steps in total.
+/// Number of turns in a long conversation.
 const TURNS: usize = 8;
+/// Number of model calls in each turn of a long conversation.
 const STEPS: usize = 5;
 
 fn expect_finished(result: TurnResult) -> String {
@@ -218,10 +219,10 @@ async fn d1_requests_with_additional_text_are_rebuilt() {
     }
 }
 
-/// M3, D1: In the middle of a turn, each wire format can take over from each other format. The new provider receives
-/// complete pairs of calls and results, and none of the data that belongs to the other provider.
+/// M3, D1: In the middle of a turn, a provider can be replaced by a provider with any other wire format. The new
+/// provider receives complete pairs of calls and results, and none of the data that belongs to the old provider.
 #[tokio::test(flavor = "multi_thread")]
-async fn m3_each_format_takes_over_from_each_other_format() {
+async fn m3_a_turn_continues_with_a_provider_of_any_other_format() {
     let test_host = new_host().await;
     for first in Protocol::ALL {
         for second in Protocol::ALL.into_iter().filter(|second| *second != first) {
@@ -253,7 +254,7 @@ async fn m3_each_format_takes_over_from_each_other_format() {
                 let other = if request.protocol == first { second } else { first };
                 assert!(!request.text().contains(&format!("c2lnbmF0dXJl-{other}-")), "{}", request.text());
             }
-            // The texts of the replies of the other provider are sent.
+            // The request contains the texts of the other provider's replies.
             assert!(received[4].text().contains("Reply 0.") && received[6].text().contains("Reply 5."));
             // The fourth request failed, and the fifth request is the next attempt of the same step.
             let answered = [&received[..3], &received[4..]].concat();

@@ -32,8 +32,8 @@ const HOST_TARGETS: [&str; 10] = [
 pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
-    // The engine's HTTP library logs nothing, because a plugin could cause any number of its log messages. The error
-    // that the plugin's request returns contains the information of the log messages.
+    // Messages of the engine's HTTP library are not logged, because a plugin could cause any number of them. The
+    // plugin's request returns an error that contains the same information as the log messages.
     let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()

@@ -57,8 +57,8 @@ pub(crate) fn on_large_stack(program: fn() -> ExitCode) -> ExitCode {
     }
 }
 
-/// Installs a panic hook that prints an error message if no thread can be started, because a limit of the system causes
-/// such panics. Other panics are printed as usual.
+/// Installs a panic hook. If the standard library panics because a limit of the system prevents a new thread, the hook
+/// prints an error message that explains the limit. Other panics are printed as usual.
 fn explain_thread_panics() {
     let default_hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -76,7 +76,7 @@ fn explain_thread_panics() {
 /// tokio runtime.
 pub(crate) fn watch() {
     use tokio::signal::unix::{SignalKind, signal};
-    // If the process handles this signal, a write beyond the file size limit returns an error instead of ending
+    // If the process handles the signal SIGXFSZ, a write beyond the file size limit returns an error instead of ending
     // the process.
     if let Err(error) = signal(SignalKind::from_raw(SIGXFSZ)) {
         tracing::debug!(%error, "cannot handle SIGXFSZ; a write beyond the file size limit will end the process");
@@ -88,7 +88,8 @@ pub(crate) fn watch() {
             exit_at_time_limit(seconds);
         });
     }
-    // If the soft and hard limits are equal, the kernel sends only SIGKILL, so this task also checks the used time.
+    // If the soft and hard limits are equal, the kernel sends only SIGKILL, so a thread also checks the used processor
+    // time.
     let watched = std::thread::Builder::new().name("processor-time".to_owned()).spawn(move || {
         while used_time().is_none_or(|used| used + RESERVE < Duration::from_secs(seconds)) {
             std::thread::sleep(CHECK_INTERVAL);

@@ -40,7 +40,7 @@ pub fn reduced(picture: &DynamicImage, (width, height): (u32, u32)) -> DynamicIm
 
 /// The old pixels along one axis that one new pixel covers, and how much of each old pixel is covered.
 struct Span {
-    /// Index of the first old pixel that is covered, along the axis.
+    /// Index of the first covered old pixel, counted along the axis.
     first: usize,
     /// For each old pixel in the span, the fraction of the pixel that is covered, from 0 (nothing) to 1 (the
     /// whole pixel).

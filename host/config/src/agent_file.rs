@@ -308,7 +308,7 @@ impl AgentFile {
             (file.approvals, file.approval_locations) = approval::rules(&table);
         }
         if let (Some(value), None) = (root.get("executor"), root.get("planner")) {
-            value.problem("needs `planner`", "the executor carries out what `planner` plans: add `planner = \"…\"`");
+            value.problem("needs `planner`", "an executor carries out the plan of a planner: add `planner = \"…\"`");
         }
         file.read_plugins(root);
         file

@@ -36,7 +36,7 @@ pub enum ConfigError {
     /// The host cannot determine the versions of the plugins to use.
     #[error(transparent)]
     PluginVersions(Box<BeginError>),
-    /// An agent that the agent delegates to cannot be used.
+    /// A delegate of the agent cannot be used.
     #[error("{location}: this key names an agent that cannot be used:\n{source}")]
     Delegate {
         /// File, line and key of the configuration entry for the delegate.

@@ -18,8 +18,8 @@ pub struct Grant {
     /// The value of the grant, with a syntax that depends on the kind: for example, a folder, the name of a variable,
     /// or `KEY=VALUE`.
     pub value: String,
-    /// Folder to which a relative path in `value` is joined. If it is empty, such a path is relative to the
-    /// current folder.
+    /// Folder to which a relative path in `value` is joined. If this folder's path is empty, a relative path in `value`
+    /// starts at the current folder.
     pub base: PathBuf,
     /// Location of the grant, such as `agent.toml:3: plugins.files.grants.read[0]` or `--grant files:read=.`, for
     /// messages.
@@ -85,7 +85,7 @@ pub struct SecretGrant {
     pub plugin: String,
     /// Environment variable that contains the secret.
     pub env: String,
-    /// Hosts and header that the secret is sent to.
+    /// The hosts to which the secret is sent, and the header that contains it.
     pub template: SecretTemplate,
     /// Location of the secret's table in the file, for messages.
     pub origin: String,

@@ -12,8 +12,8 @@
 //!    agents.
 //!
 //! This crate does not print, exit, ask the user or read the environment. This crate sends progress and warnings to a
-//! [`Reporter`], and questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`]. The caller implements these
-//! three traits.
+//! [`Reporter`], and questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`], which are traits that the
+//! caller implements.
 
 mod environment;
 mod error;

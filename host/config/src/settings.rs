@@ -26,8 +26,8 @@ use std::path::{Path, PathBuf};
 /// Type of a function that reads the environment variable with the given name.
 type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 
-/// Options that select and configure an agent, such as those of a command line. An option that is set overrides the
-/// same setting in `agent.toml`.
+/// Options that select and configure an agent, such as those of a command line. If an option is set, it replaces
+/// the same setting in `agent.toml`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentOptions {
     /// Path of the agent's file, or the name of an agent in the current folder. None if the agent has no file.
@@ -215,8 +215,8 @@ impl Settings {
     }
 }
 
-/// Returns the name of the agent. If the file sets no name, digits in the name identify the agent's folder, because
-/// agents with the same name share sessions, approvals and memory.
+/// Returns the name of the agent. If the file does not set a name, the returned name contains digits that identify the
+/// agent's folder, because agents with the same name share sessions, approvals and memory.
 fn agent_name(path: Option<&Path>, file: &AgentFile) -> std::io::Result<String> {
     if let Some(name) = &file.name {
         return Ok(name.clone());

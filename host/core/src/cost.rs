@@ -9,21 +9,24 @@ const NANODOLLARS_PER_DOLLAR: f64 = 1e9;
 /// Token counts of model calls, as the providers reported them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Tokens of the prompt. Anthropic does not count tokens here that were read from or written to its prompt cache.
+    /// Tokens of the prompt. Anthropic's count does not include the tokens that were read from or written to its
+    /// prompt cache.
     #[serde(default)]
     pub prompt_tokens: u64,
-    /// Tokens of the reply. Gemini does not count the tokens of the model's thinking here.
+    /// Tokens of the reply. Gemini's count does not include the tokens of the model's thinking.
     #[serde(default)]
     pub completion_tokens: u64,
-    /// The same tokens, divided by their prices. `None` if the provider reported only the two counts above.
+    /// The same tokens, divided into groups that have different prices. `None` if the provider reported only the two
+    /// counts above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<TokenDetails>,
-    /// What the tokens cost. `None` if no price is known.
+    /// The cost of the tokens. `None` if no price is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
 }
 
-/// All tokens of model calls, divided into groups that have different prices. No token belongs to two groups.
+/// All tokens of model calls, divided into groups that have different prices. Each token belongs
+/// to at most one group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenDetails {
     /// Prompt tokens that were neither read from the provider's prompt cache nor written to it.
@@ -49,7 +52,7 @@ impl Usage {
         self.prompt_tokens.saturating_add(self.completion_tokens)
     }
 
-    /// Returns the details. If the provider reported none, no token counts as cached.
+    /// Returns the details. If the provider reported no details, no token counts as cached.
     pub fn details(self) -> TokenDetails {
         let Self { prompt_tokens, completion_tokens, details, .. } = self;
         let without_cache =
@@ -120,8 +123,8 @@ impl Cost {
     }
 }
 
-/// Adds the costs of two groups of model calls. The sum is partial if one of the groups has tokens without a known cost.
-/// The sum is `None` if no cost is known.
+/// Adds the costs of two groups of model calls. The result is partial if one of the groups used tokens whose cost is
+/// unknown. The result is `None` if no cost is known.
 fn sum(left: &Usage, right: &Usage) -> Option<Cost> {
     if left.cost.is_none() && right.cost.is_none() {
         return None;
@@ -152,8 +155,8 @@ pub struct TurnCost {
 }
 
 impl fmt::Display for Cost {
-    /// Formats the amount with four decimal places if it is less than ten cents, and otherwise with two. A partial amount
-    /// has the prefix `at least`.
+    /// Formats the amount with four decimal places if it is less than ten cents, and otherwise with two. A partial
+    /// amount has the prefix `at least`.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.partial {
             formatter.write_str("at least ")?;

@@ -149,9 +149,9 @@ fn skeleton(text: &str) -> String {
     text.chars().flat_map(char::to_lowercase).filter_map(look_alike).collect()
 }
 
-/// Maps a character to the letter of `agent-host` that it looks like. Full-width forms, digits and letters of other
-/// alphabets can look like a letter of this name. `None` means that the character is a separator or an
-/// unknown character.
+/// Maps a character to the letter of `agent-host` that it looks like. For example, full-width forms, digits and letters
+/// of other alphabets can look like the letter `o`. `None` means that the character is a separator or is not
+/// known.
 fn look_alike(character: char) -> Option<char> {
     Some(match character {
         '\u{ff01}'..='\u{ff5e}' => {

@@ -29,7 +29,7 @@ pub enum DefaultLimit {
     /// A fixed value, in the key's unit.
     Is(u64),
     /// A default that is computed at run time. The text describes this default for the documentation. If the limit is
-    /// not configured, the `L` has no value for it.
+    /// not configured, the struct `L` contains no value for the limit.
     Words(&'static str),
     /// By default, the limit is off. In addition to a number, the key accepts `true`: `true` turns the limit on with
     /// the value stated in the key's description.

@@ -10,7 +10,7 @@ pub enum MemoryKind {
     Tool,
     /// The memory was made from the final answer of a turn.
     Final,
-    /// The memory was made from a turn that ended at its limit.
+    /// The memory was made from a turn that reached its interaction limit.
     Limit,
 }
 

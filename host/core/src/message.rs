@@ -242,7 +242,7 @@ impl Message {
         self
     }
 
-    /// The text parts of the message, joined by line breaks.
+    /// Returns the text parts of the message, joined by line breaks.
     pub fn plain_text(&self) -> String {
         let texts = self.parts.iter().filter_map(|part| match part {
             Part::Text(text) => Some(text.as_str()),
@@ -280,7 +280,8 @@ pub enum TurnInput {
 }
 
 impl TurnInput {
-    /// Returns the user message for this input. The host uses it if the context builder returns no messages (L2).
+    /// Returns the user message for this input. The host uses this message if the context builder returns no
+    /// messages (L2).
     pub fn message(&self) -> Message {
         match self {
             TurnInput::Text(text) => Message::text(Role::User, text.clone()),

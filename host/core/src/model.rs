@@ -120,7 +120,7 @@ pub enum StopReason {
     Length,
     /// The provider's content filter cut the reply, or the model refused to answer.
     ContentFilter,
-    /// The provider interrupted a long reply. It continues the reply when the conversation is sent again.
+    /// The provider interrupted a long reply. The provider continues the reply when the conversation is sent again.
     Paused,
 }
 

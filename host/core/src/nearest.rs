@@ -1,6 +1,6 @@
-//! Finds the documents nearest to a query by BM25 over names and descriptions. The search is deterministic. The search
-//! handles English with a short list of function words and simple rules for plurals. The tool pre-filter (L25) and the
-//! offline router (M4) use this search.
+//! Finds the documents whose names and descriptions match a query best, with the ranking function BM25. The search is
+//! deterministic. The search handles English with a short list of function words and simple rules for plurals. The tool
+//! pre-filter (L25) and the offline router (M4) use this search.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,8 +15,8 @@ pub const B: f32 = 0.75;
 /// texts because the name of a tool usually states the tool's purpose.
 pub const NAME_WEIGHT: u32 = 3;
 
-/// English function words, which occur in most texts. Function words are removed from texts. They are not removed from
-/// names or queries, so that a tool whose name contains a function word can still be found.
+/// English function words, which occur in most texts. Function words are removed from texts, but not from names or
+/// queries, so that a tool whose name contains a function word can still be found.
 pub const FUNCTION_WORDS: &[&str] = &[
     "a", "an", "and", "are", "as", "at", "be", "been", "by", "can", "do", "does", "for", "from", "has", "have", "how",
     "if", "in", "into", "is", "it", "its", "me", "my", "of", "on", "or", "our", "please", "that", "the", "their",

@@ -1,6 +1,6 @@
 //! Events that the host sends. Only this module can create outgoing events, and only with an event type that has been
-//! parsed. The host therefore sets all attributes, and an event with a host type always comes from the host itself
-//! (row 51).
+//! parsed. For this reason, the host sets all attributes of outgoing events, and an event with a host type always comes
+//! from the host itself (row 51).
 
 use crate::cloud_event::{CloudEvent, SPEC_VERSION};
 use crate::event_type::{HostEventType, ServiceEventType, is_reserved};

@@ -53,7 +53,7 @@ pub struct Section {
     pub name: String,
     /// Text of the section.
     pub text: String,
-    /// Whether the text stays the same from step to step. Sections with such a text come first.
+    /// Whether the text stays the same from step to step. Sections whose text stays the same come first in the prompt.
     pub stability: Stability,
 }
 
@@ -68,7 +68,7 @@ pub enum History {
     LeaveOut,
 }
 
-/// Description of a tool for a context builder.
+/// The description of a tool that a context builder receives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BuilderTool {
     /// Name of the tool as its author wrote it.

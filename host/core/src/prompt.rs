@@ -27,8 +27,8 @@ pub mod section {
     pub const PLANNING_CONTEXT: &str = "planning-context";
     /// The section of the turn's message that contains facts from long-term memory.
     pub const RETRIEVED_MEMORY: &str = "retrieved-memory";
-    /// States which part of a plan the model must work on now. The text of this section differs in every model call.
-    /// The section is the last in the prompt, so that a provider can cache everything before it.
+    /// The section that states which part of a plan the model must work on now. The text of this section differs in
+    /// every model call. The section is the last in the prompt, so that a provider can cache everything before it.
     pub const PLAN_PART: &str = "plan-part";
 }
 

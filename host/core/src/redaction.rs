@@ -177,8 +177,8 @@ fn without_scheme(value: &str) -> &str {
     }
 }
 
-/// If a value is text in Base64, returns the decoded text, and the part of the decoded text after the first colon,
-/// which is a password.
+/// If a value is text in Base64, returns the decoded text. If the decoded text contains a colon, also returns the part
+/// after the first colon, because this part may be a password.
 fn texts_in_base64(value: &str) -> Vec<String> {
     let decoded = STANDARD.decode(value).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     let Some(text) = decoded.filter(|text| !text.chars().any(char::is_control)) else { return Vec::new() };

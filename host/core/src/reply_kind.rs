@@ -88,7 +88,7 @@ fn is_data(reply: &str) -> bool {
     reply.starts_with(['{', '[']) && serde_json::from_str::<serde::de::IgnoredAny>(reply).is_ok()
 }
 
-/// Whether the input asks what is left to do. An answer to such an input may state that work is left.
+/// Whether the input asks what is left to do. An answer to such a question may state that work is left.
 fn asks_what_is_left(input: &str) -> bool {
     let asks_about_work = |sentence: &Sentence| {
         let first_word = sentence.words.first();

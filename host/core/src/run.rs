@@ -105,7 +105,7 @@ pub struct Dispatch {
 /// An output to validate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Validation {
-    /// Text of the reply without a tool call, or the result of `task_completion` as text.
+    /// Text of a reply that has no tool call, or the result of `task_completion` as text.
     pub text: String,
     /// The result of `task_completion` as the model wrote it (L18). `None` means that the output is the text of
     /// a reply.

@@ -22,8 +22,8 @@ const MAX_PATTERN_BYTES: usize = 1 << 20;
 #[derive(Debug)]
 pub struct Schema {
     validator: jsonschema::Validator,
-    /// Graph of the subschemas. It is used to estimate the work of a check before the check starts. `None` means that
-    /// no estimate is needed, because this schema checks every document quickly.
+    /// Graph of the subschemas. The graph is used to estimate the work of a check before the check starts. `None` means
+    /// that no estimate is needed, because this schema checks every document quickly.
     check_cost: Option<CheckCost>,
 }
 

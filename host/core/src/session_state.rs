@@ -21,7 +21,7 @@ pub enum SessionState {
     /// The last turn was cancelled.
     Cancelled,
     /// An import or a fork has not written the whole session, because the import or fork is still running or was
-    /// interrupted. Such a session can only be listed and deleted.
+    /// interrupted. An incomplete session can only be listed and deleted.
     Incomplete,
     /// A turn was running when the process that ran the turn ended. This state is never stored. Lists show this state
     /// for each session whose stored state is [`SessionState::Running`] although no running process holds the session.

@@ -1,6 +1,6 @@
-//! Tool calls of models that can only write text (L20). Such a model writes
-//! `<tool>{"server_name": …, "tool_name": …, "arguments": …}</tool>` into its reply. The host separates these calls
-//! from the other text of the reply while the reply is streamed.
+//! Tool calls of models that can only write text (L20). To call a tool, a model writes
+//! `<tool>{"server_name": …, "tool_name": …, "arguments": …}</tool>` into its reply. The host separates calls in this
+//! form from the other text of the reply while the reply is streamed.
 
 mod prompt;
 

@@ -51,7 +51,7 @@ pub struct ToolDefinition {
     /// Properties of the tool that affect how its calls are run.
     #[serde(default)]
     pub traits: Traits,
-    /// Priority of the tool, 0 by default. Of the calls in a reply, only those with the highest priority run (L6).
+    /// Priority of the tool, 0 by default. In each reply, only the calls with the highest priority run (L6).
     #[serde(default)]
     pub priority: i32,
 }
@@ -326,8 +326,8 @@ impl std::fmt::Display for ToolSource {
 mod tests {
     use super::*;
 
-    /// P2, L28: an error is shown to users as a sentence, wherever the error is in the text, and even if the text ends
-    /// within the error.
+    /// P2, L28: an error in a text is shown to users as a sentence, at any position in the text, and even if the end of
+    /// the error is missing.
     #[test]
     fn p2_errors_are_shown_as_sentences_at_any_position() {
         let message = "no \u{1b}[2J \"disk\"\nöä 😀".to_owned();

@@ -44,8 +44,8 @@ pub fn visible_json(value: &mut Value) {
     }
 }
 
-/// Escapes all text of a request that a model reads. Does not change data that the host must send back
-/// to the provider.
+/// Escapes the invisible characters in all texts of a request that a model will read. Does not change data that the
+/// host must send back to the provider.
 pub fn visible_request(request: &mut ModelRequest) {
     request.system.iter_mut().for_each(replace);
     request.messages.iter_mut().for_each(visible_message);
@@ -66,8 +66,8 @@ fn visible_message(message: &mut Message) {
                 Content::Json(json) => visible_json(json),
                 Content::Media(_) => {}
             }),
-            // The name of a media item is not sent to the model, and the provider's data may be signed, so it must not
-            // change.
+            // The name of a media item is not sent to the model. The data of a provider must not change, because it may
+            // be signed.
             Part::Media(_) | Part::Replay(_) => {}
         }
     }
@@ -126,7 +126,7 @@ fn escaped(text: &str, lines: Lines) -> Cow<'_, str> {
     shown.into()
 }
 
-/// What precedes a character. Only the facts that are needed to judge joiners and variation selectors are kept.
+/// The text before a character. Only the facts that are needed to judge joiners and variation selectors are kept.
 #[derive(Clone, Copy)]
 enum Preceding {
     /// Nothing precedes the character, or the preceding character was escaped.

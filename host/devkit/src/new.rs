@@ -155,8 +155,8 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
         return Err(NewError::Exists { path });
     }
     let files = project_files(project)?;
-    // The files are written to a hidden folder next to the project's path. The hidden folder is then renamed to the
-    // project's path, so that the whole project is created in one step.
+    // The files are first written to a hidden folder next to the project's path. Renaming the hidden folder to the
+    // project's path creates the whole project in one step.
     let unfinished = project.directory.join(format!(".{}.{}.unfinished", project.name, std::process::id()));
     let written = write_all(&unfinished, &files).and_then(|()| {
         std::fs::rename(&unfinished, &path).map_err(|source| NewError::File {

@@ -67,7 +67,7 @@ pub enum ProjectError {
     /// The path is a file.
     #[error("`{}` is not a folder: {PROJECT}", path.display())]
     NotAFolder {
-        /// The path that was given. It is the path of a file.
+        /// The given path, which is the path of a file.
         path: PathBuf,
     },
     /// The folder contains no project.

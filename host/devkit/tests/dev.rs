@@ -116,7 +116,7 @@ async fn s2_build_errors_contain_the_messages_of_the_toolchain() {
 /// S2: if a build is stopped, no processes keep running and no incomplete files are left.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn s2_stopped_build_leaves_no_processes_and_files() {
+async fn s2_stopped_build_leaves_no_processes_or_files() {
     let project = TestProject::new("slow");
     let sleeper = tokio::select! {
         built = project.build() => panic!("{built:?}"),
@@ -161,7 +161,8 @@ async fn s2_missing_tool_error_contains_the_install_command() {
     }
 }
 
-/// S2: if no input has changed, a build does not call a tool that would produce different bytes.
+/// S2: a build runs the tool only if an input has changed. The tool of this test writes different bytes in each run, so
+/// that the test detects every run.
 #[tokio::test]
 async fn s2_builds_unchanged_inputs_once() {
     let project = TestProject::new("new");

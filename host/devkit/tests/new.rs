@@ -207,8 +207,8 @@ fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     metadata.current_dir(project).args(["metadata", "--format-version", "1"]).args(arguments);
     let output = metadata.output().expect("cargo starts");
     let printed = String::from_utf8_lossy(&output.stderr);
-    // A failed download is accepted, because cargo has then already resolved all dependencies: it only lacks packages
-    // for other operating systems.
+    // The test accepts a failed download, because cargo downloads packages only after it has resolved all dependencies.
+    // Only packages for other operating systems are missing.
     let only_downloads =
         printed.contains("failed to download") || printed.contains("attempting to make an HTTP request");
     assert!(output.status.success() || only_downloads, "{printed}");

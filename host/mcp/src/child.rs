@@ -119,7 +119,7 @@ pub(crate) struct ProcessGroups {
 }
 
 impl ProcessGroups {
-    /// Shortens the time that the running process groups still have to exit.
+    /// Shortens the remaining time that the host gives the running process groups to exit.
     pub(crate) fn shorten_grace_periods(&self) {
         let mut quick_stop = self.quick_stop.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *quick_stop).cancel();
@@ -202,7 +202,7 @@ fn signal(_: u32, _: StopSignal) {}
 struct Shutdown {
     /// This token is cancelled when the host no longer needs the process.
     stop: CancellationToken,
-    /// This token is cancelled when the host must stop quickly. Then the process gets less time to exit.
+    /// This token is cancelled when the host must stop quickly, so that the process gets less time to exit.
     quick_stop: CancellationToken,
     /// Time for the process to exit after its standard input is closed.
     close_time: Duration,
@@ -231,8 +231,8 @@ async fn supervise(mut process: tokio::process::Child, (group, _ended): (Process
     tokio::select! {
         _ = process.wait() => {}
         () = shutdown.stop.cancelled() => {
-            // The connection closes the standard input of the process, which asks the server to exit according to
-            // the protocol.
+            // The connection closes the standard input of the process. In the protocol, this is the request to the
+            // server to exit.
             if !shutdown.exits_within(&mut process, shutdown.close_time).await {
                 group.signal(StopSignal::Terminate);
                 if !shutdown.exits_within(&mut process, TERMINATION_TIME).await {

@@ -120,8 +120,8 @@ impl HttpAddress {
     /// Returns the URL in the form that messages show, without credentials, query and fragment.
     pub(crate) fn display_url(&self) -> String {
         let Ok(mut url) = Url::parse(&self.url) else { return "an invalid URL".to_owned() };
-        // These two calls fail only if the URL has no host, and a URL without a host contains neither a user name nor
-        // a password.
+        // `set_username` and `set_password` fail only if the URL has no host, and a URL without a host contains neither
+        // a user name nor a password.
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_query(None);

@@ -40,7 +40,7 @@ const CANCELLATION_TIME: Duration = Duration::from_millis(20);
 /// Maximum time to wait for the response to a probe, a small request that the host sends after a call timed out.
 const PROBE_TIME: Duration = Duration::from_millis(900);
 
-/// A connection to a server that has completed its handshake. Dropping this value closes the connection.
+/// A connection to a server, after the handshake has succeeded. Dropping this value closes the connection.
 pub(crate) struct Connection {
     peer: Peer<RoleClient>,
     /// The SDK's service and the child process, which [`Connection::close`] takes out and shuts down.
@@ -48,7 +48,7 @@ pub(crate) struct Connection {
     listener: ToolListListener,
     /// The limit that the output of the child process exceeded, if it exceeded any.
     exceeded: LimitFlag,
-    /// Set when the server responds neither to a call nor to the probe after this call.
+    /// Set when the server responds neither to a call nor to the probe that the client sends after this call.
     unresponsive: OnceLock<Unresponsive>,
     /// Whether a call was dropped, so that the client may still have to send the cancellation of this call.
     cancellation_queued: AtomicBool,
@@ -353,7 +353,7 @@ impl Connection {
         }
     }
 
-    /// Returns a description of why the connection ended, which error messages contain.
+    /// Returns the reason why the connection ended, as text for error messages.
     pub(crate) fn closing_reason(&self, limits: &McpLimits) -> String {
         let stderr = self.last_stderr_lines();
         let cause = match self.unresponsive() {

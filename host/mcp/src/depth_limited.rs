@@ -1,6 +1,6 @@
 //! An HTTP client that replaces each message that is nested too deeply with an error response (row 21). Without
 //! this client, the SDK would silently drop messages that are nested too deeply, and the caller would wait until its
-//! request times out. With the error response, the request fails immediately.
+//! request times out. Because of the error response, the request fails immediately.
 
 use crate::bounded_lines::{MAX_DEPTH, is_too_deep};
 use crate::error_text::{too_deep_error, unreadable_event};

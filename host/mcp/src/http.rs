@@ -84,8 +84,8 @@ fn client(url: &Url, headers: HeaderMap, limits: &McpLimits) -> Result<Client, S
     })
 }
 
-/// Follows a redirect only if it keeps the method and body and leads to the same origin. Redirects must be followed at
-/// all because many servers redirect each path to the same path with a slash at the end.
+/// Follows a redirect only if it keeps the method and body and leads to the same origin. Such redirects are
+/// followed, because many servers redirect each path to the same path with a slash at the end.
 fn same_origin_redirects(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let keeps_method = matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
     let first = attempt.previous().first().map(Url::origin);

@@ -51,7 +51,7 @@ struct State {
     /// Current attempt to connect and the time at which this attempt started. `None` if the server is neither connected
     /// nor connecting.
     attempt: Option<(ConnectionAttempt, Instant)>,
-    /// Number of users of the server, which [`Server::add_user`] registers.
+    /// Number of users of the server. [`Server::add_user`] registers a user.
     users: usize,
     /// Number of consecutive failures.
     failures: u32,
@@ -174,9 +174,9 @@ impl State {
     }
 }
 
-/// Starts a separate task that first waits for the duration `wait` and then connects. Because the task does not belong
-/// to one of the callers, the attempt continues for the other callers if one caller is cancelled. The task is aborted
-/// when all callers have dropped the attempt.
+/// Starts a separate task that first waits for the duration `wait` and then connects. Because no caller owns the task,
+/// the attempt continues for the other callers if one caller is cancelled. The task is aborted when all callers have
+/// dropped the attempt.
 fn start_attempt((config, groups): (Arc<ServerConfig>, ProcessGroups), wait: Duration) -> ConnectionAttempt {
     let shutdown_error =
         McpError::Connect { server: config.name.clone(), reason: "the host is shutting down".to_owned() };
@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     /// Row 21: after each consecutive failure, the wait doubles until it reaches the maximum. After a server has run
-    /// long enough, the waits start again with the shortest wait.
+    /// long enough, the wait before the next attempt to connect is the shortest wait again.
     #[test]
     fn i5_backoff_doubles_up_to_a_minute() {
         let (mut state, now) = (State::default(), Instant::now());

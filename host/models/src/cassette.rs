@@ -1,11 +1,12 @@
 //! Recorded conversations with a model (M4). The model `record:FILE:PROVIDER/MODEL` sends requests as usual and appends
 //! each request and its response to a file, the cassette. The model `replay:FILE` answers the same requests from the
-//! cassette, without a network. A request is the same if its body is equal after the parts of call ids that differ between
-//! sessions are removed.
+//! cassette, without a network. Two requests count as the same if their bodies are equal after the removal of those
+//! parts of call ids that differ between sessions.
 //!
 //! A cassette has one JSON document per line. The first line describes the model. Each other line has the body of a
-//! request and the body of its response, as the provider sent it. Headers are not recorded, so no key and no cookie is.
-//! Configured secrets and ids of accounts are removed from the bodies. Requests that fail are not recorded.
+//! request and the body of its response, as the provider sent it. Headers are not recorded, so a cassette contains no
+//! keys and no cookies. Configured secrets and ids of accounts are removed from the bodies. Failed requests are not
+//! recorded in a cassette.
 
 mod account_ids;
 mod call_ids;

@@ -38,7 +38,7 @@ pub struct ProviderConfig {
     /// Name of the provider: the part of a model's name before the `/`. Media policies refer to the provider by
     /// this name.
     pub name: String,
-    /// Base URL without the path of an API such as `/chat/completions`, such as `https://api.openai.com/v1`.
+    /// Base URL, for example `https://api.openai.com/v1`, without the path of an API such as `/chat/completions`.
     pub base_url: String,
     /// Key that is sent in the header that the wire format prescribes, such as `Authorization`. If `None`, no key
     /// is sent.
@@ -103,11 +103,11 @@ pub struct Price {
     pub prompt: f64,
     /// Price of the tokens of replies, including thinking.
     pub completion: f64,
-    /// Price of prompt tokens that are read from the provider's prompt cache. If `None`, they cost as much as other
-    /// prompt tokens.
+    /// Price of prompt tokens that are read from the provider's prompt cache. If `None`, cached tokens cost as much as
+    /// other prompt tokens.
     pub cache_read: Option<f64>,
-    /// Price of prompt tokens that are written to the provider's prompt cache. If `None`, they cost as much as other
-    /// prompt tokens.
+    /// Price of prompt tokens that are written to the provider's prompt cache. If `None`, these tokens cost as much as
+    /// other prompt tokens.
     pub cache_write: Option<f64>,
     /// Number of prompt tokens above which all prompt tokens cost twice and the reply costs one and a half times as
     /// much. `None` if the prices do not depend on the length of the prompt.

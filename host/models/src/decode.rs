@@ -2,8 +2,8 @@
 //! decoded into deltas and one complete reply.
 //!
 //! [`Reply::replay`](agent_core::model::Reply::replay) contains what the provider needs back when the reply is sent
-//! again. Chat Completions has its own form of this data, which the module `chat_completions` describes. The other
-//! formats use the form of [`ReplayItems`].
+//! again. Chat Completions has its own form of this data, which the module `chat_completions` describes. All
+//! other wire formats store this data as [`ReplayItems`].
 
 mod anthropic;
 mod chat_completions;
@@ -70,7 +70,7 @@ trait Assembler: fmt::Debug + Send {
     /// Processes the JSON data of one event.
     fn add_event(&mut self, data: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError>;
 
-    /// Processes a reply that is one JSON document. Such a reply needs no end marker.
+    /// Processes a reply that is one JSON document. A JSON document needs no end marker.
     fn add_document(&mut self, text: &str, deltas: &mut Vec<Delta>) -> Result<(), StreamError>;
 
     /// Returns whether an event with this name must contain valid data. Other events are ignored if their data is
@@ -86,8 +86,8 @@ trait Assembler: fmt::Debug + Send {
         false
     }
 
-    /// Returns whether the reply has ended, so that no later event belongs to it. Default: `false`, because the format
-    /// has no last event.
+    /// Returns whether the reply has ended, so that no later event belongs to it. The default is `false`, which suits a
+    /// format without a last event.
     fn is_done(&self) -> bool {
         false
     }
@@ -220,7 +220,7 @@ impl ReplyStream {
         }
     }
 
-    /// Returns whether the reply has ended. The caller does not need to read any further bytes then.
+    /// Returns whether the reply has ended. After the end of the reply, the caller does not need to read further bytes.
     pub fn is_done(&self) -> bool {
         self.has_end_marker || self.assembler.is_done()
     }
@@ -242,8 +242,8 @@ impl ReplyStream {
         } else if let Some(event) = self.decoder.end() {
             let (assembler, has_end_marker) = (&mut *self.assembler, &mut self.has_end_marker);
             match add_event(assembler, has_end_marker, &event.name, &event.data, deltas) {
-                // If the last event is cut off, ignore this event. The earlier events then determine whether the reply
-                // is complete.
+                // If the last event is cut off, ignore this event, so that the earlier events determine whether the
+                // reply is complete.
                 Err(StreamError::Invalid { .. }) => {}
                 result => result?,
             }

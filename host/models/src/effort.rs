@@ -74,9 +74,9 @@ impl Effort {
 pub(crate) enum Thinking {
     /// The model does not think.
     Never,
-    /// By a number of tokens.
+    /// A number of tokens limits the thinking.
     Tokens,
-    /// By an effort.
+    /// An [`Effort`] sets how much the model thinks.
     Effort,
 }
 

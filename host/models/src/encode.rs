@@ -1,7 +1,8 @@
 //! Encodes requests in all wire formats (M1). The same request always produces the same bytes.
 //!
-//! Messages are written after all other fields, oldest first, so that each request of a growing conversation begins with
-//! the same bytes as the request before it. Only the cache markers of Anthropic Messages move.
+//! Messages are written after all other fields, oldest first, so that each request of a growing conversation begins
+//! with the same bytes as the request before it. The only exceptions are the cache markers of Anthropic Messages, whose
+//! position differs between requests.
 
 mod anthropic;
 mod body;
@@ -26,11 +27,11 @@ pub(crate) use chat_completions::{Dialect, is_loopback};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Format {
     pub(crate) protocol: Protocol,
-    /// Differences of the server from Chat Completions. The other formats do not use this field.
+    /// How the server differs from Chat Completions. The other formats do not use this field.
     pub(crate) dialect: Dialect,
     /// How much the model thinks. `None` leaves the choice to the provider.
     pub(crate) effort: Option<Effort>,
-    /// How the thinking of the model is set. `None` if the model is unknown.
+    /// The settings by which a request can control the model's thinking. `None` if the model is unknown.
     pub(crate) thinking: Option<Thinking>,
     /// Whether images are sent. Models that do not accept them receive a description.
     pub(crate) images: bool,
@@ -43,7 +44,8 @@ pub(crate) struct Format {
 pub(crate) struct Encoded {
     /// The JSON body.
     pub(crate) body: Vec<u8>,
-    /// Descriptions of stored data that are not sent as they were stored, for the step record (D1).
+    /// Notes for the step record (D1). Each note describes stored data that is sent in another form than it was stored
+    /// in, or not at all.
     pub(crate) notes: Vec<String>,
     /// Whether the request contains data that the provider attached to an earlier reply.
     pub(crate) has_replay: bool,

@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(find("openrouter", "openrouter/openrouter/x"), None);
     }
 
-    /// M2: the table is valid, has no model twice, and has no price that is not positive.
+    /// M2: the table is valid, contains each model only once, and contains only positive prices.
     #[test]
     fn m2_the_table_of_known_models_is_valid() {
         let mut names = std::collections::HashSet::new();

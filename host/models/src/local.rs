@@ -1,5 +1,5 @@
 //! Finds model servers on this machine, so that the host can offer them to a user who has configured no model. The host
-//! never uses such a server without asking the user.
+//! asks the user before it uses any of these servers.
 
 use crate::configuration::KNOWN_PROVIDERS;
 use crate::http;

@@ -1,5 +1,5 @@
-//! Checks the rules that apply to every request to any provider. The host thereby detects its own bugs before a
-//! provider rejects the request.
+//! Checks the rules that apply to every request to any provider. With these checks, the host detects its own bugs
+//! before a provider rejects the request.
 
 use crate::provider::ToolNameRules;
 use agent_core::message::{Message, Part, Role, ToolCall, ToolResult};
@@ -122,8 +122,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Builds a tool that a request offers. The provider gets the same name as from the runtime if no two names
-    /// collide: `author_name` with `_` instead of each `.`.
+    /// Builds a tool that a request offers. Its name for the provider is `author_name` with `_` instead of each `.`,
+    /// as in the runtime if no two names collide.
     pub(crate) fn tool(author_name: &str, description: &str, input_schema: Value) -> OfferedTool {
         let name = author_name.replace('.', "_");
         OfferedTool { name, author_name: author_name.into(), description: description.into(), input_schema }

@@ -58,8 +58,8 @@ enum Line<'l> {
 }
 
 impl Decoder {
-    /// Returns the next event that ends in `input` and advances `input` past the bytes read. Returns `None` when the
-    /// whole input is read and no event has ended.
+    /// Returns the next event that ends in `input`, and moves the start of `input` past the bytes that were read.
+    /// Returns `None` when the whole input is read and no event has ended.
     ///
     /// # Errors
     ///

@@ -58,7 +58,7 @@ const SAMPLES: [Sample; 3] = [
 ];
 
 impl Sample {
-    /// Returns the stream with the given text in place of the first piece of the text.
+    /// Returns the sample as a stream in which `first_piece` replaces the first piece of the reply's text.
     fn stream(&self, first_piece: &str) -> String {
         let events = self.events.iter().map(|event| format!("data: {}\n\n", event.replace("hällo ", first_piece)));
         events.collect()

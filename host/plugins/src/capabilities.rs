@@ -72,8 +72,8 @@ pub(crate) trait HasCapability<S>: HasCall {
     fn capability(&mut self) -> CapabilityView<'_, S>;
 }
 
-/// Type argument for the generated linker functions. It makes the linker functions pass a [`CapabilityView`] of `S` to
-/// the host functions.
+/// Type argument for the generated linker functions. With this type, the linker functions pass a [`CapabilityView`] of
+/// `S` to the host functions.
 pub(crate) struct Capability<S>(PhantomData<S>);
 
 impl<S: 'static> HasData for Capability<S> {

@@ -367,7 +367,8 @@ pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAd
     ("asking the agent's model".to_owned(), advice)
 }
 
-/// Returns texts for users: a description of the sending of a service event, and advice on how to grant it.
+/// Returns two texts for users about a denied service event: a description of the denied action, and advice on how to
+/// grant this action.
 pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, format!("events = [{}]", quoted(event_type)), format!("events={event_type}"));
     (format!("sending the service event {event_type}"), advice)
@@ -376,8 +377,8 @@ pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
 /// Description, for users, of reading the conversation's media items.
 pub const MEDIA_DESCRIPTION: &str = "reading the media of the conversation";
 
-/// Returns a text for users that describes the denied action, which is to read the conversation's media items, and
-/// advice on how to grant the action.
+/// Returns two texts for users about denied access to the conversation's media items: a description of the denied
+/// action, and advice on how to grant this action.
 pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
     let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
     (MEDIA_DESCRIPTION.to_owned(), advice)
@@ -391,8 +392,8 @@ pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
 /// The first word of the denial that is recorded if a guest's path leads out of its tree.
 pub(crate) const FOLLOWING: &str = "following ";
 
-/// Describes to users that a guest was denied following a path that leads out of its tree. Also returns advice on how
-/// to grant the target of the path.
+/// Returns the denial for a guest's path that leads out of its tree, as a description for users, and advice on how to
+/// grant the target of the path.
 pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
     let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
     (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
@@ -403,7 +404,7 @@ pub(crate) fn protected(action: &str, why: &str) -> (String, GrantAdvice) {
     (format!("{action}: {why}"), GrantAdvice::none())
 }
 
-/// Advice on how to grant reading files.
+/// Returns advice on how to grant a plugin read access to files.
 pub(crate) fn file_reading_advice(plugin: &str) -> GrantAdvice {
     files_advice(plugin, Access::Read).advice
 }

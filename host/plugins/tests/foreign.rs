@@ -82,8 +82,8 @@ async fn p3_components_that_import_only_types_are_loaded() {
     }
 }
 
-/// A component with a resource that has no constructor. `makers` contains the functions of the interface that create
-/// the resource.
+/// Returns a component with a resource that has no constructor. `makers` contains the functions of the interface that
+/// create the resource.
 fn resource_component(makers: &str) -> Vec<u8> {
     let inner = format!(
         r#"(component $inner {CODE}

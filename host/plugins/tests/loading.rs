@@ -110,8 +110,8 @@ async fn p5_row_14_calls_of_unimplemented_imports_fail() {
     assert!(failure.contains("wasi:http/incoming-handler@0.2.0") && failure.contains("does not offer"), "{failure}");
 }
 
-// P5, row 14: unknown functions of other interfaces are refused, even if the component has an import that is not
-// implemented.
+// P5, row 14: an unknown function of a supported interface is refused when the component is loaded, even if the
+// component also imports an interface that the host does not implement.
 #[tokio::test(flavor = "multi_thread")]
 async fn p5_row_14_unknown_function_is_refused_despite_an_unimplemented_import() {
     for denied in ["wasi:blobstore/blobstore@0.2.0-draft", "wasi:http/incoming-handler@0.2.0"] {
@@ -140,8 +140,9 @@ async fn p12_exports_with_the_wrong_type_are_refused() {
     assert!(matches!(&error, LoadError::Export { kind: Kind::MediaPolicy, .. }), "{error}");
 }
 
-// Row 4: if a component needs more memory than the largest possible limit, the host refuses the component. If it needs
-// only more memory than the default limit, the host loads it, because its agent may configure a larger limit.
+// Row 4: if a component needs more memory than the largest possible limit, the host refuses the component. If a
+// component needs only more memory than the default limit, the host loads the component, because its
+// agent may configure a larger limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_4_memory_above_the_largest_limit_is_refused_at_load() {
     let error = refusal(tool_component(TOOL, 5_000)).await;

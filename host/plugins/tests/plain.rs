@@ -143,7 +143,7 @@ async fn p3_functions_with_too_large_types_are_skipped() {
 }
 
 /// Row 6: a list of 200 MB, and arguments above their limit, are refused before the host allocates memory for them.
-/// Smaller lists are passed to the guest.
+/// Lists within the limit are passed to the guest.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_6_giant_lists_are_refused() {
     let directory = tempfile::tempdir().unwrap();

@@ -37,8 +37,8 @@ pub struct FetchedPlugin {
     pub manifest: Option<Digest>,
     /// Bytes of the component.
     pub bytes: Vec<u8>,
-    /// Signatures of the component. The caller must verify them. If the search found a valid signature by a requested
-    /// key, the list contains only that signature.
+    /// Unverified signatures of the component, which the caller must verify. If the search found a valid signature by a
+    /// requested key, the list contains only that signature.
     pub signatures: Vec<String>,
     /// Reason why the search stopped before it had read all signatures, as a message for users. `None` if all
     /// signatures were read or a valid signature was found.

@@ -17,7 +17,7 @@ pub struct PluginFolder {
     path: PathBuf,
 }
 
-/// Which existing files in the plugin folder a new plugin may replace.
+/// The existing files in the plugin folder that a new plugin may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplacePolicy {
     /// Only a file that matches its entry in the lock file may be replaced.
@@ -192,8 +192,8 @@ impl PluginFolder {
 
     /// Locks the folder, so that two commands for the same folder run one after the other.
     fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
-        // Some operating systems cannot open a folder like a file. On such a system, the folder is not locked, and if
-        // two commands run at the same time, the changes of one command can be lost.
+        // Some operating systems cannot open a folder like a file. The folder is not locked on these systems, so if two
+        // commands run at the same time, the changes of one command can be lost.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
         folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
         Ok(Some(folder))

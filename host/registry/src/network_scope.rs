@@ -1,6 +1,6 @@
 //! The network scope of an address: public, a private network, or this machine. A server may redirect requests only to
-//! addresses that it could reach itself. Without this rule, a server could use the host to explore networks that the
-//! server does not belong to.
+//! addresses that it could reach itself. Otherwise, a server could use redirects to explore networks of the host that
+//! the server does not belong to.
 
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

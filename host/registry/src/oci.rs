@@ -10,7 +10,7 @@ pub(crate) const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 pub(crate) const CONFIG_TYPE: &str = "application/vnd.wasm.config.v0+json";
 pub(crate) const WASM_TYPE: &str = "application/wasm";
 pub(crate) const EMPTY_TYPE: &str = "application/vnd.oci.empty.v1+json";
-/// Content of the blob that OCI artifacts without a config or without content use as their config or layer.
+/// Content of the empty blob. An OCI artifact that has no config or no content refers to this blob instead.
 pub(crate) const EMPTY: &[u8] = b"{}";
 
 /// Media types of layers that contain a component: the current media type, and the media types that older tools write.

@@ -89,9 +89,9 @@ impl TokenServers {
 
     /// Returns whether a registry's login may be sent to this token server. The login may be sent if the server has the
     /// registry's origin, if the user allowed the server, or if the server and the registry both use HTTPS and have the
-    /// same registrable domain, as `registry-1.docker.io` and `auth.docker.io` do. In the last case, the token server
-    /// must also use the standard port, because a registrable domain has one owner, but another port may belong to
-    /// somebody else.
+    /// same registrable domain, as `registry-1.docker.io` and `auth.docker.io` do. If only the registrable domain is
+    /// the same, the token server must also use the standard port, because another port may belong to somebody who does
+    /// not own the domain.
     fn may_receive_login(&self, registry: &Url, realm: &Url) -> bool {
         if realm.origin() == registry.origin() || self.0.contains(&realm.origin()) {
             return true;

@@ -28,8 +28,8 @@ pub struct PluginFacts {
     pub exports: Vec<String>,
 }
 
-/// Creation time that is written into artifacts if none is given. It stands for an unknown time. This time is constant,
-/// so that equal components have equal manifests.
+/// Creation time that is written into an artifact if the creation time is unknown. The value is constant, so that equal
+/// components have equal manifests.
 pub const NO_TIMESTAMP: &str = "1970-01-01T00:00:00Z";
 
 /// Whether pushing may replace the content of an existing version.

@@ -109,7 +109,7 @@ impl Registry {
     }
 
     /// Reads the manifest or index with the tag or digest `name`. Returns `None` if the repository has no such content.
-    /// If the manifest is read in preparation of a push, use [`Access::Push`], because some registries show a new
+    /// If the manifest is read to prepare a push, use [`Access::Push`], because some registries show a new
     /// repository only to clients that may push.
     pub(crate) async fn find_manifest(
         &self,
@@ -401,7 +401,7 @@ impl Registry {
             let before = entries.len();
             entries.extend(page.manifests);
             let link = header(&headers, LINK.as_str()).and_then(|link| next_page(&url, &link));
-            // Stop at a page without new entries, because such pages could continue forever.
+            // Stop at a page without new entries, because a registry could send pages without new entries forever.
             next = link.filter(|next| entries.len() > before && next.origin() == url.origin());
         }
         Ok(Some(Listing { is_truncated: true, ..listing.unwrap_or_default() }))

@@ -6,7 +6,7 @@ use crate::signature::{Claims, SignatureProblem, signing_key_id, verify};
 use agent_core::message::Digest;
 use agent_plugins::PluginIdentity;
 
-/// What happens to a plugin that is not signed with a trusted key.
+/// The treatment of a plugin that is not signed with a trusted key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SignaturePolicy {
     /// The plugin is refused.

@@ -91,7 +91,7 @@ pub struct Agent {
     servers: McpServers,
     catalogue: Option<Arc<Catalogue>>,
     registry: Arc<Registry>,
-    /// MCP servers whose tools are left out of the registry, because one tool of the server has the same name as
+    /// MCP servers whose tools are left out of the registry, because at least one of the tools has the same name as
     /// another tool of the agent. Each entry maps the name of a server to the error that describes its name conflict.
     servers_left_out: BTreeMap<String, RegistryError>,
     /// The tools with which a resumed turn began. `None` if this agent is not the agent of a resumed turn.
@@ -281,7 +281,7 @@ impl Agent {
         self.catalogue.as_ref()
     }
 
-    /// Returns the MCP servers whose tools are left out of the registry, because one tool of the server has the
+    /// Returns the MCP servers whose tools are left out of the registry, because at least one of the tools has the
     /// same name as another tool of the agent (row 55). Each server is returned with the error that describes
     /// its name conflict.
     pub(crate) fn servers_left_out(&self) -> &BTreeMap<String, RegistryError> {

@@ -6,8 +6,8 @@ use agent_core::model::ModelRequest;
 use agent_core::plugin::{MediaPosition, PolicyItem};
 use agent_core::text_dialect::{ToolAddress, calls_as_text};
 
-/// Adds parts to the message that follows the first `from_history` messages. If no message follows them, appends a new
-/// message to the prompt.
+/// Adds parts to the message that follows the first `from_history` messages. If the prompt contains no further message,
+/// appends a new message to the prompt.
 pub(crate) fn add_last(request: &mut ModelRequest, from_history: usize, parts: Vec<Part>) {
     match request.messages.get_mut(from_history) {
         Some(message) => message.parts.extend(parts),
@@ -16,8 +16,9 @@ pub(crate) fn add_last(request: &mut ModelRequest, from_history: usize, parts: V
     }
 }
 
-/// Converts a message of the history for the provider: tool names become provider names, and the preface becomes text
-/// (L14, L22). `provider_name` returns the provider name of a tool, or `None` if it is the name in the history.
+/// Converts a message of the history for the provider: tool names become provider names, and the preface becomes
+/// text (L14, L22). `provider_name` returns the provider name of a tool, or `None` if the provider uses the name in
+/// the history.
 pub(crate) fn for_provider<'n>(mut message: Message, provider_name: impl Fn(&str) -> Option<&'n str>) -> Message {
     for part in &mut message.parts {
         let name = match part {

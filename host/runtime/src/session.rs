@@ -131,7 +131,7 @@ pub struct Session {
     pub(crate) last_event: Option<Event>,
     pub(crate) model_retry: ModelRetry,
     /// Whether a failed commit or a dropped future has stopped the turn before its end. The results of actions that
-    /// were running at that moment are lost.
+    /// were running when the turn stopped are lost.
     pub(crate) was_interrupted: bool,
     /// Whether memories that are committed to the outbox still have to be written.
     pub(crate) deferred: DeferredDelivery,
@@ -215,8 +215,8 @@ impl Session {
     }
 
     /// Returns the first queued prompt, or `None` while a turn is open or if the queue is empty. The prompt stays
-    /// in the queue until a turn starts with this prompt. If the process ends, the prompt is therefore neither lost
-    /// nor used twice.
+    /// in the queue until a turn starts with this prompt, so that the prompt is neither lost nor used twice if the
+    /// process ends.
     pub fn next_queued_prompt(&self) -> Option<TurnInput> {
         let queued = self.run.queued_prompts.first().filter(|_| !self.run.is_open())?;
         Some(queued.input.clone())
@@ -291,7 +291,7 @@ impl Session {
         (ApprovalContext { services: &*services, run: &*run, held_requests, unverified }, history)
     }
 
-    /// Stores a media item in this session, so that an input can refer to the item: a [`TurnInput::Message`] with a
+    /// Stores a media item in this session, so that a [`TurnInput::Message`] can refer to the item in a
     /// [`Part::Media`]. If several items have the same bytes, the bytes are stored once.
     ///
     /// [`Part::Media`]: agent_core::message::Part::Media

@@ -1,5 +1,5 @@
-//! Hot swap: watches a directory of plugins and publishes changes to the agents that use the directory. Each agent
-//! receives, in one step, all changes that a scan has found (P10).
+//! Hot swap: watches a directory of plugins and publishes changes to the agents that use the directory. All changes
+//! that a scan finds take effect for an agent at the same time (P10).
 
 mod prune;
 mod publish;
@@ -27,7 +27,7 @@ pub use version_log::{BeginError, begin_serving, directory_name, record_grants, 
 const SETTLED_SCAN_INTERVAL: Duration = Duration::from_millis(250);
 /// Time between two scans of the plugin directory while a file is being written.
 const CHANGING_SCAN_INTERVAL: Duration = Duration::from_millis(50);
-/// The watcher reads the rollbacks of other processes from the store once during this number of scans.
+/// The watcher reads the rollbacks of other processes from the store at every scan whose number is a multiple of this.
 const SCANS_PER_ROLLBACK_READ: u32 = 4;
 
 /// An event that users should be informed about immediately.
@@ -214,8 +214,8 @@ impl PluginWatcher {
     }
 
     /// Runs the canary call of a new version with the limits that the agents configure. If the agents have different
-    /// limits, one successful canary call is sufficient, because the trial of the version then counts the calls of
-    /// all agents.
+    /// limits, the call is repeated with the limits of the next agent until it succeeds. One successful call is
+    /// sufficient, because the trial of the version counts the calls of all agents.
     async fn canary(&self, plugin: &Arc<LoadedPlugin>) -> Result<(), String> {
         let mut tried = Vec::new();
         let mut outcome = Ok(());
@@ -488,8 +488,8 @@ impl PluginWatcher {
         }
     }
 
-    /// Notifies users about a problem with this subject, unless users were already notified about this problem and the
-    /// problem has not been solved since then.
+    /// Notifies users about a problem with this subject. If a problem is reported several times before it is
+    /// solved, users are notified only once.
     fn report_problem(&mut self, subject: &str, reason: String) {
         if self.reported_problems.get(subject) != Some(&reason) {
             tracing::info!(directory = self.name, "{reason}");

@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 /// Maximum size of a blob, in bytes.
 pub const MAX_BLOB_BYTES: u64 = 512 << 20;
 
-/// Maximum number of bytes that one read returns. If a read requests more bytes, it returns this number of bytes.
+/// Maximum number of bytes that one read returns. A read that requests more bytes returns this number of bytes.
 pub const MAX_READ_BYTES: u32 = 16 << 20;
 
 /// Stores media items, such as images, and the texts that step records refer to.
@@ -45,9 +45,9 @@ pub trait Blobs: Send + Sync {
     /// items is not visible to `from`.
     async fn share(&self, from: &str, to: &str, media: &[Digest]) -> Result<(), StoreError>;
 
-    /// Returns a text that was stored for the session. Fails with [`StoreError::NoBlob`] if the session does not refer to
-    /// the text, even if another session does. An imported record may name any digest, so it must not reveal the texts of
-    /// other sessions.
+    /// Returns a text that was stored for the session. Fails with [`StoreError::NoBlob`] if the session does not refer
+    /// to the text, even if another session does. This check is necessary because an imported record may contain the
+    /// digest of any text.
     async fn text(&self, session: &str, digest: &Digest) -> Result<String, StoreError>;
 }
 

@@ -56,7 +56,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     outbox::delivered_items_remain_until_the_session_is_deleted(new_store()).await;
     outbox::text_is_removed_from_a_delivered_memory_item(new_store()).await;
     approvals::grants_are_listed_per_agent_until_revoked(new_store()).await;
-    approvals::grants_differ_in_every_field(new_store()).await;
+    approvals::grants_that_differ_in_one_field_are_stored_separately(new_store()).await;
     approvals::rule_keeps_its_first_identity(new_store()).await;
     audit::entries_are_appended_in_order(new_store()).await;
     audit::unchanged_grants_add_no_entry(new_store()).await;
@@ -82,7 +82,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     sessions::incomplete_session_can_only_be_listed_and_deleted(new_store()).await;
     sessions::page_ends_after_max_page_bytes(new_store()).await;
     sessions::delete_removes_everything_of_the_session(new_store()).await;
-    sessions::search_evicted_finds_only_evicted_messages(new_store()).await;
+    sessions::search_finds_evicted_but_not_undone_messages(new_store()).await;
     sessions::missing_session_is_reported(new_store()).await;
     blobs::blob_is_visible_only_to_sessions_that_stored_it(new_store()).await;
     blobs::blob_is_read_in_ranges(new_store()).await;

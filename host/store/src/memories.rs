@@ -56,9 +56,9 @@ impl MemoryFilter {
 pub enum MemoryScope {
     /// The memories that any agent of the user made.
     AllAgents,
-    /// All memories that the agent with this name made, and the memories that the user's other agents made from turns.
-    /// Memories that the other agents made from tool calls are left out, because those agents called the tools with
-    /// their own grants.
+    /// All memories that the agent with this name made, and the memories of turns that the user's other agents made.
+    /// Memories of the other agents' tool calls are left out, because those agents called the tools with their own
+    /// grants.
     OwnAndOtherResults(String),
     /// Only the memories that the agent with this name made.
     OwnOnly(String),

@@ -1,5 +1,5 @@
-//! Projections: data that the store derives from the session log to search and list quickly. A projection can be compared with
-//! the log and rebuilt from it (D6).
+//! Projections: data that the store derives from the session log, so that it can search and list sessions quickly. A
+//! projection can be compared with the log and rebuilt from it (D6).
 
 use crate::{Status, StoreError};
 use async_trait::async_trait;
@@ -8,8 +8,8 @@ use serde::Serialize;
 /// Compares and rebuilds the projections.
 #[async_trait]
 pub trait Projections: Send + Sync {
-    /// Compares every projection with the log and changes nothing. Log entries that a projection has not processed yet are
-    /// not counted as differences.
+    /// Compares every projection with the log and changes nothing. Log entries that a projection has not processed yet
+    /// are not counted as differences.
     async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError>;
 
     /// Rebuilds every projection from the log in one transaction. Other writers wait until the rebuild is done.

@@ -128,12 +128,12 @@ pub struct SessionSummary {
     pub open_in: Option<SessionHolder>,
     /// Title: the beginning of the session's first input.
     pub title: Option<String>,
-    /// What all turns of the session have used.
+    /// The usage of all turns of the session together.
     pub usage: SessionUsage,
 }
 
 /// Model calls of all turns of a session, and their tokens and costs (D1). Turns that were undone are included. Turns
-/// that ended in a version of the host that did not store this data are not included.
+/// of an older host, which did not store this data, are not included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SessionUsage {
     /// Number of model calls.

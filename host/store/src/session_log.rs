@@ -178,8 +178,8 @@ pub struct Status {
     pub turn: u32,
     /// Title: the beginning of the first input. The store keeps the first title of a session and ignores later titles.
     pub title: Option<String>,
-    /// What the open turn has used so far. `None` if no turn is open. The event that ends a turn contains the usage of the
-    /// whole turn.
+    /// The usage and the cost of the open turn so far. `None` if no turn is open. The event that ends a turn contains
+    /// the usage of the whole turn.
     pub open_turn: Option<TurnCost>,
     /// Time from which the session can continue without an answer from outside, in milliseconds since the Unix epoch. 0
     /// means immediately. `None` means that the session can continue only after an answer, a decision or a prompt. While

@@ -13,8 +13,8 @@ pub const PLUGIN_STORE_ORIGIN: &str = "plugin store";
 #[async_trait]
 pub trait PluginVersions: Send + Sync {
     /// Stores the set of versions of a directory that are in use from now on. If a version in `serving` was not in use,
-    /// its period of use starts. If a version was in use but is missing from `serving`, its period of use and its trial
-    /// end. Nothing changes for a version in `serving` that is already in use. Returns one change for each plugin whose
+    /// its period of use starts. If a version was in use but is missing from `serving`, this call ends
+    /// the version's period of use and its trial. Nothing changes for a version in `serving` that is already in use. Returns one change for each plugin whose
     /// version changed. If two processes store the same set, only one of them gets the changes.
     async fn set_serving(&self, directory: &str, serving: Vec<ServedPlugin>) -> Result<Vec<VersionChange>, StoreError>;
 

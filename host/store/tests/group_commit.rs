@@ -174,7 +174,7 @@ async fn idle_writer_updates_the_index() {
 
 /// D2: when a store is dropped, the commits that are still queued are stored first.
 #[tokio::test]
-async fn drop_stores_queued_commits() {
+async fn dropping_a_store_stores_its_queued_commits() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.db");
     let store = Arc::new(SqliteStore::open(&path, Options::default()).unwrap());

@@ -76,7 +76,7 @@ impl Header {
     /// Reads the header of a picture. The memory that this method needs does not depend on the number of pixels.
     pub(crate) fn read(title: &str, bytes: &[u8]) -> Result<Self, ToolError> {
         let format = format_of(title, bytes)?;
-        if let Some(pixels) = claimed_by_png(format, bytes) {
+        if let Some(pixels) = pixels_claimed_by_png(format, bytes) {
             budget::check_pixels(title, pixels)?;
         }
         let mut reader = ImageReader::with_format(Cursor::new(bytes), format);
@@ -114,7 +114,7 @@ impl Header {
 
 /// Returns the number of pixels that the first chunk of a PNG claims. The caller checks this number before the decoder
 /// is created, because on 32-bit targets, the decoder cannot be created if the picture has too many pixels.
-fn claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
+fn pixels_claimed_by_png(format: ImageFormat, bytes: &[u8]) -> Option<u64> {
     let number_at = |offset: usize| bytes.get(offset..offset + 4)?.try_into().ok().map(u32::from_be_bytes);
     match (format, number_at(16), number_at(20)) {
         (ImageFormat::Png, Some(width), Some(height)) => Some(u64::from(width) * u64::from(height)),

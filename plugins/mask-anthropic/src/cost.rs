@@ -41,7 +41,7 @@ fn version_of(model: &str) -> Option<(u32, u32)> {
     Some((major, words.next().and_then(number).unwrap_or(0)))
 }
 
-/// Returns the cost of an image that has this size when the model sees it, in tokens. The cost is one token for each
+/// Returns the cost, in tokens, of an image that has this size when the model sees it. The cost is one token for each
 /// patch.
 pub fn patches(size: Dimensions) -> u64 {
     u64::from(size.width.div_ceil(PATCH)) * u64::from(size.height.div_ceil(PATCH))

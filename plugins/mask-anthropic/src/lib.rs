@@ -65,8 +65,9 @@ impl Provider for Anthropic {
     }
 
     fn seen_size(&self, size: Dimensions) -> Dimensions {
-        // An image that stays in the prompt after the model has seen it always has the smaller size. If it became
-        // smaller only when the request contains many images, the provider could no longer use its cache.
+        // An image that stays in the prompt after the model has seen it always has the smaller size. If such an
+        // image were scaled down only when the request contains many images, the prompt would change, and the provider
+        // could no longer use its cache.
         let max_side = if self.tokens(size) <= SEEN_COST { MANY_IMAGES_SIDE } else { self.max_side };
         fit(within(self.resolution, size), max_side)
     }

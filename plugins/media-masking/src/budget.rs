@@ -75,7 +75,7 @@ impl<'p, P: Provider> Budget<'p, P> {
         Some(decision)
     }
 
-    /// Returns how an image is sent whose scaled size cannot be calculated.
+    /// Returns the decision for an image whose scaled size cannot be calculated.
     fn unscaled(&self, media: &Media) -> Decision {
         match self.provider.limits().unknown_size {
             UnknownSize::ScaleTo(side) if has_scalable_type(media) => Decision::downscale(side, side),

@@ -54,8 +54,8 @@ pub fn decide(request: &Request, provider: &impl Provider) -> Vec<Decision> {
     decisions
 }
 
-/// Returns the kind of an item that may stay in the prompt, and otherwise `None`. Masked media stay masked, media that
-/// the model has seen stay only if their cost is small, and types that the provider does not accept are masked.
+/// Returns the kind of the item, or `None` if the item must not stay in the prompt. Masked media stay masked, media
+/// that the model has seen stay only if their cost is small, and types that the provider does not accept are masked.
 fn kept_kind(item: &Item, provider: &impl Provider) -> Option<Kind> {
     let kind = provider.kind(&item.media.mime_type).filter(|_| !item.masked)?;
     // Only images have a known cost.

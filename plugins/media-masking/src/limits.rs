@@ -1,4 +1,5 @@
-//! What a provider accepts, and what media cost. Each policy describes its provider with these types.
+//! Describes which media a provider accepts and how many tokens they cost. Each policy describes its provider
+//! with these types.
 
 use agent_host_sdk::types::Dimensions;
 
@@ -60,7 +61,7 @@ pub struct KindLimits {
 }
 
 impl KindLimits {
-    /// Limits that are never reached. Such media are limited only by [`Limits::payload`].
+    /// Limits that are never reached, so that media of this kind are limited only by [`Limits::payload`].
     pub const NONE: Self = Self { count: usize::MAX, item_bytes: u64::MAX, total_bytes: u64::MAX };
 }
 

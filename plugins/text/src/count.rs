@@ -114,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_texts() {
+    fn counts_lines_words_characters_and_bytes() {
         for (text, lines, words, characters, bytes) in [
             ("", 0, 0, 0, 0),
             ("\n", 1, 0, 1, 1),

@@ -78,8 +78,8 @@ fn lines_of(text: &str) -> Vec<&str> {
     text.split_inclusive('\n').collect()
 }
 
-/// Compares the lines of two texts. The function first replaces equal lines by equal numbers. The diff algorithm is
-/// therefore compiled only for numbers, which keeps the component small.
+/// Compares the lines of two texts. The function first replaces each line with a number, which is the same for equal
+/// lines. The diff algorithm is therefore compiled only for numbers, which keeps the component small.
 fn compare(old: &[&str], new: &[&str]) -> Vec<DiffOp> {
     let mut numbers = HashMap::new();
     let mut number = |lines: &[&str]| -> Vec<usize> {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_hunks_like_diff() {
+    fn hunk_headers_have_the_format_of_the_program_diff() {
         assert_eq!(differ("", "a\nb\n").diff, "--- old\n+++ new\n@@ -0,0 +1,2 @@\n+a\n+b\n");
         assert_eq!(differ("a\n", "").diff, "--- old\n+++ new\n@@ -1 +0,0 @@\n-a\n");
         let two = differ("1\n2\n3\n4\n5\n6\n", "x\n2\n3\n4\n5\ny\n").diff;

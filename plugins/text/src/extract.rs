@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn matches_anchors_per_line_and_empty_matches() {
+    fn anchors_match_in_each_line_and_empty_matches_are_counted() {
         assert_eq!(matches_of("a\nb\n", "^.$")["match_count"], 2);
         assert_eq!(matches_of("ab", "x*")["match_count"], 3);
         assert_eq!(matches_of("", "x")["match_count"], 0);

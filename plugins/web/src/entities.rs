@@ -69,8 +69,8 @@ pub fn decode(text: &str) -> String {
     decoded
 }
 
-/// Returns the character that a reference represents, or `None` if the reference is not supported. `reference` does not
-/// contain the `&` and the `;` of the reference.
+/// Returns the character that a reference represents, or `None` if the reference is not supported. `reference` is the
+/// text between `&` and `;`.
 fn decode_reference(reference: &str) -> Option<String> {
     let Some(number) = reference.strip_prefix('#') else {
         return NAMES.iter().find(|(name, _)| *name == reference).map(|(_, text)| (*text).to_owned());

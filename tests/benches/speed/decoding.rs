@@ -1,5 +1,5 @@
-//! "Stream decoding": Decodes the bytes of streams in each wire format, including their JSON, into deltas. The bytes come
-//! in reads of 64 KiB, and the measurement uses one core.
+//! "Stream decoding": Decodes the bytes of streams in each wire format, including their JSON, into deltas. The bytes
+//! come in reads of 64 KiB, and the measurement uses one core.
 
 use crate::samples::Samples;
 use crate::table::{Table, reached};
@@ -39,7 +39,7 @@ struct Wire {
     text: fn(&str) -> String,
     /// Event with a piece of the thinking, as JSON text.
     thinking: fn(&str) -> String,
-    /// Events at the end.
+    /// Events after the text and thinking.
     end: &'static str,
 }
 
@@ -106,7 +106,8 @@ pub(crate) fn measure(table: &mut Table) -> wasmtime::Result<()> {
     compare_framing(table)
 }
 
-/// Measures how fast events are separated, without their JSON, beside the crate `sse-stream`.
+/// Compares how fast the decoder and the crate `sse-stream` separate a body into events. The JSON of the events is not
+/// parsed.
 fn compare_framing(table: &mut Table) -> wasmtime::Result<()> {
     let wire = &WIRES[0];
     let body = wire.stream((0..CHUNKS).map(|chunk| (wire.text)(WORDS[chunk % WORDS.len()])));
@@ -120,7 +121,7 @@ fn compare_framing(table: &mut Table) -> wasmtime::Result<()> {
             }
         }
         let elapsed = start.elapsed();
-        // The bytes of a connection are already in such buffers.
+        // The bytes that arrive on a connection are already in buffers of the type `Bytes`.
         let reads: Vec<bytes::Bytes> = body.chunks(BYTES_PER_READ).map(bytes::Bytes::copy_from_slice).collect();
         let start = Instant::now();
         let reads = futures::stream::iter(reads.into_iter().map(Ok::<_, std::convert::Infallible>));
@@ -160,7 +161,7 @@ fn chat_event(field: &str, json_text: &str) -> String {
     )
 }
 
-/// Returns an event that has all fields of the events that OpenAI sends.
+/// Returns an event with the same fields as the events of OpenAI.
 fn responses_event(kind: &str, index: u32, json_text: &str) -> String {
     format!(
         "event: response.{kind}.delta\ndata: {{\"type\":\"response.{kind}.delta\",\"sequence_number\":1234,\"item_id\":\

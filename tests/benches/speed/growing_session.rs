@@ -1,5 +1,5 @@
-//! "Growing session": The time, the memory and the bytes on disk of one session with 2,000 turns. The prompt of each
-//! turn contains all previous turns.
+//! "Growing session": measures the time, the memory and the bytes on disk of one session with 2,000 turns. The prompt
+//! of each turn contains all previous turns.
 
 use crate::agent::scripted;
 use crate::component::scratch;

@@ -21,9 +21,9 @@ const SESSIONS: usize = 100;
 const TURNS: usize = 20;
 const WARM_UP: usize = 1;
 const ROUNDS: usize = 5;
-/// The target for `fsync`s per commit.
+/// The target: at most this number of calls of `fsync` per commit.
 const MAX_FSYNCS: f64 = 0.1;
-/// The target for the steps per second, as a share of the steps per second without `fsync`.
+/// The target: at least this share of the steps per second that are reached without `fsync`.
 const MIN_SHARE: f64 = 0.7;
 
 /// The results of one round.

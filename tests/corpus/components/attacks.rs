@@ -66,8 +66,8 @@ pub(crate) fn imports(count: usize) -> Vec<u8> {
     component(&[section(10, &[leb(count), [0, 1, b'a', 1, 0].repeat(count)].concat())])
 }
 
-/// A component with `modules` modules. In the memory of each module, only the first and the last of `distance` bytes
-/// are initialised.
+/// A component with `modules` modules. The memory of each module has only two initialised bytes,
+/// at the offsets 0 and `distance - 1`.
 pub(crate) fn sparse_images(modules: usize, distance: usize) -> Vec<u8> {
     let pages = distance / 65_536 + 1;
     let module =
@@ -84,7 +84,7 @@ pub(crate) fn with_memory_image(component: &[u8], bytes: usize, filled_with: u8)
     [component, &section(1, &module)].concat()
 }
 
-/// A component with nested list types, in which each type refers to the previous one.
+/// Returns a component with nested list types, in which each type refers to the previous one.
 pub(crate) fn list_chain(levels: usize) -> Vec<u8> {
     let mut contents = leb(levels + 1);
     contents.push(0x7d);

@@ -33,8 +33,8 @@ async fn pay(test_host: &TestHost, config: AgentConfig) -> TurnResult {
     result
 }
 
-/// Row 52: The host asks the user again if the granted folders, the user or the agent's file have changed. If none
-/// of these three has changed, the host does not ask again.
+/// Row 52: The host asks the user again if the granted folders, the user or the agent's file have changed. Otherwise,
+/// the host does not ask again.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_52_a_permanent_approval_is_bound_to_grants_user_and_file() {
     let test_host = TestHost::new(&["payer"]).await;

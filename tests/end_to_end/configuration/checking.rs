@@ -119,7 +119,7 @@ fn p8_inspected_and_called_plugins_have_the_limits_of_the_named_agent() {
 /// I2: If a file cannot be read or parsed, the error names the file. If the problem is in a certain line, the error
 /// also names the line.
 #[test]
-fn i2_a_file_that_cannot_be_read_is_named() {
+fn i2_errors_name_the_file_that_cannot_be_read() {
     let folder = WorkingFolder::new(&[]);
     check_refused(
         &folder,

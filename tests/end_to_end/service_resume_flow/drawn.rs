@@ -28,7 +28,7 @@ struct ResumeSetup {
 /// Adds to a scripted reply what the request for this reply must contain: the lifecycle of the prompt, and the messages
 /// with their seen counts.
 fn expecting(mut reply: Value, lifecycle: &str, messages: &str) -> Value {
-    // At its end, the prompt has one message more than the history: the context builder's text for the step.
+    // The last message of the prompt is not in the history: it is the context builder's text for the step.
     let messages = format!("{messages}, user 0");
     let (roles, seen): (Vec<&str>, Vec<u32>) = messages
         .split(", ")

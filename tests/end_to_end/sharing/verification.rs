@@ -101,9 +101,9 @@ fn sandbox_trusting(trust: Trust, (cache, store): (&Path, &Path)) -> Sandbox {
     Sandbox::new(options).unwrap()
 }
 
-/// P10, P11: A version that an open turn needs, or that a plugin is rolled back to, comes from the plugin store. The
-/// host checks the signature with which this version was installed, even if the folder contains another version by
-/// then. A local build is used only if the agent's own file allows it.
+/// P10, P11: If an open turn or a rollback needs an older version of a plugin, the host loads that version from the
+/// plugin store. The host checks the signature with which that version was installed, even if the plugin folder
+/// contains another version. A local build is used only if the agent's own file allows it.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_verifies_stored_versions_with_their_own_signature() {
     let (_author, user) = unsigned_plugin_for_new_user();

@@ -43,7 +43,8 @@ fn is_serving(seen: &DirectoryContents, bytes: &[u8]) -> bool {
 }
 
 /// Row 23, P10: If another command adds or updates a plugin, the watcher loads it without reporting a problem. The
-/// watcher refuses a file that differs from its entry in the lock file, and loads the file once this entry was removed.
+/// watcher refuses a file that differs from its entry in the lock file, and loads the file as soon as this entry has
+/// been removed.
 #[tokio::test(flavor = "multi_thread")]
 async fn p11_a_watcher_loads_added_and_updated_plugins() {
     let cli = TestCli::new();

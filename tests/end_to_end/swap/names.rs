@@ -34,8 +34,8 @@ async fn row_18_a_plugin_name_belongs_to_the_file_in_use() {
     watched_agent.wait_for_version(&probe_version(2)).await;
 }
 
-/// Row 18: If two new files contain plugins with the same name, the host loads neither of them, both when it starts and
-/// while it watches the folder.
+/// Row 18: If two new files contain plugins with the same name, the host loads neither file when it starts, and neither
+/// file while it watches the folder.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_18_two_new_files_with_the_same_name_are_not_loaded() {
     let mut watched_agent = WatchedAgent::new(&[text_reply("Hi.")]).await;

@@ -44,8 +44,8 @@ async fn answer_service(session: &mut Session) -> TurnResult {
     session.run(None, CancellationToken::new()).await.unwrap()
 }
 
-/// P10: A grant that was added while a turn waited applies only from the next turn on. The test adds grants for plugins
-/// and for the host's own tools.
+/// P10: If a grant is added while a turn waits, the grant applies only from the next turn on. The test adds grants for
+/// plugins and for the host's own tools.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_grant_added_while_a_turn_waits_applies_to_the_next_turn() {
     let test_host = TestHost::new(&["probe"]).await;

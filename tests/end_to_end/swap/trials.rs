@@ -79,8 +79,8 @@ async fn p10_a_trial_continues_across_processes() {
     );
 }
 
-/// P10: If another process has already counted some calls of a trial, a host that watches the plugin folder continues
-/// to count from this number. A version that has passed its trial is no longer on trial.
+/// P10: If another process has already counted some calls of a trial, a host that watches the plugin folder
+/// continues this count. A version that has passed its trial is no longer on trial.
 #[tokio::test(flavor = "multi_thread")]
 async fn p10_a_watching_host_continues_a_trial() {
     let test_host = TestHost::new(&[]).await;

@@ -34,7 +34,7 @@ fn start_on_terminal(cli: &TestCli, arguments: &[&str]) -> Screen {
 /// The user sees which agent asks and which agent delegated to it. After the user has answered, the child agent
 /// and its parent continue.
 #[test]
-fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
+fn l17_a_childs_call_is_approved_at_the_terminal_of_its_parent() {
     let cli = three_levels("", &[payments_reply(&[("Ann", 1), ("Bob", 2)]), text_reply("Paid.")]);
     let mut screen = start_on_terminal(&cli, &["--agent", "lead.toml", "Pay."]);
     screen.wait_for_end(QUESTION);
@@ -55,7 +55,8 @@ fn l17_an_agents_approval_is_asked_at_the_terminal_of_its_parent() {
 
 /// L16, L17: In an interactive session, the host asks at the terminal for the approval of a call, even if the call
 /// belongs to an agent that is two delegation levels down. Ctrl-D leaves the question unanswered: the turns of all
-/// three agents still wait, and `/approve` asks the question again. Ctrl-C at the question cancels all three turns.
+/// three agents still wait, and `/approve` asks the question again. If the user presses Ctrl-C at the question,
+/// all three turns are cancelled.
 #[test]
 fn l17_asks_again_for_an_approval_two_levels_down() {
     let cli = three_levels(

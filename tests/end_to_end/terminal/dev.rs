@@ -61,8 +61,8 @@ impl DevProject {
     }
 }
 
-/// S5: The session of `dev` starts with the first build of the plugin, loads the build of each change, and keeps the
-/// previous version if a build fails. Text that the user has typed stays on the input line.
+/// S5: The session of `dev` starts with the first build of the plugin and loads a new build after each change. If a
+/// build fails, the session keeps the previous version. Text that the user has typed stays on the input line.
 #[test]
 fn s5_loads_changes_while_the_user_types() {
     let project = DevProject::new();
@@ -99,8 +99,8 @@ fn s5_the_next_turn_uses_the_new_version() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// S5: Without an agent file, the built component is used according to its kind. The prompt in the option `--prompt`
-/// runs after each change.
+/// S5: Without an agent file, `dev` detects the kind of the built component and uses it, for example, as an output
+/// validator. The prompt in the option `--prompt` runs after each change.
 #[test]
 fn s5_runs_a_validator_and_repeats_the_prompt() {
     let project = DevProject::new();

@@ -135,7 +135,7 @@ impl AgentFolder {
 /// P6: After "always", exactly the shown grant is added to the file. The comments and the layout of the file are not
 /// changed, and later processes do not ask the user.
 #[test]
-fn p6_with_the_answer_always_the_grant_is_written_to_the_file() {
+fn p6_a_permanent_answer_writes_the_grant_to_the_file() {
     let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("First.")]);
     let mut screen = folder.session_that_asks();
     screen.send("a\r");
@@ -224,15 +224,15 @@ fn l29_ctrl_c_at_the_question_cancels_the_turn() {
     assert_eq!(folder.file(), AGENT_FILE);
 }
 
-/// P6, D3: If the process is killed at the question, the call has not started, so the turn continues without an unknown
-/// outcome.
+/// P6, D3: If the process is killed while it asks the user, the call has not started, so the turn continues without an
+/// unknown outcome.
 #[test]
 fn p6_a_crash_at_the_question_leaves_no_unknown_outcome() {
     let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("Done.")]);
     drop(folder.session_that_asks());
     let output_text = folder.output(folder.command(&["--continue", "--grant", "text:read=."]));
-    // If another process continues a turn with additional permissions, the turn does not get the permissions that it
-    // did not have at its start (P10).
+    // If another process continues a turn with additional permissions, the turn keeps the permissions that it had at
+    // its start (P10).
     assert!(output_text.contains("denied reading files") && output_text.contains("Done."), "{output_text}");
     assert!(!output_text.contains("outcome unknown"), "{output_text}");
 }
@@ -260,7 +260,7 @@ fn p6_does_not_ask_in_scripts() {
 }
 
 /// P6: If the calls of one reply use two plugins that need grants, the host asks about one plugin after the other.
-/// While a question is open, calls of plugins that need no grant run.
+/// An open question does not delay the calls of plugins that need no grant.
 #[test]
 fn p6_asks_about_two_plugins_one_after_the_other() {
     let calls = [

@@ -53,8 +53,8 @@ fn l10_an_answer_from_another_process_arrives_at_the_prompt() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
-/// L10: The process that accepts the answer may continue the turn until the turn ends. In this case, the terminal
-/// shows how the turn ended, and the session continues.
+/// L10: The process that accepts the answer may continue the turn until the turn ends. If another
+/// process has ended the turn, the terminal shows how the turn ended, and the session continues.
 #[test]
 fn l10_shows_a_turn_that_another_process_finished() {
     let folder = payment_folder();

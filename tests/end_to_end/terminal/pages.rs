@@ -94,7 +94,7 @@ fn copy_repository(walk: &ShellUser) {
 /// S2, S7: The example tools of the README and of the SDK's page can be built in a checkout of the repository. The
 /// built component is about as large as the page states.
 #[test]
-fn s2_the_sections_a_tool_in_two_minutes_can_be_followed() {
+fn s2_readers_can_follow_the_sections_that_create_a_tool_in_two_minutes() {
     let readme: Vec<Block> =
         blocks(&page("README.md")).into_iter().filter(|block| block.section == "A tool in two minutes").collect();
     for (name, blocks) in [("readme-tool", readme), ("sdk-tool", section(SDK, "A tool in two minutes"))] {

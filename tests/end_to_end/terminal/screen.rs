@@ -35,7 +35,7 @@ struct ScreenState {
 }
 
 /// The cursor positions for which the process has asked with an escape code. The terminal sends each position to the
-/// process in the same way as typed keys.
+/// process as if a user had typed it.
 #[derive(Default)]
 struct CursorQueries(Vec<(u16, u16)>);
 

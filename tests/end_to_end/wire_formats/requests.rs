@@ -107,7 +107,7 @@ pub(super) fn check_prefix(earlier: &Received, later: &Received) -> usize {
             continue;
         }
         let new = after.next().expect("the later request is longer");
-        // A message is equal, continues with further parts, or contained media that are now masked.
+        // The new message is equal to the old message, adds parts to it, or masks media that it contained.
         let is_continued = ["content", "parts"].iter().any(|field| {
             let (old, new) = (array(&old[field]), array(&new[field]));
             !old.is_empty() && new.starts_with(old)

@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 #[derive(Clone, Debug, Default)]
 pub(super) struct ScriptedReply {
     pub(super) thinking: &'static str,
-    /// The data that the provider needs back with the reply, such as the signature of the thinking. The data is sent only
-    /// together with thinking.
+    /// Data that the host must send back to the provider together with the reply, such as the signature of the
+    /// thinking. The server sends this data only together with thinking.
     pub(super) signature: String,
     pub(super) text: String,
     pub(super) calls: Vec<(&'static str, Value)>,

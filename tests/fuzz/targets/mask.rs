@@ -64,8 +64,8 @@ fuzz_target!(|input: Input| {
 });
 
 /// The maximum length of a range of bytes in which the output for the whole text may differ from the output for its
-/// pieces: three symbols of at most twelve bytes each. At the end of a piece, the redaction does not hold back a
-/// beginning of a secret that is this short, because nearly any text contains one.
+/// pieces: three symbols of at most twelve bytes each. If a piece ends with at most three symbols from the middle of a
+/// secret, the redaction does not hold these symbols back, because nearly any text contains such short parts.
 const MAX_DIFFERENT_BYTES: usize = 36;
 
 fn check(redaction: &Redaction, input: &Input, (secret, text): (&str, &[u8]), replacement: Replacement) {

@@ -24,8 +24,8 @@ pub(crate) struct ResumeArguments {
 }
 
 impl From<ResumeArguments> for RunArguments {
-    /// Converts the arguments to the equivalent options of a turn. These options are `--session ID PROMPT`, or
-    /// `--continue` if the arguments contain no session.
+    /// Converts the arguments to the equivalent options of a turn: `--session ID PROMPT`, or `--continue` if the
+    /// arguments contain no session.
     fn from(ResumeArguments { session, prompt, yes, json, agent }: ResumeArguments) -> Self {
         Self { continue_latest: session.is_none(), session, prompt, yes, json, agent, ..Self::default() }
     }

@@ -107,9 +107,9 @@ fn shell_words(line: &str) -> Vec<String> {
     words
 }
 
-/// I1, S1: every command in the README and guide pages parses, including its options.
+/// I1, S1: every command in the README and guide pages can be parsed, including its options.
 #[test]
-fn i1_s1_documented_commands_parse() {
+fn i1_s1_documented_commands_can_be_parsed() {
     let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let templates =
         ["rust", "python", "javascript", "c"].map(|language| format!("host/devkit/templates/{language}/all/README.md"));

@@ -120,7 +120,8 @@ impl DevSession {
         Ok(Self { watcher, run, data, has_agent })
     }
 
-    /// Opens a session with the built plugins. If the command line names no agent, the session uses every plugin.
+    /// Opens a session with the built plugins. If the command line does not select an agent, the session uses every
+    /// plugin that was built.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
         let mut settings = agent_settings::settings(&self.run.agent, terminal).await?;
         // Bind approvals to the name of the plugin, because each build changes the digest of the plugin, and the author

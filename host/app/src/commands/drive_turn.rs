@@ -62,7 +62,7 @@ pub(super) async fn continue_turn(
                 result = &mut running => break result,
             };
             // Show the events that have already arrived, so that they appear above the question. Events that arrive
-            // while the user is asked are shown below the user's answer.
+            // while the host waits for the user's answer are shown below this answer.
             while view.receive_waiting(&mut events).await.unwrap_or(false) {}
             if let Some(result) = serve_first_use(first_uses, first_use, running.as_mut(), cancel).await {
                 break result;

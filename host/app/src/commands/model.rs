@@ -27,7 +27,7 @@ const TOOL: &str = "report_color";
 const ARGUMENT: &str = "color";
 /// A red image of 32 × 32 pixels in the format PNG.
 const IMAGE: &[u8] = include_bytes!("model/red.png");
-/// Maximum number of tokens of the test's reply. Models that think need more than the call itself.
+/// Maximum number of tokens of the test's reply. A model that thinks also needs tokens for its thinking.
 const MAX_TOKENS: u32 = 4096;
 
 /// Runs a subcommand of `model`.
@@ -54,7 +54,7 @@ async fn list(options: AgentOptions, wanted: Option<String>, terminal: &Terminal
             names.join(", ")
         )));
     }
-    // Remote providers answer only with a key. A provider without a key is a server on this machine.
+    // Remote providers answer a request only if it contains a key. A provider without a key is a server on this machine.
     let is_asked = |provider: &agent_models::ProviderConfig| match &wanted {
         Some(wanted) => provider.name == *wanted,
         None => provider.key.is_some() || agent_models::known_provider(&provider.name).is_none_or(is_local),
@@ -143,7 +143,7 @@ async fn test(options: AgentOptions, terminal: &Terminal) -> Result<Exit, Failur
 
 /// What the test found out about a model.
 struct Diagnosis {
-    /// Subjects and findings, in the order in which they are shown.
+    /// The findings in the order in which they are shown, each after its subject.
     findings: Vec<(&'static str, String)>,
     /// Whether the model can be used by an agent without further settings.
     works: bool,

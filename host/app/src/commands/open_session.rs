@@ -61,7 +61,7 @@ pub(crate) enum OpenedFor {
     AnAnswer,
 }
 
-/// Maximum time for which a command that records an answer waits if another process has the session open.
+/// If another process has the session open, a command that records an answer waits for at most this time.
 pub(crate) const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Opens a session like [`open`], but with settings that were already read and a data folder that is already open.

@@ -146,7 +146,7 @@ async fn run_turns(
     prompter.run(session, prompt, view, cancel).await
 }
 
-/// Queues a prompt that was given while a turn was open. The prompt runs when the open turn has ended.
+/// Queues a prompt that was given while a turn was open. The prompt begins the next turn after the open turn has ended.
 async fn queue(
     session: &mut Session,
     prompt: Option<TurnInput>,

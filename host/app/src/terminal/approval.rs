@@ -52,7 +52,7 @@ pub(crate) const HELP: &str = "\
 pub(crate) const QUESTION: &str = "allow? y once, s session, a always, n no, e edit, v view, ? help > ";
 
 /// The prompt below a call whose outcome is unknown.
-pub(crate) const QUESTION_OF_UNKNOWN: &str = "what was the outcome? retry, failed [WHY], result TEXT > ";
+pub(crate) const QUESTION_ABOUT_OUTCOME: &str = "what was the outcome? retry, failed [WHY], result TEXT > ";
 
 impl Answer {
     /// Parses a typed line. Returns None if the line is empty or is not a valid answer.

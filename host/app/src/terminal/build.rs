@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     /// P9: the spinner names the component that is being compiled. If several components are being compiled, the
-    /// spinner also shows a count.
+    /// spinner also shows how many there are.
     #[test]
     fn p9_shows_and_counts_compilations() {
         let mut compiling = Compiling::default();

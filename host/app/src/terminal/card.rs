@@ -216,7 +216,7 @@ mod tests {
 
     /// L28, row 8: an error is shown in words even if the error was shortened or a warning precedes it.
     #[test]
-    fn l28_row_8_shows_error_after_warning_in_words() {
+    fn l28_row_8_a_cut_error_and_an_error_after_a_warning_are_shown_in_words() {
         let error = ToolError::Failed { message: "division by \"zero\"".into() }.for_model();
         let arguments = json!({"a": 1});
         let warned = format!("[the same call has failed three times]\n{error}");

@@ -146,7 +146,7 @@ impl Flow {
             _ => self.word.push((style, character.into())),
         }
         self.word_width += width;
-        // A word of this width fits on no line and must be broken, so the writer stops buffering the word.
+        // A word of this width does not fit on any line and must be broken, so the writer stops buffering the word.
         if self.word_width >= self.width {
             self.end_word();
         }

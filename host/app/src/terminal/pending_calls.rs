@@ -1,5 +1,5 @@
 //! Describes two kinds of calls that a suspended turn waits for: calls that need an approval, and calls whose outcome
-//! is unknown. The descriptions contain the commands that resolve these calls.
+//! is unknown. The descriptions contain the commands that resolve the calls.
 
 use super::{BOLD, DIM, YELLOW, approval, text};
 use agent_config::DataDirectory;

@@ -89,7 +89,7 @@ impl<'t> Reply<'t> {
 
     /// Records that pieces of the streamed reply were missed. The remaining text is shown when the complete
     /// reply arrives.
-    pub(super) fn miss(&mut self) {
+    pub(super) fn note_missed_pieces(&mut self) {
         self.completeness = Completeness::NotAll;
     }
 
@@ -147,7 +147,7 @@ struct Thinking {
 /// Position of the writer in the thinking text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Position {
-    /// The writer is before the first word of the thinking.
+    /// The first word of the thinking has not been written yet.
     Top,
     LineStart,
     WithinLine,

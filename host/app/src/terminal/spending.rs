@@ -1,4 +1,4 @@
-//! Formats what model calls used: tokens, and dollars if the prices are known.
+//! Formats the usage of model calls: tokens, and dollars if the prices are known.
 
 use super::text::{count, grouped};
 use agent_core::cost::TurnCost;

@@ -332,7 +332,7 @@ impl<'t> TurnView<'t> {
     }
 
     async fn catch_up(&mut self) -> io::Result<()> {
-        self.reply.miss();
+        self.reply.note_missed_pieces();
         loop {
             let shown = self.shown;
             let missed = self.storage.store.events(&self.session, shown, MAX_PAGE).await.map_err(io::Error::other)?;

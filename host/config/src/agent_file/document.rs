@@ -105,7 +105,7 @@ impl<'d> Document<'d> {
         }
     }
 
-    /// Files that were read because their paths are in the document.
+    /// Returns the files that were read because their paths are in the document.
     pub(super) fn named_files(&self) -> Vec<PathBuf> {
         self.named_files.borrow().clone()
     }

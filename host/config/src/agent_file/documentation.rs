@@ -62,7 +62,7 @@ fn allowed_by_format(format: TextFormat) -> &'static str {
     }
 }
 
-/// Describes the default of a key. A default that is a value is in backticks.
+/// Describes the default of a key. The default is in backticks if it is a value and not a description.
 pub(super) fn default(key: &Key) -> String {
     match key.default {
         Default::Is(value) => format!("`{value}`"),

@@ -32,7 +32,7 @@ pub struct ServiceTable {
     pub location: String,
 }
 
-/// The table `[outbox]`, which configures the folder and the choice of outgoing events.
+/// The table `[outbox]`, which sets the folder for outgoing events and determines which events are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OutboxTable {
     /// Path of the folder for outgoing events, as it is spelled in the agent file.

@@ -86,7 +86,7 @@ impl FirstUseQuestion<'_> {
     }
 }
 
-/// Converts a folder that the user types to the path that is written into the agent's file. The typed path is relative
+/// Converts a path that the user has typed, so that it can be written into the agent's file. The typed path is relative
 /// to the current folder, and the written path is relative to the folder of the agent's file.
 fn typed_folder(folder: &OfferedFolder, written: &str) -> OfferedFolder {
     let canonical = |path: &Path| std::fs::canonicalize(path).ok();

@@ -198,16 +198,16 @@ impl PathCollector<'_> {
         self.add(script.to_owned(), ProtectedKind::File);
     }
 
-    /// Adds a folder of code with all its contents, because interpreters load files next to a script. If the folder of
-    /// code contains the agent's folder, nothing is added, because plugins work in the agent's folder.
+    /// Adds a code folder with all its contents, because interpreters load files next to a script. If the code
+    /// folder contains the agent's folder, nothing is added, because plugins work in the agent's folder.
     fn add_folder(&mut self, code: &Path) {
         if let Some(canonical) = code.canonicalize().ok().filter(|canonical| !self.contains_agent(canonical)) {
             self.add(canonical, ProtectedKind::Folder);
         }
     }
 
-    /// Adds the files that programs of a language look for in the folders above a folder of code. If the folder of code
-    /// contains the agent's folder, also adds the files in the folder of code whose names show that they are code.
+    /// Adds the files that programs of a language look for in the folders above a code folder. If the code folder
+    /// contains the agent's folder, also adds each file in the code folder whose name shows that the file is code.
     fn add_code_files(&mut self, code: &Path, language: &Language) {
         let Ok(canonical) = code.canonicalize() else { return };
         self.ancestor_files

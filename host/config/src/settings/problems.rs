@@ -46,7 +46,7 @@ impl Problems {
         for text in self.0.iter().flat_map(|message| message.split('\n')) {
             match (line(text), problems.last_mut()) {
                 // The text of a problem can have several lines. If neither this line nor the previous problem has a
-                // location, this line belongs to the previous problem. In all other cases, a new problem starts.
+                // location, this line belongs to the previous problem. Every other line starts a new problem.
                 (None, Some((None, previous))) => previous.push_str(&format!("\n{text}")),
                 (line, _) => problems.push((line, text.to_owned())),
             }

@@ -87,7 +87,7 @@ fn provider(
 }
 
 /// Returns the address of a provider. Returns None if the provider has no address. The check of the file has already
-/// reported such a missing address.
+/// reported that the address is missing.
 fn address(
     name: &str,
     wanted: &WantedModels,

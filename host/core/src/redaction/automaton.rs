@@ -1,6 +1,6 @@
 //! A suffix automaton over a set of strings. The automaton reads a text symbol by symbol. After each symbol, the
-//! automaton's state represents the longest suffix of the text so far that occurs in one of the strings. To read one
-//! symbol takes constant time on average, for any number of strings.
+//! automaton's state represents the longest suffix of the text so far that occurs in one of the strings. Reading one
+//! symbol takes constant time on average, regardless of the number of strings.
 
 const ROOT: u32 = 0;
 const NO_STATE: u32 = u32::MAX;
@@ -8,8 +8,8 @@ const NO_STATE: u32 = u32::MAX;
 /// The number of consecutive symbols of a string that must occur in a text to count as a match.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Thresholds {
-    /// Minimum number of matching symbols if they occur anywhere in a text. A string that has at most this number of
-    /// symbols matches only as a whole.
+    /// Minimum number of matching symbols for a match that may be anywhere in a text. A string that has at most this
+    /// number of symbols matches only as a whole.
     pub(super) part: usize,
     /// Minimum number of matching symbols if they occur at the beginning or end of a text that may have been truncated.
     pub(super) at_edge: usize,
@@ -33,8 +33,8 @@ pub(super) struct SubstringAutomaton {
     /// For each state, the length of the longest whole string that is a suffix of the state's longest substring.
     /// Strings with more than `thresholds.part` symbols are ignored.
     whole_lengths: Vec<u32>,
-    /// For each state, the length of the longest prefix of a string that is a suffix of the state's longest
-    /// substring.
+    /// For each state, the length of the longest suffix of the state's longest substring that is also a prefix of one
+    /// of the strings.
     prefix_lengths: Vec<u32>,
 }
 
@@ -177,10 +177,9 @@ impl SubstringAutomaton {
         new
     }
 
-    /// Returns a length for each state. Each state has a longest substring. A suffix of the longest substring of this
-    /// state can be the longest substring of another state, which `suffix_states` then contains. The length is the
-    /// length of the longest of these suffixes,
-    /// or 0 if there is none.
+    /// A state represents several substrings, one of which is the longest. For each state, this function returns the
+    /// length of the longest suffix of its longest substring that is also the longest substring of a state in
+    /// `suffix_states`, or 0 if there is no such suffix.
     fn longest_suffixes(&self, suffix_states: &[u32]) -> Vec<u32> {
         let mut lengths = vec![0; self.length.len()];
         for state in suffix_states {

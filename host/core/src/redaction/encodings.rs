@@ -14,8 +14,8 @@ const MIN_PART: usize = 12;
 const MIN_PART_AT_EDGE: usize = 8;
 /// Maximum number of digits of a byte in decimal, including leading zeros.
 const MAX_DECIMAL_DIGITS: u8 = 3;
-/// Number of symbols whose positions are remembered. This number equals the largest minimum length of a part of a
-/// secret, which is the minimum length in hexadecimal digits.
+/// Number of symbols whose positions are remembered. The shortest part of a secret that is removed from a text has
+/// `MIN_PART` bytes, and in hexadecimal, its longest encoding, this part has two digits for each byte.
 const REMEMBERED_POSITIONS: usize = 2 * MIN_PART;
 
 /// The automata that search for the secrets. Decimal numbers are decoded to bytes, and the automaton `plain` reads
@@ -136,7 +136,8 @@ impl Readings {
         self.finish_number(patterns, report);
     }
 
-    /// Reports the part of a secret at the end of the text. The rest of the secret may have been cut off.
+    /// If the text ends with a part of a secret, reports this part, because the text may have been cut in the middle of
+    /// the secret.
     pub(super) fn cut(&self, patterns: &Patterns, report: &mut impl FnMut(Span)) {
         self.plain.cut(&patterns.plain, report);
         self.base64.cut(&patterns.base64, report);
@@ -311,7 +312,7 @@ impl Starts {
 
     /// Returns the position at which the last `length` symbols begin. If `length` is too large, returns the earliest
     /// remembered position.
-    fn of_last(&self, length: usize) -> u64 {
+    fn start_of_last(&self, length: usize) -> u64 {
         self.positions
             [(self.next + REMEMBERED_POSITIONS - length.clamp(1, REMEMBERED_POSITIONS)) % REMEMBERED_POSITIONS]
     }
@@ -328,7 +329,7 @@ impl Track {
         self.end = symbol.end;
         let found = automaton.found(self.matched);
         if found > 0 {
-            report(Span { start: self.starts.of_last(found), end: self.end });
+            report(Span { start: self.starts.start_of_last(found), end: self.end });
         }
     }
 
@@ -343,13 +344,13 @@ impl Track {
     fn end_start_match(&mut self, automaton: &SubstringAutomaton, before: Matched, report: &mut impl FnMut(Span)) {
         self.start_match = StartMatch::Otherwise;
         if before.length >= automaton.thresholds.at_edge {
-            report(Span { start: self.starts.of_last(before.length), end: self.end });
+            report(Span { start: self.starts.start_of_last(before.length), end: self.end });
         }
     }
 
     fn cut(&self, automaton: &SubstringAutomaton, report: &mut impl FnMut(Span)) {
         if self.matched.length >= automaton.thresholds.at_edge {
-            report(Span { start: self.starts.of_last(self.matched.length), end: self.end });
+            report(Span { start: self.starts.start_of_last(self.matched.length), end: self.end });
         }
     }
 
@@ -358,6 +359,6 @@ impl Track {
             StartMatch::AllMatched if self.matched.length < automaton.thresholds.part => self.matched.length,
             _ => automaton.uncertain(self.matched),
         };
-        (length > 0).then(|| self.starts.of_last(length))
+        (length > 0).then(|| self.starts.start_of_last(length))
     }
 }

@@ -20,8 +20,8 @@ pub enum Replacement {
 pub enum Edges {
     /// The text is complete.
     Whole,
-    /// The text may have been cut in the middle of a secret. At the beginning and end of a text that may have been cut,
-    /// even parts of a secret that would be too short elsewhere are removed.
+    /// The text may have been cut in the middle of a secret. Therefore, even very short parts of a
+    /// secret are removed at the beginning and end of the text.
     Cut,
 }
 
@@ -33,7 +33,7 @@ pub struct RedactionStream {
     replacement: Replacement,
     edges: Edges,
     as_written: Readings,
-    /// The search in the text after escapes are decoded. `None` means that decoding does not change the text.
+    /// The state of the search in the text with decoded escapes. `None` means that decoding does not change the text.
     unescaped: Option<Box<Unescaped>>,
     pending: PendingOutput,
 }

@@ -51,7 +51,7 @@ pub(super) const WORK_LEFT: SentenceKind = SentenceKind {
         "not all ** are done|complete|completed|processed|renamed",
     ],
     unless: &[
-        // These units measure a remaining resource, not remaining work.
+        // A sentence with one of the following units is about a remaining resource and not about remaining work.
         "second",
         "seconds",
         "minute",

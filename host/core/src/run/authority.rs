@@ -100,7 +100,8 @@ impl Run {
         self.delegation.clear();
         dropped.summary = self.summary.take().is_some();
         dropped.prompts = std::mem::take(&mut self.queued_prompts).len();
-        // No user sees this data, which the host would send to the model with the turn's answer.
+        // Drop the replay data: the host would send this data to the model together with the turn's answer, and no user
+        // would see it.
         dropped.replay = self.turn.as_mut().is_some_and(|turn| turn.replay.take().is_some());
         // If the turn has ended, its state has no effect any more.
         if let Some(turn) = self.turn.as_mut().filter(|turn| !turn.is_over()) {
@@ -109,8 +110,8 @@ impl Run {
         (self, dropped)
     }
 
-    /// Whether the open turn is not pinned to settings of its agent. Such a turn was imported or begun by an older
-    /// version of the host.
+    /// Whether the open turn is not pinned to settings of its agent. A turn is not pinned if it was imported, or if an
+    /// older version of the host began it.
     pub fn is_unpinned(&self) -> bool {
         self.turn.as_ref().is_some_and(|turn| !turn.is_over() && turn.pinned.is_none())
     }

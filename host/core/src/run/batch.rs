@@ -78,8 +78,8 @@ pub(super) enum CallProgress {
     Finished {
         /// Estimated tokens of the result as the model sees it.
         tokens: u32,
-        /// Whether the call succeeded. `None` means that the call was deferred, or the turn ended before the
-        /// call finished.
+        /// How the call ended. `None` means that the call was deferred, or that the turn ended before the call
+        /// finished.
         end: Option<CallEnd>,
         /// Whether the call was outstanding and its answer has arrived (L11).
         answered: bool,
@@ -153,8 +153,8 @@ impl CallProgress {
         matches!(self, CallProgress::Finished { .. })
     }
 
-    /// Whether the call succeeded. `None` means that the call has not finished, or it counts as neither a success nor
-    /// a failure.
+    /// Returns whether the call succeeded or failed. `None` means that the call has not finished, or that it counts as
+    /// neither a success nor a failure.
     pub(super) fn end(&self) -> Option<CallEnd> {
         match self {
             CallProgress::Finished { end, .. } => *end,
@@ -225,7 +225,7 @@ impl Batch {
         !self.is_done() && !can_continue
     }
 
-    /// Whether a call is in a state that no input can end. Transitions never produce such a state.
+    /// Whether a call is in a state that no input can end. A transition never produces a batch with such a call.
     pub(super) fn is_inconsistent(&self) -> bool {
         self.calls.iter().any(|call| match &call.state {
             CallProgress::Checking => self.completion.is_none(),

@@ -36,7 +36,7 @@ impl PromptBudget {
         self.remaining(messages) < config.minimum_remaining.max(1)
     }
 
-    /// Whether the prompt of the last model call of a turn, which offers no tools, fits into the context window.
+    /// Whether the prompt of a turn's last model call fits into the context window. This call offers no tools.
     pub(super) fn fits_without_tools(&self, messages: u32) -> Fit {
         let prompt = self.system.saturating_add(self.reserved).saturating_add(messages);
         if prompt < self.window { Fit::Fits } else { Fit::DoesNotFit }

@@ -183,7 +183,7 @@ impl Default for LoopConfig {
     }
 }
 
-/// What a turn does when it has made its maximum number of interactions.
+/// What a turn does when it has reached its maximum number of interactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AtLimit {

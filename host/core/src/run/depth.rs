@@ -1,5 +1,5 @@
 //! Converts a JSON value to text if the value is nested too deeply. `serde_json` parses at most 127 levels. The limit
-//! of this module is lower, because a value is stored inside a state, a message or an event, and each of these adds
+//! of this module is lower than 127, because a value is stored inside a state, a message or an event, which add
 //! further levels.
 
 use crate::change::CallResult;

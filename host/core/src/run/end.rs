@@ -149,7 +149,8 @@ pub enum TurnError {
         #[serde(default, rename = "prospect", skip_serializing_if = "Retryability::is_retryable")]
         retryability: Retryability,
     },
-    /// A context builder, validator or media policy failed. The host never ignores a failure of these plugins.
+    /// A context builder, validator or media policy failed. The host never ignores a failure of a plugin that has one
+    /// of these kinds.
     #[error("plugin {plugin} failed: {message}")]
     PluginFailed {
         /// The plugin, as `name@digest`.

@@ -133,8 +133,8 @@ impl Run {
 
     /// Selects the messages to evict. `None` means that the threshold is not exceeded, or an eviction would not help.
     ///
-    /// The oldest groups are evicted until a target below the threshold is reached. Evictions are therefore rare, and
-    /// the beginning of the prompt stays the same between two evictions.
+    /// The oldest groups are evicted until a target below the threshold is reached, so that evictions are rare and the
+    /// beginning of the prompt stays the same between two evictions.
     fn messages_to_evict(&self) -> Option<Vec<MessageId>> {
         let turn = self.turn.as_ref()?;
         let load = self.load(turn)?;
@@ -183,8 +183,8 @@ impl Run {
     }
 
     /// Returns the groups of messages that are evicted together, as ranges of indices in the view. A message with calls
-    /// forms one group together with the results of the calls. Every other message forms a group by itself. If the
-    /// roles are unknown, a whole turn is a group.
+    /// forms one group together with the results of the calls. Each of the remaining messages forms its own group.
+    /// If the roles are unknown, a whole turn is a group.
     fn groups(&self) -> Vec<Range<usize>> {
         let mut groups: Vec<Range<usize>> = Vec::new();
         for (index, entry) in self.view.iter().enumerate() {

@@ -38,7 +38,7 @@ impl Batch {
         change.calls.push(call.state_change());
         let name = call.name.clone();
         *self.outstanding.entry(name).or_default() += 1;
-        // The effect has the id of the call, so sending it again changes nothing.
+        // The effect has the id of the call, so sending the effect again changes nothing.
         let item = |event| OutboxItem { id: id.0.clone(), effect: OutboxEffect::Event(event) };
         change.outbox.extend(awaits.event.map(item));
         Ok(())
@@ -99,8 +99,8 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Handles a service request of a running call that needs approval. The call waits for the approval as if the model
-    /// had called the service (P2, L17).
+    /// Handles a service request that a running call has made and that needs approval. The call waits for the approval
+    /// as if the model had called the service (P2, L17).
     pub(super) fn service_needs_approval(
         &mut self,
         id: &CallId,
@@ -247,8 +247,8 @@ impl Run {
         self.announce_suspension(change);
     }
 
-    /// Discards the answers that users gave about a call earlier. After this, the call waits for an approval of the
-    /// tool with the identity `digest`.
+    /// Discards the answers that users gave about a call earlier, and makes the call wait for an approval of the tool
+    /// with the identity `digest`.
     fn discard_answers(&mut self, id: CallId, digest: Digest, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);

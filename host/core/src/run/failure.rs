@@ -39,7 +39,7 @@ impl Run {
         }
     }
 
-    /// Continues the step with another model. The context window of that model may be smaller.
+    /// Continues the step with another model, whose context window may be smaller.
     pub(super) fn take_model(&mut self, model_index: u32, budget: PromptBudget, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
         let Phase::Calling { last } = turn.phase else { return self.inconsistent(NO_MODEL_CALL) };
@@ -76,7 +76,7 @@ impl Run {
         turn.phase = Phase::Validating { text: text.clone(), last };
         self.emit(change, EventKind::StreamClear);
         self.emit(change, EventKind::ModelFallback { from: model, to: to.clone(), reason: message });
-        self.emit_budget_with(&text, change);
+        self.emit_budget_including(&text, change);
         self.emit(change, EventKind::StreamComplete { text, model: to, usage: Usage::default(), saved_tokens: 0 });
         self.finish(data, if last { EndReason::Limit } else { EndReason::Answered }, change);
     }

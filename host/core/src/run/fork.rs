@@ -10,7 +10,7 @@ use std::collections::HashMap;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{why}; {}", nearest(*before, *after))]
 pub struct CutError {
-    /// Why the session cannot be cut after the message.
+    /// The reason why the session cannot be cut after the message.
     pub why: String,
     /// The nearest earlier message after which the session can be cut. `None` means that the view has no such message.
     pub before: Option<MessageId>,
@@ -29,9 +29,9 @@ impl Run {
     }
 
     /// Creates the state of a new session, without an open turn. Its view is a copy of this session's view up to the
-    /// message `until`. The copied messages get new numbers, starting at 1. Seen counts and masks are copied, so that
-    /// a model receives the same messages from the new session as from this session. Approvals for this session are
-    /// not copied.
+    /// message `until`. The copied messages get new numbers, starting at 1. The seen counts and the
+    /// masks of this session are copied, so that a model receives the same messages from the new session as from this
+    /// session. Approvals for this session are not copied.
     pub fn fork(&self, subject: impl Into<String>, until: MessageId) -> Self {
         let copied_entries: Vec<ViewEntry> = self.view.iter().filter(|entry| entry.id <= until).copied().collect();
         let new_ids: HashMap<MessageId, MessageId> = copied_entries.iter().map(|entry| entry.id).zip(1..).collect();

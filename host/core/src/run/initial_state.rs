@@ -1,4 +1,4 @@
-//! Decides in which state a call of a reply begins: it may run, it needs approval, or it already has its result.
+//! Determines the initial state of a call of a reply: the call may run, needs approval, or already has its result.
 
 use super::input::{Approval, Disposition};
 use super::repetition::Disabling;

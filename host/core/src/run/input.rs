@@ -388,7 +388,7 @@ pub enum Approval {
 pub enum Disposition {
     /// The call may run.
     Ready {
-        /// Priority of the tool. Of the calls in a reply, only those with the highest priority run (L6).
+        /// Priority of the tool. In each reply, only the calls with the highest priority run (L6).
         priority: i32,
         /// Whether the call must run alone (L9).
         sequential: bool,

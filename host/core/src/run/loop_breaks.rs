@@ -39,8 +39,8 @@ impl Completion {
     }
 }
 
-/// Makes the result of `task_completion` the text of a reply that can call no tool (L4). The model wrote the call although
-/// the tool was not offered. The call is accepted, because its result is the answer.
+/// Makes the result of `task_completion` the text of a reply that cannot call a tool (L4). The model wrote the call
+/// although the tool was not offered. The call is accepted, because its result is the answer.
 pub(super) fn take_completion_as_text(reply: &mut ResolvedReply) {
     let mut completions = reply.calls.iter().filter(|call| call.name == name::TASK_COMPLETION);
     let Some(result) = completions.find_map(|call| call.arguments.get(argument::RESULT)) else { return };

@@ -61,7 +61,7 @@ impl ReplyCounters {
         *self = Self { deflections: self.deflections, called: true, ..Self::default() };
     }
 
-    /// Updates the counts for a reply. If the model must be nudged because of the reply, returns the cause, the number
+    /// Counts a reply of this kind. If the model must be nudged because of the reply, returns the cause, the number
     /// and the text of the nudge. `None` means that the reply is accepted as an answer.
     fn nudge(&mut self, kind: ReplyKind) -> Option<(NudgeCause, u32, &'static str)> {
         if kind != ReplyKind::Empty {
@@ -111,10 +111,10 @@ impl Run {
     }
 
     /// Appends a reply that did not end the turn, and a reminder for the model. If only a tool may end the turn, and
-    /// the model has sent too many replies without a readable tool call in a row, the turn ends with an error.
+    /// the model has sent too many consecutive replies without a readable tool call, the turn ends with an error.
     pub(super) fn remind(&mut self, written: &str, reminder: &str, change: &mut Change) {
         let Some(turn) = &mut self.turn else { return self.inconsistent(NO_TURN) };
-        // This reply interrupts the sequences of repeated errors (L19) and of empty replies (L23).
+        // A reply that causes a reminder interrupts the sequences of repeated errors (L19) and of empty replies (L23).
         turn.repetition.interrupt();
         turn.effort.empty = 0;
         turn.effort.without_call += 1;

@@ -279,7 +279,7 @@ impl Run {
         ResolvedReply { calls: calls.collect(), ..reply }
     }
 
-    /// Records that a call of the current step has failed. The plan is abandoned after the step.
+    /// Records that a call of the current step has failed, so that the plan is abandoned after this step.
     pub(super) fn note_failure(&mut self, name: &str, shown: &str) {
         let Some(plan) = self.turn.as_mut().and_then(|turn| turn.plan.as_mut()) else { return };
         if let ModelRole::Executor { step, of } = plan.model_role() {

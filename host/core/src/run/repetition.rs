@@ -86,7 +86,7 @@ impl Repetition {
     /// the model has not seen the first error yet when it makes the second call.
     fn failed(&mut self, call: &BatchCall, text: &str, reply: u32) -> (u64, Consequence) {
         if let Some(error) = self.disabled.get(&call.name).filter(|_| text == disabled_error(&call.name).for_model()) {
-            // If a call is refused because its tool is disabled, the failure counts as the error that disabled it.
+            // A call of a disabled tool is refused. Its failure counts as the error that disabled the tool.
             return (*error, Consequence::None);
         }
         self.last = errors_as_sentences(text).chars().take(MAX_SHOWN_CHARACTERS).collect();

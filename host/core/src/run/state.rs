@@ -103,7 +103,7 @@ pub struct Run {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub masks: Vec<Mask>,
     /// Calls to `task_completion` that were rejected and whose messages also contain other calls. The arguments and
-    /// results of these calls are not sent again (L12).
+    /// results of the rejected calls are not sent again (L12).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<CallId>,
     /// Number of requests that plugins have made to the host's model (P5).
@@ -117,7 +117,8 @@ pub struct Run {
     pub queued_prompts: Vec<QueuedPrompt>,
     /// The open turn or, if no turn is open, the last turn. `None` means that no turn has begun.
     pub turn: Option<Turn>,
-    /// The first contradiction that the current transition has found. [`Run::apply`] returns it as an error.
+    /// The first contradiction that the current transition has found. [`Run::apply`] returns the contradiction
+    /// as an error.
     #[serde(skip)]
     pub(super) inconsistency: Option<&'static str>,
 }
@@ -203,7 +204,7 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Why a stored state cannot be used.
+/// The reason why a stored state cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The session has no stored state (`no_context`).

@@ -118,7 +118,7 @@ impl Run {
         let role = turn.model_role();
         let is_answer = if last || summary { self.is_last_answer(&reply) } else { self.is_answer(&reply) };
         if is_answer {
-            self.emit_budget_with(&reply.text, change);
+            self.emit_budget_including(&reply.text, change);
         }
         // A plan is not shown to the user as a reply.
         let text = if role == ModelRole::Planner { String::new() } else { reply.text.clone() };
@@ -178,7 +178,8 @@ impl Run {
         ends_turn && is_complete && !self.would_be_nudged(&reply.text)
     }
 
-    /// Whether the reply to the last model call of a turn, which offers no tools, is validated as the turn's output.
+    /// Whether the reply is validated as the turn's output. The reply belongs to the last model call of a turn, which
+    /// offered no tools.
     fn is_last_answer(&self, reply: &ResolvedReply) -> bool {
         cut(reply.stop).is_none() && !reply.text.trim().is_empty()
     }
@@ -401,7 +402,7 @@ impl Run {
 
     /// Reports the token budget. The reported budget includes the tokens of `answer`, which has not been appended as a
     /// message yet.
-    pub(super) fn emit_budget_with(&mut self, answer: &str, change: &mut Change) {
+    pub(super) fn emit_budget_including(&mut self, answer: &str, change: &mut Change) {
         let answer = tokens::of_parts(&[Part::Text(answer.to_owned())]);
         self.report_budget(self.sent_tokens().saturating_add(answer), change);
     }

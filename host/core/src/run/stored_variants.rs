@@ -191,5 +191,5 @@ fn l1_stored_states_cover_every_variant() {
     let missing: Vec<_> = all_labels().difference(&stored).copied().collect();
     assert_eq!(missing, Vec::<&str>::new(), "no state in tests/states/v2 contains these variants");
     let counts = [summaries, grants, masks, delegators];
-    assert!(counts.iter().all(|count| *count > 0), "0 summaries, grants, masks or delegators: {counts:?}");
+    assert!(counts.iter().all(|count| *count > 0), "no summary, grant, mask or delegator: {counts:?}");
 }

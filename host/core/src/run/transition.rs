@@ -259,8 +259,8 @@ impl Run {
         self.end_turn(TurnEnd::Failed(error), change);
     }
 
-    /// Continues the open turn after the host has stopped and started again. A call that was running when the host
-    /// stopped runs again if it is repeatable. Otherwise, a user must decide about the call (D3).
+    /// Continues the open turn after the host has stopped and started again. If a call was running at
+    /// that time and is repeatable, the host runs it again. Otherwise, a user must decide about the call (D3).
     fn recover(&mut self, change: &mut Change) {
         self.clear_stream(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {

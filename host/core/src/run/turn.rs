@@ -103,7 +103,7 @@ pub struct Turn {
     /// The plan of the turn (L24). `None` means that the turn has no plan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub plan: Option<Plan>,
-    /// The provider's data of the reply that is being validated. `None` if the provider sent no such data.
+    /// The provider's data of the reply that is being validated. `None` if the reply has no data of the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) replay: Option<Replay>,
     pub(super) phase: Phase,

@@ -15,9 +15,9 @@ impl Run {
         }
     }
 
-    /// Handles a reply in which no call could be parsed. Such a reply is never an answer. The text of the reply and the
-    /// feedback are appended to the history, and the model is called again unless a limit of the turn has been reached
-    /// (L4, L19).
+    /// Handles a reply in which no call could be parsed. The reply does not count as an answer. The text of the reply
+    /// and the feedback are appended to the history, and the model is called again unless a limit of the turn has been
+    /// reached (L4, L19).
     pub(super) fn ask_for_readable_calls(&mut self, written: &str, calls: &[UnreadableCall], change: &mut Change) {
         if let Some(turn) = &mut self.turn {
             turn.told_about_quoted_calls |= calls.iter().any(|call| matches!(call, UnreadableCall::Quoted { .. }));

@@ -44,7 +44,7 @@ enum Step {
 /// in [`CheckCost::order`].
 type Counts = BTreeMap<usize, f64>;
 
-/// The graph of a schema's subschemas. It is used to calculate how many checks the validation of a document needs.
+/// The graph of a schema's subschemas, which is used to calculate how many checks the validation of a document needs.
 #[derive(Debug, Default)]
 pub(super) struct CheckCost {
     /// For each subschema, the indices of the other subschemas that it applies to the whole value.
@@ -87,7 +87,7 @@ impl CheckCost {
                 return false;
             }
             let mut maxima: BTreeMap<usize, f64> = BTreeMap::new();
-            for counts in self.checking_inner_values(&checking).into_values() {
+            for counts in self.subschemas_of_inner_values(&checking).into_values() {
                 for (rank, count) in counts {
                     let maximum = maxima.entry(rank).or_default();
                     *maximum = maximum.max(count);
@@ -115,7 +115,7 @@ impl CheckCost {
         if *checks > MAX_CHECKS {
             return;
         }
-        let inner = self.checking_inner_values(&checking);
+        let inner = self.subschemas_of_inner_values(&checking);
         let applied_to_child = |own: &Step, any: &Step| {
             let mut applied = inner.get(any).cloned().unwrap_or_default();
             for (rank, count) in inner.get(own).into_iter().flatten() {
@@ -159,7 +159,7 @@ impl CheckCost {
 
     /// For each step from the checked value to a value inside it, returns the subschemas that are applied to the
     /// inner value.
-    fn checking_inner_values(&self, checking: &Counts) -> HashMap<&Step, Counts> {
+    fn subschemas_of_inner_values(&self, checking: &Counts) -> HashMap<&Step, Counts> {
         let mut inner: HashMap<&Step, Counts> = HashMap::new();
         for (rank, count) in checking {
             for (step, next) in &self.inner_values[self.order[*rank]] {

@@ -46,7 +46,7 @@ impl ToolAddress {
         [self.tool.clone(), format!("{}.{}", self.server, self.tool)]
     }
 
-    /// Finds the tool to which the address refers. If the address names the server `mcp`, the tool may belong to any
+    /// Finds the tool to which the address refers. If the server in the address is `mcp`, the tool may belong to any
     /// MCP server. The address is ambiguous if several MCP servers have a tool with this name.
     pub fn among<'t>(&self, tools: impl Iterator<Item = (&'t str, &'t ToolSource)> + Clone) -> ToolMatch<'t> {
         let covered = tools.filter(|(_, source)| self.covers(source));

@@ -125,7 +125,7 @@ fn l5_execution_units_are_weighted() {
     session.crash();
     session.run_batch();
     session.answer("answer");
-    // Each of the two calls costs 100 × 0.001 + 10 × 0.5 + 3 = 8.1 units. The sum is rounded up.
+    // Each of the two calls costs 100 × 0.001 + 10 × 0.5 + 3 = 8.1 units. The sum of 16.2 units is rounded up.
     assert_eq!(session.output().execution_units, 17);
     session.begin(LoopConfig::default());
     session.answer("answer");
@@ -152,7 +152,7 @@ fn l26_the_budget_is_reported_before_each_step_and_at_the_end() {
 }
 
 #[test]
-fn l26_below_the_minimum_a_final_answer_is_requested_with_any_at_limit_setting() {
+fn l26_below_the_minimum_every_at_limit_setting_requests_a_final_answer() {
     for (window, at_limit, last) in [
         (WIDE.window, AtLimit::Finish, false),
         (2_807, AtLimit::Finish, false),
@@ -195,7 +195,8 @@ fn l26_long_results_are_counted_as_the_model_sees_them() {
     assert!(!plan(&session).last);
 }
 
-/// L4: a completion that the model calls in the last reply is its answer, although the call offered no tools.
+/// L4: if the model calls `task_completion` in the last reply of a turn, the result in this call is the answer,
+/// although the request offered no tools.
 #[test]
 fn l4_a_completion_in_the_last_reply_is_the_answer() {
     let arguments = [(json!({"result": "all done"}), "all done"), (json!({"result": {"count": 3}}), "{\"count\":3}")];
@@ -235,7 +236,7 @@ fn m1_an_interrupted_reply_is_continued() {
     );
 }
 
-/// M1: the provider's data of a final or rejected reply are stored with its message.
+/// M1: the data that a provider attached to a final or rejected reply is stored with the message of the reply.
 #[test]
 fn m1_the_providers_data_of_answers_are_stored() {
     let mut session = Session::calling(LoopConfig::default());

@@ -60,7 +60,7 @@ fn l16_row_13_a_cycle_of_any_length_is_refused() {
 }
 
 #[test]
-fn l16_row_13_work_is_delegated_four_times_but_not_five() {
+fn l16_row_13_work_is_delegated_four_levels_deep_but_not_five() {
     let agents = [("a", 4), ("b", 4), ("c", 4), ("d", 4), ("e", 4)];
     for length in 1..=4 {
         assert_eq!(refusal(&chain(&agents[..length]), "z"), None, "from depth {}", length - 1);

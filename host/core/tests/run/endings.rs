@@ -6,9 +6,9 @@ use agent_core::message::{CallId, Part, TurnInput};
 use agent_core::run::{Action, Decision, Input, InputError, LoopConfig, TurnEnd, TurnError};
 use agent_core::view::result_text;
 
-/// Returns one session for each phase of a turn. Each session comes with the name of the phase, the kinds of the events
-/// that are emitted before `loop_end` if the turn is ended in this phase, and the number of messages that ending the
-/// turn adds.
+/// Returns one entry for each phase of a turn: the name of the phase, a session in this phase, the kinds of the events
+/// that are emitted before `loop_end` if the turn is ended in this phase, and the number of messages that are added at
+/// the end of the turn.
 fn phases() -> Vec<(&'static str, Session, &'static [&'static str], usize)> {
     let calling = || Session::calling(LoopConfig::default());
     let working = || {

@@ -201,8 +201,8 @@ fn l27_nothing_is_evicted_if_that_would_free_too_few_tokens() {
     let mut session = Session::new();
     begin_in(&mut session, SMALL, "Hello.");
     session.answer("Hello.");
-    // The input has 7,000 tokens and alone exceeds the threshold. Evicting the first turn, which is short, would free
-    // too few tokens.
+    // The input has 7,000 tokens, which exceed the threshold even without other messages. Evicting the first turn,
+    // which is short, would free too few tokens.
     begin_in(&mut session, SMALL, &"q".repeat(28_000));
     assert!(matches!(session.run.action(), Action::CallModel(plan) if !plan.last), "{:?}", session.run.action());
 }
@@ -364,7 +364,7 @@ fn step(session: &Session) -> agent_core::run::StepPlan {
 }
 
 #[test]
-fn d5_a_fork_keeps_the_summary_and_notes_that_parts_may_not_apply() {
+fn d5_a_fork_keeps_the_summary_with_a_warning_that_parts_may_not_apply() {
     let mut session = Session::new();
     add_turns(&mut session, 3);
     begin_in(&mut session, SMALL, &"q".repeat(3_984));

@@ -386,7 +386,7 @@ fn l4_l19_no_last_call_is_made_if_at_limit_is_error() {
 }
 
 #[test]
-fn l4_in_the_last_call_text_ends_the_turn_although_otherwise_only_a_tool_ends_it() {
+fn l4_a_text_from_the_last_call_ends_the_turn_even_if_only_tools_may_end_it() {
     let mut session = Session::calling(LoopConfig { max_interactions: 1, persistence: true, ..by_tool() });
     session.reply("hm", Vec::new());
     session.reply("4 remaining. I don't have access.", Vec::new());

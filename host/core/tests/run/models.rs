@@ -160,8 +160,8 @@ fn l4_the_fallback_text_at_the_limit_is_marked() {
     }
 }
 
-/// P5, L5: a plugin's model calls are added to the cost of the open turn in any phase, and the number of these calls
-/// is stored.
+/// P5, L5: in any phase, the tokens of a plugin's model calls are added to the cost of the open turn, and the number of
+/// these calls is stored.
 #[test]
 fn l5_model_use_of_plugins_counts_in_the_turn() {
     let usage = Usage::new(30, 12);

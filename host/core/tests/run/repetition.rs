@@ -168,7 +168,7 @@ fn l28_loop_breaking_and_missing_tools_only_cause_a_warning() {
 /// L28: if a reply contains so many refused calls that their tool is disabled, the reply's other calls to this tool do
 /// not run either, even if they precede the refused calls.
 #[test]
-fn l28_other_calls_of_a_reply_do_not_run_when_its_refused_calls_disable_the_tool() {
+fn l28_if_refused_calls_disable_a_tool_the_replys_other_calls_to_it_do_not_run() {
     let mut session = Session::calling(LoopConfig::default());
     let bad = || refused("write", "no such folder");
     fail_twice(&mut session, bad);

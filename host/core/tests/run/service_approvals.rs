@@ -1,5 +1,5 @@
-//! Tests of plugins' service requests that need approval (P2, L17), and of responses that come from another sender than
-//! the call waits for (row 51).
+//! Tests of plugins' service requests that need approval (P2, L17), and of responses from a sender other than the one
+//! for which the call waits (row 51).
 
 use crate::session::{Session, dispatched, grant, kinds, outcome, result, sent_to_service, waiting_for};
 use agent_core::approval::{

@@ -109,8 +109,8 @@ impl Session {
         change
     }
 
-    /// Dispatches the calls that may run now, and records the result `ok` for each of them. Loop-breaking calls that
-    /// wait for these calls are not dispatched.
+    /// Dispatches the calls that may run now, and records the result `ok` for each of them. A loop-breaking
+    /// call that must wait for other calls is not dispatched.
     pub(crate) fn run_others(&mut self) {
         for call in self.dispatch() {
             self.outcome(&call.0, "ok");

@@ -205,7 +205,7 @@ impl DrivenRun {
 /// L1: for each entry of [`all`], the newest set contains a stored state. If an entry is added to [`all`], its state
 /// must be stored before the next release.
 #[test]
-fn l1_every_way_to_a_state_is_stored() {
+fn l1_the_newest_set_contains_all_states() {
     let (snapshots, changes_of) = (stored(NEWEST_SET, "snapshots"), stored(NEWEST_SET, "changes"));
     for (name, session, changes) in all() {
         if std::env::var_os("AGENT_HOST_WRITE_STATES").is_none() {

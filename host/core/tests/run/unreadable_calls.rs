@@ -100,7 +100,7 @@ fn l30_error_events_have_a_scope() {
     assert!(serde_json::to_string(&of_reply).unwrap().ends_with(r#""scope":"reply"}"#));
 }
 
-/// L19: a reply with only unreadable calls ends a sequence of errors, as any other reply without a call does.
+/// L19: like a reply without calls, a reply with only unreadable calls ends a sequence of errors.
 #[test]
 fn l19_an_unreadable_call_ends_a_sequence_of_errors() {
     let config = LoopConfig { finish: Finish::Tool, max_interactions: 40, ..Default::default() };

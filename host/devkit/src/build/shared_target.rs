@@ -3,8 +3,8 @@
 //! In a shared target directory, cargo stores the output of all root packages with the same name at the same path. If
 //! the sources of a package are older than the output that another workspace has left at the path of the package,
 //! cargo reuses this output instead of compiling the package. Therefore, only one build at a time uses a shared
-//! target directory, and a file records which workspace last built each package name. Before a build, the output that
-//! other workspaces left for the same package names is removed.
+//! target directory, and a file records for each package name which workspace last built it. Before a build, the
+//! output that other workspaces left for the same package names is removed.
 
 use super::cargo::{CARGO, Workspace};
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};
@@ -14,8 +14,8 @@ use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Name of the file that records which workspace last built each package name. The file is in the folder [`TARGET`] of
-/// the target directory.
+/// Name of the file that records, for each package name, which workspace last built a package with this name. The file
+/// is in the folder [`TARGET`] of the target directory.
 const FILE: &str = "agent-host-plugins.json";
 /// Maximum size of the file that records the workspaces, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;

@@ -44,8 +44,8 @@ impl<'t> Answers<'t> {
         }
     }
 
-    /// Takes the answers for which the turn waits from the scenario, and passes them to the session. Returns whether
-    /// the session accepted an answer.
+    /// Finds in the scenario the answers that the turn waits for, and passes them to the session. Returns whether the
+    /// session accepted an answer.
     pub(crate) async fn pass_answers(
         &mut self,
         session: &mut Session,

@@ -35,7 +35,7 @@ pub(crate) struct PlayedTurn<'t> {
     pub(crate) unknown: BTreeSet<CallId>,
     /// Names of the agent's MCP servers, which are not started.
     pub(crate) servers: Vec<String>,
-    /// The expectations of the turn that are checked.
+    /// Which expectations of the turn are checked.
     pub(crate) scope: Scope,
     /// Failures about answers in the scenario that the session rejected, or that the turn did not request.
     pub(crate) answers: Vec<Failure>,

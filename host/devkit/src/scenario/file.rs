@@ -126,8 +126,8 @@ impl Scenario {
 
 fn deserialized(path: &Path, text: &str) -> Result<Script, ScenarioError> {
     let parse_error = |key: &str, error: &toml::de::Error| {
-        // For values that have a position, the parser adds the name of a wrapper type to the key. Remove the name
-        // of the wrapper type.
+        // For a value of the type `Spanned`, the parser adds the name of a private field to the key. Remove the name
+        // of this field.
         let key = key.replace(".$__serde_spanned_private_value", "");
         let key = key.trim_matches('.');
         let message = error.message().lines().collect::<Vec<_>>().join(" ");

@@ -17,7 +17,7 @@ pub(crate) struct ScenarioModel {
     /// and requests of plugins.
     side: ScriptedModel,
     progress: Mutex<TurnProgress>,
-    side_uses: Mutex<SideUses>,
+    side_replies: Mutex<SideReplies>,
 }
 
 /// The progress of the current turn.
@@ -33,7 +33,7 @@ struct TurnProgress {
 
 /// The replies that were used to answer requests outside of turns, and the problems of these requests.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SideUses {
+pub(crate) struct SideReplies {
     pub(crate) summaries: ReplyUse,
     pub(crate) answers: ReplyUse,
 }
@@ -71,7 +71,7 @@ impl ScenarioModel {
             .into_iter()
             .map(|turns| scripted_model(ScriptedReplies { turns, ..ScriptedReplies::default() }))
             .collect();
-        Self { turns, side: scripted_model(side), progress: Mutex::default(), side_uses: Mutex::default() }
+        Self { turns, side: scripted_model(side), progress: Mutex::default(), side_replies: Mutex::default() }
     }
 
     /// Starts a turn. `before` is the number of replies that the session has used so far.
@@ -86,8 +86,8 @@ impl ScenarioModel {
     }
 
     /// Returns how many replies to requests outside of turns were used, and the problems of these requests.
-    pub(crate) fn side_uses(&self) -> SideUses {
-        self.side_uses.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    pub(crate) fn side_replies(&self) -> SideReplies {
+        self.side_replies.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     async fn side_reply(
@@ -97,11 +97,11 @@ impl ScenarioModel {
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
         let replied = self.side.reply(request, context, deltas).await;
-        let mut side_uses = self.side_uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut side_replies = self.side_replies.lock().unwrap_or_else(PoisonError::into_inner);
         let list = match context.purpose {
             Purpose::Turn => return replied,
-            Purpose::Summary => &mut side_uses.summaries,
-            Purpose::Plugin => &mut side_uses.answers,
+            Purpose::Summary => &mut side_replies.summaries,
+            Purpose::Plugin => &mut side_replies.answers,
         };
         let reply = usize::try_from(context.call).unwrap_or(usize::MAX);
         list.used = list.used.max(reply.saturating_add(1));

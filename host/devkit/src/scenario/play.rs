@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Creates the agent of a scenario. The caller implements this trait, because the caller reads agent.toml.
+/// Creates the agent of a scenario. This crate does not read agent.toml, so its callers implement this trait.
 #[async_trait]
 pub trait AgentFactory: Send + Sync {
     /// Creates the agent. The text of an error is the reason why the agent cannot be created.
@@ -346,7 +346,7 @@ impl ScenarioRun<'_> {
     /// match the expectations of their replies.
     fn side_reply_failures(&self) -> Vec<Failure> {
         let script = &self.scenario.script;
-        let uses = self.model.as_ref().map(|model| model.side_uses()).unwrap_or_default();
+        let uses = self.model.as_ref().map(|model| model.side_replies()).unwrap_or_default();
         let lists = [("summaries", &script.summaries, uses.summaries), ("answers", &script.answers, uses.answers)];
         let mut failures = Vec::new();
         for (key, replies, ReplyUse { used, problems }) in lists {

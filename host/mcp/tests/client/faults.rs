@@ -1,5 +1,5 @@
-//! Tests of servers that hang, crash, send invalid data or send data endlessly (row 21). For each of these faults, an
-//! error names the server, all processes of the server end, and other servers keep working.
+//! Tests of servers that hang, crash, send invalid data or send data endlessly (row 21). For each of these faults,
+//! an error contains the server's name. In addition, all processes of the server end, and other servers keep working.
 
 use crate::support::{Fixture, call, error_message, failed_message, names, problems, text, unavailable_message};
 use agent_mcp::{KeepConnected, MCP_LIMITS, McpServers};
@@ -194,8 +194,8 @@ async fn i5_a_crashed_server_is_restarted_with_backoff_and_no_call_is_repeated()
     let message = backing_off.expect("a server that exits repeatedly is not restarted immediately");
     assert!(message.contains("it exited"), "{message}");
     assert!(fixture.log.started().len() <= 6, "{:?}", fixture.log.started());
-    // The host waits before it tries to connect again. A turn that starts during this wait immediately gets the same
-    // error as a call, and none of the server's tools.
+    // The host waits before it tries to connect again. A turn that starts before this attempt immediately gets
+    // the same error as a call, and does not get the server's tools.
     let next = servers.acquire().await;
     assert!(names(&next).is_empty() && problems(&next).contains("retried in"), "{}", problems(&next));
     drop((acquired, next));
@@ -228,8 +228,8 @@ async fn i5_reading_stops_if_a_server_sends_endless_requests() {
     let acquired = servers.acquire().await;
     let message = failed_message(call(&servers, "flood").await);
     assert!(message.contains("no result within 2s"), "{message}");
-    // The server can write only as many requests as fit into its two pipes and the client's buffer. If the client did
-    // not stop reading, it would have read a hundred times as many requests.
+    // The server can write only as many requests as fit into its two pipes and the client's buffer. If the client had
+    // not stopped reading, it would have read a hundred times as many requests.
     let sent_thousands = fixture.log.count("a thousand questions");
     assert!(sent_thousands <= 5, "{sent_thousands} thousand requests were sent");
     acquired.release().await;

@@ -16,7 +16,7 @@ pub(super) fn remove(text: &str) -> String {
     for separator in memchr2_iter(b'-', b'_', text.as_bytes()) {
         let (before, after) = (&text[..=separator], separator + 1);
         let Some(prefix) = PREFIXES.into_iter().find(|prefix| before.ends_with(prefix)) else { continue };
-        // The text before `after` is already copied if it belongs to an id that was removed.
+        // Ignore a prefix inside an id that was already removed, and a prefix that is the end of a longer word.
         if after < copied || before[..before.len() - prefix.len()].ends_with(is_id) {
             continue;
         }

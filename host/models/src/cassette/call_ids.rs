@@ -8,8 +8,8 @@ const PREFIX: &[u8] = b"call_";
 /// Number of hexadecimal digits in a session's suffix.
 const SUFFIX_LENGTH: usize = 12;
 
-/// Removes the session's suffix from the ids of tool calls: `call_1_2_3_0123456789ab` becomes `call_1_2_3`. The turn, the
-/// step and the position that remain are the same whenever the conversation is repeated.
+/// Removes the session's suffix from the ids of tool calls: `call_1_2_3_0123456789ab` becomes `call_1_2_3`. The turn,
+/// the step and the position that remain are the same whenever the conversation is repeated.
 pub(super) fn without_session(text: &str) -> String {
     let bytes = text.as_bytes();
     let mut cleaned = String::with_capacity(text.len());
@@ -31,14 +31,16 @@ pub(super) fn without_session(text: &str) -> String {
     cleaned
 }
 
-/// Returns the end of three numbers that underscores separate, or `None` if there is something else.
+/// Returns the position after three numbers with underscores between them, or `None` if there are no such numbers at
+/// `position`.
 fn numbers_end(bytes: &[u8], mut position: usize) -> Option<usize> {
     for number in 0..3 {
         if number > 0 && bytes.get(position) != Some(&b'_') {
             return None;
         }
         position += usize::from(number > 0);
-        // More digits than a number of steps can have would be read again for each prefix.
+        // No number of steps has more than ten digits. Without this limit, a long run of digits after many prefixes
+        // would be read once for each prefix.
         let digits = bytes[position..].iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {
             return None;
@@ -52,7 +54,7 @@ fn numbers_end(bytes: &[u8], mut position: usize) -> Option<usize> {
 mod tests {
     use super::without_session;
 
-    /// M4: The ids of tool calls lose the part that is different in each session, and other text stays.
+    /// M4: The part of a tool call's id that differs between sessions is removed, and all other text stays the same.
     #[test]
     fn m4_call_ids_lose_the_session_suffix() {
         let cases = [

@@ -82,9 +82,9 @@ impl ReplayedModel {
         let unused = || self.exchanges.iter().enumerate().filter(|(index, _)| !used[*index]);
         let Some((index, exchange)) = unused().find(|(_, exchange)| exchange.request == *request) else {
             let problem = match unused().next() {
-                None => format!("all {} recorded requests were made, and this is another one", self.exchanges.len()),
+                None => format!("all {} recorded requests are used up, and one more was sent", self.exchanges.len()),
                 Some((index, exchange)) => format!(
-                    "no recorded request that was not made yet is equal to this one; it differs from request {} at `{}`",
+                    "this request equals none of the unused recorded requests; it differs from request {} at `{}`",
                     index + 1,
                     first_difference(&exchange.request, request, "$", 0)
                 ),
@@ -148,7 +148,7 @@ impl Provider for ReplayedModel {
             return Err(ModelError::InvalidRequest { model: self.info.model.to_string(), problems });
         }
         let response = match self.find(request, self.format, context).await {
-            // The recorded conversation continued without the provider's data after the provider had rejected it.
+            // The recorded conversation continued without the provider's data after the provider had rejected the data.
             Err(error) => {
                 let format = Format { without_replay: true, ..self.format };
                 self.find(request, format, context).await.map_err(|_| error)?

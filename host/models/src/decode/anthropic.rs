@@ -1,7 +1,7 @@
 //! Assembles replies of Anthropic Messages.
 //!
 //! The format is described at <https://docs.anthropic.com/en/docs/build-with-claude/streaming>. A reply ends with the
-//! event `message_stop`. A reply that was cut has no such event.
+//! event `message_stop`, unless it was cut.
 
 mod assembly;
 mod blocks;

@@ -6,7 +6,7 @@ use agent_core::visible::visible_line;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// Maximum length, in characters, to which a provider's error message is cut.
+/// A provider's error message is cut after this many characters.
 const MAX_MESSAGE_CHARACTERS: usize = 2000;
 
 /// Maximum number of errors, each nested in the previous one, that are searched for a message, code or status.

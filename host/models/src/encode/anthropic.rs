@@ -1,8 +1,8 @@
 //! Encodes requests in the format of Anthropic Messages.
 //!
 //! The format is described at <https://docs.anthropic.com/en/api/messages>. Results of tools are content of user
-//! messages, and adjacent messages of one role form one message. A message of the assistant that is the last one asks
-//! the model to continue it, which only an interrupted reply (`pause_turn`) may do.
+//! messages, and adjacent messages of one role form one message. If the last message is from the assistant, the model
+//! continues that message, which is allowed only after an interrupted reply (`pause_turn`).
 
 use super::stored_reply::{self, ItemCall, ItemReader};
 use super::writer::{RequestWriter, leading_system_messages, object_arguments, part_text, system_text};
@@ -33,7 +33,7 @@ const CONTINUE: &str = "Continue.";
 /// Text of the only message of a conversation without text, because the API requires a message.
 const NOTHING: &str = "(The message is empty.)";
 
-const READER: ItemReader = ItemReader { text: item_text, is_of_reply, call: item_call };
+const READER: ItemReader = ItemReader { text: item_text, can_be_in_reply, call: item_call };
 
 /// Number of messages from the end that have a cache marker. The API accepts four markers, of which the system text has
 /// one. The marker before the last one lets the provider find the prefix of the previous request.
@@ -81,7 +81,8 @@ fn tool(tool: &OfferedTool) -> Value {
     json!({ "name": name, "description": description, "input_schema": input_schema })
 }
 
-/// Returns the position at which the last `count` messages begin, after messages of one role are joined.
+/// Returns the position of the message that begins the turn number `count`, counted from the end. A turn begins with
+/// the first of consecutive messages that do not come from the assistant.
 fn nth_turn_from_end(messages: &[Message], count: usize) -> usize {
     let is_user = |message: &Message| message.role != Role::Assistant;
     let mut turns = 0;
@@ -149,7 +150,7 @@ impl<'r> Messages<'r> {
         let needs_user = self.pending.as_ref().is_some_and(|last| last.role == "assistant" && !last.is_unchanged);
         if needs_user {
             self.writer
-                .note("a message was added after the assistant's last one, because models cannot continue it".into());
+                .note("a user message was added at the end, because models cannot continue their last message".into());
             self.add("user", vec![text_block(CONTINUE)], false, false)?;
         }
         self.flush()?;
@@ -211,7 +212,7 @@ impl<'r> Messages<'r> {
 
     async fn media(&mut self, item: &Media) -> Result<Value, ModelError> {
         if block_type(&item.mime_type).is_none_or(|kind| kind == "image" && !self.format.images) {
-            self.writer.note(format!("{} is described by a text: the API does not accept it", item.mime_type));
+            self.writer.note(format!("{} is sent as a description: the API does not accept this type", item.mime_type));
             return Ok(text_block(media::placeholder(item)));
         }
         let MediaBytes { mime_type, bytes } = self.writer.read(item).await?;
@@ -256,7 +257,8 @@ impl<'r> Messages<'r> {
         if std::mem::take(&mut self.is_first) && role == "assistant" {
             self.writer.push(&json!({ "role": "user", "content": [text_block(BEGINNING)] }), "user")?;
         }
-        // Results of tools come first in their message, as the API requires. The sort keeps the order otherwise.
+        // Tool results come first in their message, as the API requires. The sort is stable, so the order of all
+        // other blocks is unchanged.
         content.sort_by_key(|block| block["type"] != "tool_result" && role == "user");
         if let Some(last) = content.last_mut().filter(|_| is_marked) {
             last["cache_control"] = json!({ "type": "ephemeral" });
@@ -295,8 +297,8 @@ fn item_text(item: &Value) -> String {
     item["text"].as_str().filter(|_| item["type"] == "text").unwrap_or_default().to_owned()
 }
 
-/// Returns whether the block can be part of a reply. Results of the host's tools are content of the user.
-fn is_of_reply(item: &Value) -> bool {
+/// Returns whether the block can be part of a reply. The results of tools that the host runs belong to user messages.
+fn can_be_in_reply(item: &Value) -> bool {
     item["type"].as_str().is_some_and(|kind| !matches!(kind, "tool_result" | "image" | "document"))
 }
 

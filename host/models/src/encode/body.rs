@@ -50,7 +50,7 @@ impl Body {
         if body.remaining() == 0 { Err(body.too_large()) } else { Ok(body) }
     }
 
-    /// Appends one message to the body. Errors describe the message with the result of `name`.
+    /// Appends one message to the body. `name` returns the name of the message for error messages.
     pub(in crate::encode) fn push_message(
         &mut self,
         message: &Value,
@@ -70,7 +70,7 @@ impl Body {
     }
 
     /// Returns an error if `length` more bytes in the next message would exceed the limit. Callers call this method
-    /// before they read a media item, so that no item is read in vain.
+    /// before they read a media item, so that they read only items that fit.
     pub(in crate::encode) fn check_remaining(
         &mut self,
         length: usize,

@@ -1,7 +1,7 @@
 //! Encodes requests in the format of Google Gemini `generateContent`.
 //!
-//! The format is described at <https://ai.google.dev/api/generate-content>. Results of tools are parts of user content,
-//! and adjacent messages of one role form one content.
+//! The format is described at <https://ai.google.dev/api/generate-content>. Results of tools are parts of user content.
+//! Adjacent messages with the same role are sent as one item of `contents`.
 
 use super::stored_reply::{self, ItemCall, ItemReader};
 use super::writer::{RequestWriter, leading_system_messages, object_arguments, part_text, system_text};
@@ -28,7 +28,7 @@ const NOTHING: &str = "(The message is empty.)";
 /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
-const READER: ItemReader = ItemReader { text: item_text, is_of_reply, call: item_call };
+const READER: ItemReader = ItemReader { text: item_text, can_be_in_reply, call: item_call };
 
 /// Encodes a request to a model.
 pub(super) async fn encode(
@@ -176,7 +176,7 @@ impl<'r> Contents<'r> {
 
     async fn media(&mut self, item: &Media) -> Result<Value, ModelError> {
         if !is_accepted(&item.mime_type) {
-            self.writer.note(format!("{} is described by a text: the API does not accept it", item.mime_type));
+            self.writer.note(format!("{} is sent as a description: the API does not accept this type", item.mime_type));
             return Ok(text_part(media::placeholder(item)));
         }
         let MediaBytes { mime_type, bytes } = self.writer.read(item).await?;
@@ -206,7 +206,8 @@ impl<'r> Contents<'r> {
         if std::mem::take(&mut self.is_first) && role == "model" {
             self.writer.push(&json!({ "role": "user", "parts": [text_part(BEGINNING)] }), "user")?;
         }
-        // All results come before other parts of their content. The sort keeps the order otherwise.
+        // In a user message, tool results come before all other parts. The sort is stable,
+        // so the order is otherwise unchanged.
         parts.sort_by_key(|part| role == "user" && part.get("functionResponse").is_none());
         self.writer.push(&json!({ "role": role, "parts": parts }), role)
     }
@@ -256,8 +257,8 @@ fn item_text(item: &Value) -> String {
     item["text"].as_str().filter(|_| item["thought"] != true).unwrap_or_default().to_owned()
 }
 
-/// Returns whether the part can be part of a reply. Results of the host's tools and files are content of the user.
-fn is_of_reply(item: &Value) -> bool {
+/// Returns whether this item can belong to a reply. Results of the host's tools and files are content of the user.
+fn can_be_in_reply(item: &Value) -> bool {
     item.is_object() && item.get("functionResponse").is_none() && item.get("fileData").is_none()
 }
 

@@ -1,7 +1,8 @@
 //! Encodes requests in the format of OpenAI Responses.
 //!
 //! The format is described at <https://platform.openai.com/docs/api-reference/responses/create>. The host stores
-//! conversations itself, so `store` is always false. Reasoning is then returned in encrypted form and sent back.
+//! conversations itself, so `store` is always false. Because of this value, the API returns reasoning in encrypted
+//! form, and the host sends the reasoning back.
 
 use super::stored_reply::{self, ItemCall, ItemReader};
 use super::writer::{RequestWriter, SCHEMA_NAME, leading_system_messages, object_arguments, part_text, system_text};
@@ -20,7 +21,7 @@ use std::collections::HashMap;
 /// Image types that the API accepts.
 const IMAGES: &[&str] = &["image/png", "image/jpeg", "image/gif", "image/webp"];
 
-const READER: ItemReader = ItemReader { text: item_text, is_of_reply, call: item_call };
+const READER: ItemReader = ItemReader { text: item_text, can_be_in_reply, call: item_call };
 
 /// Encodes a request to a model.
 pub(super) async fn encode(
@@ -62,8 +63,8 @@ fn fields(request: &ModelRequest, format: Format) -> Map<String, Value> {
     fields
 }
 
-/// Returns whether the model returns reasoning. Other models reject requests for encrypted reasoning. The name of a model
-/// that is not in the table of known models decides if its effort is not configured.
+/// Returns whether the model returns reasoning. Other models reject requests for encrypted reasoning. If the effort is
+/// not configured and the model is not in the table of known models, the function examines the model's name.
 fn thinks(model: &str, format: Format) -> bool {
     if let Some(effort) = format.effort {
         return effort != Effort::None;
@@ -191,7 +192,7 @@ impl<'r> Input<'r> {
         let images = self.format.images;
         let accepts = |mime_type: &str| images && IMAGES.contains(&mime_type) || mime_type == "application/pdf";
         if !accepts(&item.mime_type) {
-            self.writer.note(format!("{} is described by a text: the API does not accept it", item.mime_type));
+            self.writer.note(format!("{} is sent as a description: the API does not accept this type", item.mime_type));
             return Ok(input_text(media::placeholder(item)));
         }
         let MediaBytes { mime_type, bytes } = self.writer.read(item).await?;
@@ -223,9 +224,9 @@ fn item_text(item: &Value) -> String {
     if text.is_empty() { texts("refusal") } else { text }
 }
 
-/// Returns whether the item can be part of a reply. Messages of other roles, results of the host's tools and references to
-/// stored items are input.
-fn is_of_reply(item: &Value) -> bool {
+/// Returns whether the item can be part of a reply. Messages of other roles, results of the host's tools and references
+/// to stored items are input.
+fn can_be_in_reply(item: &Value) -> bool {
     let is_input = |kind: &str| matches!(kind, "function_call_output" | "item_reference" | "custom_tool_call_output");
     item["type"].as_str().is_some_and(|kind| !is_input(kind)) && item.get("role").is_none_or(|role| role == "assistant")
 }

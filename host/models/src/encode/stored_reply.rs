@@ -17,7 +17,7 @@ use std::collections::HashMap;
 pub(super) struct StoredReply<'m> {
     /// All parts of the reply.
     pub(super) items: &'m [Value],
-    /// Ids that the provider gave to the calls, keyed by the host's ids. Calls without such an id are missing.
+    /// Ids that the provider gave to the calls, keyed by the host's ids. Calls without a provider's id are missing.
     pub(super) ids: HashMap<&'m CallId, &'m str>,
 }
 
@@ -32,9 +32,9 @@ pub(super) struct ItemCall<'m> {
 pub(super) struct ItemReader {
     /// Returns the text that the item adds to the text of the reply.
     pub(super) text: fn(&Value) -> String,
-    /// Returns whether the item can be part of a reply. Other items, such as messages of another role, could put text into
-    /// the request that the transcript does not show.
-    pub(super) is_of_reply: fn(&Value) -> bool,
+    /// Returns whether the item can be part of a reply. Other items, such as messages of another role, could put text
+    /// into the request that the transcript does not show.
+    pub(super) can_be_in_reply: fn(&Value) -> bool,
     /// Returns the call that the item contains.
     pub(super) call: for<'m> fn(&'m Value) -> Option<ItemCall<'m>>,
 }
@@ -60,7 +60,7 @@ pub(super) fn unchanged<'m>(
     }
 }
 
-/// Describes, for the step record, data of a provider that is not sent back.
+/// Returns a note for the step record which says that data of a provider is not sent back.
 pub(super) fn not_sent(replay: &Replay, reason: &str) -> String {
     format!("data that `{}` attached to a reply, such as its thinking, is not sent: {reason}", replay.provider)
 }
@@ -83,8 +83,8 @@ fn read<'m>(
     if stored.model != model.name {
         return Err("another model receives the request");
     }
-    if !stored.items.iter().all(reader.is_of_reply) {
-        return Err("it contains parts that no reply has");
+    if !stored.items.iter().all(reader.can_be_in_reply) {
+        return Err("it contains parts that cannot be in a reply");
     }
     let text: String = stored.items.iter().map(reader.text).collect();
     let calls: Vec<&ToolCall> =
@@ -105,7 +105,8 @@ fn text_of(parts: &[Part]) -> String {
     parts.iter().filter_map(|part| if let Part::Text(text) = part { Some(text.as_str()) } else { None }).collect()
 }
 
-/// Returns whether the stored arguments are those of the item. Text in stored arguments may have been made visible.
+/// Returns whether the stored arguments are those of the item. Invisible characters may have been replaced by visible
+/// text in the stored arguments.
 fn is_same(stored: &Value, item: &Value) -> bool {
     let is_empty = |value: &Value| {
         value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty) || value.as_str() == Some("")

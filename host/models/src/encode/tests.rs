@@ -221,7 +221,7 @@ async fn m1_a_fallback_works_between_all_formats() {
     }
 }
 
-/// M1: the fields of the requests are those of each API.
+/// M1: a request in the format of an API has the fields that this API defines.
 #[tokio::test]
 async fn m1_requests_have_the_fields_of_their_api() {
     let mut request = request_of(vec![Message::text(Role::System, "More."), Message::text(Role::User, "go")]);
@@ -263,7 +263,8 @@ async fn m1_requests_have_the_fields_of_their_api() {
     assert_eq!(effort(Protocol::ChatCompletions, "m").await["reasoning_effort"], "high");
 }
 
-/// M1, P4: media that an API accepts are sent, also in results. Other media are described, which a note reports.
+/// M1, P4: media that an API accepts are sent, also in results. Other media are replaced by a
+/// description, and a note reports the replacement.
 #[tokio::test]
 async fn p4_media_are_sent_or_described() {
     let kinds = ["image/png", "application/pdf", "audio/wav", "image/tiff"];
@@ -341,7 +342,7 @@ async fn m1_cache_markers_are_at_the_stable_end() {
     assert_eq!(body.to_string().matches("cache_control").count(), 3, "the API accepts four markers");
 }
 
-/// Row 26: a media item that cannot be read is an error that names the item.
+/// Row 26: if a media item cannot be read, encoding fails with an error that names the item.
 #[tokio::test]
 async fn row_26_unreadable_media_are_errors() {
     let user = Message { parts: vec![Part::Media(media("x", "image/png"))], ..Message::text(Role::User, "") };

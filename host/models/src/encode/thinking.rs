@@ -1,4 +1,4 @@
-//! The settings of each wire format for how much a model thinks.
+//! The settings in each wire format that control how much a model thinks.
 
 use crate::effort::{Effort, Thinking};
 use serde_json::{Value, json};

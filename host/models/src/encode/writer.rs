@@ -54,8 +54,8 @@ impl<'r> RequestWriter<'r> {
         }
     }
 
-    /// Reads a media item. The item must be part of the next message that is written, because its size is reserved for
-    /// this message. Media items are read one at a time, so that at most one item is in memory twice.
+    /// Reads a media item. The item must be part of the next message that is written, because the item's size is
+    /// reserved for this message. Media items are read one at a time, so that at most one item is in memory twice.
     pub(super) async fn read(&mut self, media: &Media) -> Result<MediaBytes, ModelError> {
         let (request, name) = (self.request, || short_description(media));
         if !request.downscaled.iter().any(|downscaled| downscaled.media.digest == media.digest) {

@@ -19,7 +19,7 @@ const PATHS: &[&str] = &["/chat/completions", "/responses", "/messages"];
 /// Version of the Anthropic API, from <https://docs.anthropic.com/en/api/versioning>.
 const ANTHROPIC_VERSION: &str = "2023-06-01";
 
-/// Headers that the HTTP client sets itself. The configuration must not set them.
+/// Headers that the HTTP client sets itself, so the configuration must not set these headers.
 const RESERVED_HEADERS: &[&str] = &["content-length", "transfer-encoding", "connection", "host", "te", "upgrade"];
 
 /// The HTTP client and the data that are needed to send a request to any model of a given provider.
@@ -64,7 +64,7 @@ impl Connection {
     /// Requests the list of models from the server. Returns `None` if no list arrives within `timeout`.
     pub(crate) async fn models(&self, timeout: Duration) -> Option<Vec<String>> {
         let mut url = self.url("models");
-        // These APIs return pages of 20 and 50 models unless the request asks for more.
+        // Without this parameter, Anthropic returns pages of 20 models, and Gemini returns pages of 50 models.
         let page = match self.config.protocol {
             Protocol::ChatCompletions | Protocol::Responses => None,
             Protocol::Anthropic => Some("limit"),

@@ -104,7 +104,7 @@ fn names_thinking_setting(message: &str) -> bool {
     settings.iter().any(|setting| message.contains(setting))
 }
 
-/// Finds the delay after which Gemini allows a retry. It is a text such as `34.5s` in the details of the error
+/// Finds the delay after which Gemini allows a retry. The delay is a string such as `34.5s` in the details of the error
 /// (<https://cloud.google.com/apis/design/errors>).
 fn retry_delay(body: &Value) -> Option<Duration> {
     let error = body.get("error").or_else(|| body.get(0)?.get("error"))?;

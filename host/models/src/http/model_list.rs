@@ -22,7 +22,7 @@ const MAX_SUGGESTIONS: usize = 3;
 /// Minimum [`similarity`] between an unknown name and a name that is suggested for it.
 const MIN_SIMILARITY: f32 = 0.3;
 
-/// A list of models. Gemini uses other names of fields than the other APIs.
+/// A list of models. Gemini uses other field names than the other APIs.
 #[derive(Deserialize)]
 struct ModelList {
     #[serde(alias = "models")]

@@ -142,8 +142,8 @@ impl Exchange<'_> {
     }
 
     /// Returns the next chunk of a reply, or `None` at the end. `complete_since` is the time at which the reply became
-    /// complete. From then on, a connection that stays open or breaks ends the reply without an error, because only data
-    /// after the end of the reply can be missing.
+    /// complete. From then on, the reply also ends without an error if the connection stays open or breaks, because
+    /// only data after the end of the reply can be missing.
     async fn chunk_of_reply(
         &self,
         response: &mut Response,

@@ -1,6 +1,6 @@
 //! Distinguishes arithmetic expressions from other texts with digits, such as dates, versions and ranges.
 
-/// Kind of a text that consists of digits, operators, points and parentheses.
+/// What a text that consists of digits, operators, points and parentheses is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RunKind {
     /// A single number without parentheses.

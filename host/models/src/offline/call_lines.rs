@@ -28,8 +28,8 @@ pub(super) enum CallLines<'a> {
 }
 
 /// Finds the calls in a prompt. A call consists of the name of a tool and a JSON object, which may span several lines.
-/// The name can be the name that the tool's author chose or the name under which the tool is offered to the model. The
-/// JSON object may be omitted if the tool has no required arguments.
+/// The call may use the name that the tool's author chose, or the name under which the tool is offered to the model.
+/// The JSON object may be omitted if the tool has no required arguments.
 pub(super) fn parse<'a>(prompt: &str, tools: &'a [OfferedTool]) -> CallLines<'a> {
     let mut calls = Vec::new();
     let mut other_lines = Vec::new();

@@ -17,7 +17,7 @@ pub(super) struct Token {
     /// Text of the token, without the quotation marks around it.
     pub(super) text: String,
     /// Word directly before the token, in lower case. At the beginning of the prompt and after another token, this
-    /// field is empty. If the prompt contains `word=token` or `word: token`, the field ends with `=`.
+    /// field is empty. If the prompt contains `word=token` or `word: token`, this field is `word=`.
     pub(super) before: String,
 }
 
@@ -102,8 +102,8 @@ fn starts_arithmetic(rest: &str) -> bool {
     chunk.trim_end_matches([',', ';', ':', '!', '?', '.']).chars().all(arithmetic::is_allowed)
 }
 
-/// If the text begins with a quotation, returns the quoted text and the text after the closing mark. `at_edge` tells
-/// whether the text begins at the edge of a word.
+/// If the text begins with a quotation, returns the quoted text and the text after the closing mark. `at_edge` is
+/// true if the text begins at the edge of a word.
 fn split_quotation(text: &str, at_edge: bool) -> Option<(&str, &str)> {
     let opening = text.chars().next()?;
     let (_, closing) = QUOTES.iter().find(|(open, _)| *open == opening)?;

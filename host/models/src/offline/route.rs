@@ -41,7 +41,7 @@ pub(super) struct Candidate<'a> {
     path: Option<String>,
 }
 
-/// The decision which tool is meant by a prompt.
+/// The decision about which tool a prompt means.
 pub(super) enum Route<'a> {
     /// The prompt clearly means this tool.
     Call(Candidate<'a>),
@@ -50,7 +50,7 @@ pub(super) enum Route<'a> {
     Suggest(Vec<Candidate<'a>>),
 }
 
-/// Decides to which of the tools a prompt in prose refers.
+/// Decides which of the tools a prompt in prose refers to.
 pub(super) fn route<'a>(prompt: &str, tools: &'a [OfferedTool]) -> Route<'a> {
     let names: Vec<&str> = tools.iter().flat_map(|tool| [tool.author_name.as_str(), tool.name.as_str()]).collect();
     let parsed = prompt_reader::read(prompt, &names);
@@ -146,8 +146,8 @@ fn hint(token: &Token) -> &str {
 
 /// Returns whether the whole prompt is about the tool. This function ignores request words and function words. Each
 /// other word of the prompt must occur in the tool's name, schema or description. If the prompt contains an arithmetic
-/// expression, [`ARITHMETIC_WORDS`] are allowed instead of the words of the description. Without an
-/// arithmetic expression, the prompt must contain at least one word that is not ignored.
+/// expression, [`ARITHMETIC_WORDS`] replaces the description in this comparison. Without an arithmetic expression, the
+/// prompt must contain at least one word that is not ignored.
 fn covers_prompt(candidate: &Candidate, parsed: &ParsedPrompt) -> bool {
     let tool = candidate.tool;
     let has_arithmetic = parsed.tokens.iter().any(|token| token.kind == TokenKind::Expression);

@@ -111,7 +111,7 @@ async fn answer_to(prompt: &str) -> String {
 
 /// M4: the router calls a tool if the prompt clearly matches that tool.
 #[tokio::test]
-async fn m4_clear_prompts_call_a_tool() {
+async fn m4_a_clear_prompt_causes_a_tool_call() {
     let cases = [
         ("How many words are in README.md?", r#"text_count_file {"path":"README.md"}"#),
         ("Count the lines of `src/main.rs`, please.", r#"text_count_file {"path":"src/main.rs"}"#),
@@ -132,7 +132,7 @@ async fn m4_clear_prompts_call_a_tool() {
 
 /// M4: the router calls a tool only if the prompt clearly matches this tool.
 #[tokio::test]
-async fn m4_unclear_prompts_run_nothing() {
+async fn m4_an_unclear_prompt_runs_no_tool() {
     let prompts = [
         "Count the words",
         "How many words are in README.md and LICENSE.md?",
@@ -160,7 +160,7 @@ async fn m4_unclear_prompts_run_nothing() {
 }
 
 #[tokio::test]
-async fn unclear_prompts_list_the_closest_tools_with_call_lines() {
+async fn the_answer_to_an_unclear_prompt_lists_the_closest_tools() {
     insta::assert_snapshot!(answer_to("How many words are in README.md and LICENSE.md?").await, @r#"
     It is not clear which tool you mean, so none was run. The closest tools, each with a line that you can type:
 

@@ -189,7 +189,7 @@ async fn a_dropped_receiver_does_not_stop_the_reply() {
     assert_eq!(reply.reply.text.len(), 2500);
 }
 
-/// If the receiver of the deltas does not read, the client stops reading from the server. The call then fails at the
+/// If the receiver of the deltas does not read, the client stops reading from the server, and the call fails at the
 /// total timeout.
 #[tokio::test]
 async fn a_stalled_receiver_delays_the_reply_until_the_total_timeout() {

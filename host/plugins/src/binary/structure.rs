@@ -236,8 +236,8 @@ impl StructureWalk<'_> {
         Ok(())
     }
 
-    /// Reads the items of a type section. Uses an explicit stack instead of recursion, because these types can be
-    /// nested to any depth.
+    /// Reads the items of a type section. Uses an explicit stack instead of recursion, because the types of a
+    /// component can be nested to any depth.
     fn component_types(&mut self, section: Range<usize>) -> Result<(), StructureProblem> {
         let mut reader = BinaryReader::new(&self.bytes[section.clone()], section.start);
         let mut open = vec![Declarations::new(ListKind::Section, reader.read_var_u32()?)];

@@ -30,7 +30,7 @@ type Answer = Result<ToolOutcome, ToolError>;
 /// The arguments of one call, converted from JSON.
 enum ArgumentValues {
     Function(Vec<Val>),
-    /// `constructor` is the position of the constructor to call in the method's list of constructors.
+    /// `constructor` is a position in the method's list of constructors: the position of the constructor to call.
     Method {
         constructor: usize,
         constructor_arguments: Vec<Val>,

@@ -1,5 +1,5 @@
-//! The typed calls: one method for each function that the plugin contract lets plugins export. Each method converts the
-//! request, runs the guest in a new instance, and checks and converts the result.
+//! The typed calls: one method for each function that a plugin can export according to the plugin contract. Each method
+//! converts the request, runs the guest in a new instance, and checks and converts the result.
 
 use super::plugin_setup::PluginSetup;
 use super::service_request;
@@ -49,9 +49,9 @@ pub struct ToolCallRequest<'a> {
     pub context: ToolCallContext,
 }
 
-/// Evaluates to the setup for the call. If the setup limits fuel, the macro replaces the setup's plugin with the same
-/// plugin whose compiled code counts fuel. If the code that counts fuel cannot be loaded, the macro returns a failure
-/// from the function that uses it.
+/// Evaluates to the setup for the call. If the setup limits fuel, the macro replaces the setup's plugin with the plugin
+/// that was compiled from the same component into code that counts fuel. If this code cannot be loaded, the macro
+/// returns a failure from the function that uses the macro.
 macro_rules! with_metering {
     ($sandbox:expr, $setup:expr) => {
         match $sandbox.with_metering($setup).await {

@@ -37,7 +37,7 @@ impl PluginSetup {
         Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
     }
 
-    /// Adds these secrets of the agent. The host removes them from the data that servers send to the plugin.
+    /// Adds these secrets of the agent. The host removes secrets from the data that servers send to the plugin.
     #[must_use]
     pub fn with_secrets(self, secrets: &Arc<KnownSecrets>) -> Self {
         let secrets = match self.grants.secrets.is_empty() {
@@ -72,13 +72,13 @@ impl PluginSetup {
         &self.plugin
     }
 
-    /// The effective grants: the grants of the agent for which the plugin's manifest asks, or all grants if the plugin
-    /// has no manifest.
+    /// The effective grants: those of the agent's grants that the plugin's manifest requests, or all of the agent's
+    /// grants if the plugin has no manifest.
     pub fn grants(&self) -> &Grants {
         &self.grants
     }
 
-    /// The needs in the plugin's manifest that are not granted.
+    /// Returns the needs in the plugin's manifest that are not granted.
     pub fn unmet(&self) -> &[UnmetNeed] {
         &self.unmet
     }

@@ -12,7 +12,7 @@ use crate::text::clean;
 use bindings::wasi::config::store::{Error, Host};
 
 impl CallContext {
-    /// A granted configuration value. If the key is not granted, records a denial and returns None.
+    /// Returns a granted configuration value. If the key is not granted, records a denial and returns None.
     fn config_value(&self, key: &str) -> Option<String> {
         if self.authority == Authority::Inert {
             return None;

@@ -86,12 +86,13 @@ impl FilesState {
 }
 
 impl FilesView<'_> {
-    /// The open directory for a handle of the guest.
+    /// Returns the open directory for a handle of the guest.
     fn base(&self, handle: &Handle) -> Result<std::result::Result<OpenDirectory, TreeRefusal>> {
         Ok(self.state.handles.base(handle.rep(), self.table.get(handle)?))
     }
 
-    /// The open file or directory for a handle of the guest. Fails if the guest may not change this file or directory.
+    /// Returns the open file or directory for a handle of the guest. Fails if the guest may not change this file
+    /// or directory.
     fn open_object(&self, handle: &Handle) -> Result<OpenFile> {
         let (object, permissions) = match self.table.get(handle)? {
             Descriptor::File(file) => (&file.file, file.perms),

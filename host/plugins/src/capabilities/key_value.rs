@@ -38,8 +38,8 @@ impl KeyValueState {
 #[allow(unreachable_pub, reason = "the generated bindings re-export this type")]
 pub struct OpenBucket {
     values: Arc<Values>,
-    /// The last key of each page that the guest has read. A numeric cursor of the interface's first draft is a position
-    /// in this list.
+    /// The last key of each page that the guest has read. In the first draft of the interface, a cursor is a number,
+    /// which is a position in this list.
     pages: Vec<String>,
 }
 
@@ -51,8 +51,8 @@ pub struct CasValue {
     value: Option<Vec<u8>>,
 }
 
-/// The reason why a key-value operation failed. Each draft of the interface has its own error type, to which the host
-/// functions of the draft convert the reason.
+/// The reason why a key-value operation failed. Each draft of the interface has its own error type, and the host
+/// functions of the draft convert the reason to this type.
 pub(crate) enum Problem {
     Denied,
     Other(String),

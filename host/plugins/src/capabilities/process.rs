@@ -23,7 +23,7 @@ use stdio::GuestStream;
 use wasmtime_wasi::random::Deterministic;
 use wasmtime_wasi::{WasiCtx, WasiCtxBuilder};
 
-/// The random bytes for calls without authority: the guest receives this sequence over and over.
+/// Bytes that replace random bytes in calls without authority. The guest receives this sequence over and over.
 const REPEATED_BYTES: [u8; 8] = *b"repeated";
 
 /// The process environment of one call.

@@ -240,8 +240,8 @@ async fn compile_in_child(
     let request = serde_json::to_vec(&limits.request(context.code_options())).map_err(io::Error::other)?;
     let output = exchange(&mut child, [&(request.len() as u32).to_le_bytes(), &request, component], limits).await?;
     let error_output = clean(String::from_utf8_lossy(&output.errors).trim(), MAX_ERROR_OUTPUT as usize);
-    // If the host refuses to read the output, it closes the pipe, which ends the child. In this case, the component is
-    // not the cause of the end.
+    // If the host refuses to read the output, it closes the pipe, which ends the child. In this case, the child did not
+    // end because of the component.
     let was_cut_off = Header::parse(&output.header).is_some_and(|header| !header.fits(limits));
     match output.status.code() {
         _ if was_cut_off => Err(CompilerError::Output(OTHER_VERSION)),
@@ -304,7 +304,7 @@ async fn exchange(child: &mut Child, parts: [&[u8]; 3], limits: &CompileLimits) 
     let output = child.stdout.take().ok_or_else(no_pipe)?;
     let mut errors = child.stderr.take().ok_or_else(no_pipe)?;
     let write_input = async move {
-        // If the child ends early, writing to the child fails. Such a failure is ignored, because the child's error
+        // If the child ends early, writing to the child fails. The failed write is ignored, because the child's error
         // output contains the reason, which is more useful than an error about a broken pipe.
         for part in parts {
             if input.write_all(part).await.is_err() {

@@ -108,7 +108,7 @@ impl EngineContexts {
         Ok(Self { unmetered, metered: Mutex::default(), limits, cache_directory, scheduler })
     }
 
-    /// Returns the engine context whose engine counts fuel or does not count fuel, as `metering` says.
+    /// Returns the engine context for `metering`, which determines whether the engine counts fuel.
     pub(crate) fn get(&self, metering: Metering) -> Result<Arc<EngineContext>, SandboxError> {
         if metering == Metering::Off {
             return Ok(Arc::clone(&self.unmetered));

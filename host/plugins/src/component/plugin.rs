@@ -79,7 +79,8 @@ impl LoadedPlugin {
         &self.identity.digest
     }
 
-    /// The manifest in the component, or None. Components that were not built with the SDK may have no manifest.
+    /// Returns the manifest in the component, or None if there is none. Components that were not built with the SDK may
+    /// have no manifest.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.facts.manifest.as_ref()
     }

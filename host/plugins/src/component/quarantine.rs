@@ -56,8 +56,8 @@ impl ExaminerId {
 }
 
 impl Quarantine {
-    /// Opens the quarantine. Its directory is inside `cache`, the directory for compiled code, and is created with the
-    /// first entry.
+    /// Opens the quarantine. The directory of the quarantine is inside `cache`, the directory for compiled code, and is
+    /// created with the first entry.
     pub fn new(cache: &Path) -> Self {
         Self { directory: cache.join(DIRECTORY_NAME) }
     }

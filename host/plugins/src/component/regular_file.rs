@@ -1,5 +1,5 @@
 //! Reads files that users write, such as configuration files. Only regular files up to a size limit are read. A pipe, a
-//! device or an endless file is refused without reading it (row 47).
+//! device or an endless file is refused before it is read (row 47).
 
 use rustix::fs::{Mode, OFlags, open};
 use std::fs::File;

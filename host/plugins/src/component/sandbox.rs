@@ -33,9 +33,8 @@ pub struct SandboxOptions {
     pub cache_directory: Option<PathBuf>,
     /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
-    /// Command that starts the compiler process. If None, components are compiled in the host process, so that a
-    /// malicious component can attack the parser and the compiler inside the host process. Use None only if all
-    /// components are trusted.
+    /// Command that starts the compiler process. If None, components are compiled in the host process, where a
+    /// malicious component can attack the parser and the compiler. Use None only if all components are trusted.
     pub compiler: Option<CompilerCommand>,
     /// Limits that all calls share.
     pub limits: HostLimits,
@@ -157,7 +156,7 @@ impl Sandbox {
     }
 
     /// Adds paths that no plugin may access. Even a grant of a directory that contains a protected path does not allow
-    /// access to it (P13).
+    /// access to this path (P13).
     pub fn protect(&self, paths: impl IntoIterator<Item = ProtectedPath>) {
         self.shared.runner.trees.protected.add(paths);
     }

@@ -74,8 +74,8 @@ enum FileStatus {
 struct FileStamp {
     length: u64,
     modified: Option<SystemTime>,
-    /// The inode number, and the time of the last status change in seconds and nanoseconds. On systems that do not
-    /// provide these values, all three numbers are zero.
+    /// The inode number, and the time of the last status change in seconds and nanoseconds. On systems without
+    /// inode numbers and status changes, all three numbers are zero.
     node: (u64, i64, i64),
 }
 

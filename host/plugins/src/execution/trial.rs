@@ -37,7 +37,7 @@ impl TrialCounts {
 pub struct Trial {
     /// The number of calls in the upper 32 bits, and the number of failed calls in the lower 32 bits.
     counts: AtomicU64,
-    /// The numbers of calls and failed calls that are already stored, in the format of `counts`.
+    /// The numbers of calls and failed calls that are already stored or are being stored, packed like `counts`.
     written: AtomicU64,
     trapped: Arc<Notify>,
 }

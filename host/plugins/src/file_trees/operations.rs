@@ -210,7 +210,7 @@ impl Target {
         if self.entry.names_directory { Err(Errno::NOTDIR.into()) } else { Ok(self) }
     }
 
-    /// The metadata of the entry, or None if the entry does not exist.
+    /// Returns the metadata of the entry, or None if the entry does not exist.
     fn stat(&self) -> Option<Stat> {
         statat(&self.entry.parent, &self.name, AtFlags::SYMLINK_NOFOLLOW).ok()
     }

@@ -31,7 +31,7 @@ const OTHER_PROGRAMS: [&str; 8] = [
 const MAX_LINKS: u32 = 40;
 /// Maximum number of parent directories of a directory that are checked.
 const MAX_DEPTH: usize = 1024;
-/// Maximum number of files in protected folders that are compared with a file that has hard links.
+/// If a file has hard links, at most this number of files in protected folders are compared with it.
 const MAX_COMPARED: usize = 50_000;
 
 /// A special ending in [`ProtectedKind::CodeFiles`] that matches names without an ending, such as `tool`. This special
@@ -175,7 +175,7 @@ impl Protection {
             if !protected.kind.protects_by_name() {
                 self.entries.entry((directory, fold_case(&name))).or_insert_with(|| protected.what.clone());
             }
-            // The entry does not exist yet, so guests must not create it.
+            // If the entry does not exist, this call fails. The entry stays protected, so that guests cannot create it.
             let stat = statat(&current, &name, AtFlags::SYMLINK_NOFOLLOW)?;
             match FileType::from_raw_mode(stat.st_mode) {
                 FileType::Symlink => {
@@ -312,7 +312,7 @@ impl Protection {
     }
 }
 
-/// Returns those ids of a directory and its parents for which `is_wanted` returns true, innermost first.
+/// Examines the ids of a directory and its parents, innermost first, and returns the ids for which `is_wanted` is true.
 fn ancestors_where(directory: BorrowedFd<'_>, is_wanted: impl Fn(FileId) -> bool) -> Result<Vec<FileId>, TreeRefusal> {
     let mut id = FileId::from(&fstat(directory)?);
     let (mut found, mut last_parent): (Vec<FileId>, Option<OwnedFd>) = (Vec::new(), None);
@@ -397,8 +397,8 @@ mod tests {
         protection.check_entry(folder.as_fd(), name.as_ref()).is_err()
     }
 
-    // Row 40, P13: the host protects a protected file and every directory and link on the way to the file, even if the
-    // file or a directory does not exist yet.
+    // Row 40, P13: if a file is protected, every directory and link on the way to the file is also protected, even if
+    // the file or a directory does not exist yet.
     #[test]
     fn row_40_every_entry_on_the_way_to_a_protected_path_is_protected() {
         let folder = tempfile::tempdir().expect("a temporary folder");

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
-/// If more usages than this number are stored, the usages that no running call needs are dropped.
+/// If [`Quotas`] contains this many entries, the entries that no running call needs are dropped.
 const MAX_TURNS: usize = 1024;
 
 /// Identifies a turn in a session of an agent.
@@ -91,7 +91,7 @@ impl Counted {
         Ok(())
     }
 
-    /// Returns `bytes` bytes to the quota.
+    /// Gives `bytes` bytes back to the quota.
     pub(super) fn shrink(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_sub(signed(bytes));
     }
@@ -120,8 +120,8 @@ impl Counted {
         handles.push(Arc::downgrade(file));
     }
 
-    /// Records that the last name of a file was removed. The file's bytes are returned to the quota when no guest has
-    /// the file open any more.
+    /// Records that the last name (hard link) of a file was removed. The file's bytes are given back to the quota when
+    /// no guest has the file open any more.
     pub(super) fn removed(&mut self, id: FileId, bytes: u64) {
         let handles = self.open.remove(&id).unwrap_or_default();
         if handles.iter().any(is_open) {

@@ -188,7 +188,7 @@ fn open_root(path: &Path, writable: &HashSet<FileId>) -> Result<OpenTree, TreeEr
 struct RootWalk {
     current: OwnedFd,
     path: PathBuf,
-    /// Ids of the directories on the way from `/`, including the current directory.
+    /// Ids of all directories on the way from `/` to the current directory, which is included.
     ids: Vec<FileId>,
 }
 

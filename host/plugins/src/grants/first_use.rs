@@ -14,7 +14,7 @@ pub enum CallEffect {
     Changes,
 }
 
-/// The unmet needs that are relevant for a call. A call that only reads does not need write access to files.
+/// Returns the unmet needs that are relevant for a call. A call that only reads does not need write access to files.
 pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallEffect) -> Vec<UnmetNeed> {
     let narrowed = |unmet: &UnmetNeed| match (&unmet.need, effect) {
         (Need::Files(Access::ReadWrite), CallEffect::Reads) => {
@@ -83,8 +83,7 @@ mod tests {
         assert_eq!(needs(&Asks::default(), &Grants::default(), &RefusedNeeds::default()), []);
     }
 
-    // P6: before a read-only call, the user is asked neither for write access nor for read access that the plugin
-    // already has.
+    // P6: before a read-only call, the user is asked only for read access, and only if the plugin does not have it yet.
     #[test]
     fn p6_read_only_call_asks_for_read_access_only() {
         let asks = Asks { files: Some(Access::ReadWrite), key_value: true, ..Asks::default() };

@@ -134,8 +134,8 @@ impl HttpPattern {
         }
     }
 
-    /// Returns the pattern for the requests that match two patterns: `self`, from a grant, and `asked`, from a need in
-    /// a manifest. Returns None if no request matches both patterns.
+    /// Returns a pattern for the requests that match both `self`, which comes from a grant, and `asked`, which comes
+    /// from a need in a manifest. Returns None if no request matches both patterns.
     fn intersect(&self, asked: &Self) -> Option<Self> {
         let methods: Vec<_> = match (self.methods.is_empty(), asked.methods.is_empty()) {
             (true, _) => asked.methods.clone(),

@@ -16,7 +16,7 @@ const NAME_LENGTH: usize = 64;
 /// Maximum number of names in each list of a manifest.
 const MAX_LISTED_NAMES: usize = 256;
 
-/// The manifest of a plugin, in which the plugin describes itself and what it needs.
+/// The manifest of a plugin, in which the plugin describes itself and its needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Name of the plugin: 1 to 64 letters, digits, `_`, `-` or `.`.
@@ -200,8 +200,8 @@ pub fn with_manifest(component: &[u8], manifest: &Manifest) -> Result<Vec<u8>, M
     Ok(bytes)
 }
 
-/// The name for a plugin without a manifest: the name of its file without the extension, in which invalid characters
-/// are replaced.
+/// Returns the name for a plugin without a manifest: the name of its file without the extension, in which invalid
+/// characters are replaced.
 pub(crate) fn name_of_stem(stem: &str) -> String {
     let name: String = stem
         .chars()

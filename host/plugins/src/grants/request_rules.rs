@@ -124,7 +124,7 @@ pub(crate) fn second_path(method: &str, headers: &HeaderMap) -> Option<String> {
 }
 
 /// Describes the part of a request that could make a server handle the request with a different method. Returns `None`
-/// if no part of the request could do this.
+/// if the request has no such part.
 pub(crate) fn method_override(url: &Url, headers: &HeaderMap) -> Option<String> {
     if let Some(name) = headers.keys().find(|name| is_method_field(name.as_str())) {
         return Some(format!("the header `{name}` could override the method"));
@@ -143,6 +143,7 @@ pub(crate) fn is_method_field(name: &str) -> bool {
     plain.starts_with('-') && core == "method" || is_override(core)
 }
 
+/// Whether a header or field with this name overrides the method of the request on some servers.
 fn is_override(plain: &str) -> bool {
     let is_method = plain.starts_with("x-") && (plain.contains("method") || plain.ends_with("verb"));
     is_method || plain.contains("method-override") || matches!(plain, "http-method" | "httpmethod" | "http-verb")

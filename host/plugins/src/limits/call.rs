@@ -15,7 +15,7 @@ pub const FUEL: u64 = 500_000_000;
 
 const KIB: usize = 1024;
 
-/// The limits of one call. [`CALL_LIMITS`] contains their defaults and maximum values.
+/// The limits of one call. [`CALL_LIMITS`] contains the default and the maximum value of each limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallLimits {
     /// Maximum wall time of a tool call, including the time that host functions take.
@@ -374,8 +374,8 @@ impl CallLimits {
         self
     }
 
-    /// Raises the limits on memory and instances to their maximum values. These limits are used to inspect a component
-    /// before an agent's limits are known.
+    /// Raises the limits on memory and instances to their maximum values, so that a component can be inspected before
+    /// the limits of an agent are known.
     pub(crate) fn with_maximum_memory(self) -> Self {
         Self {
             memory: MAX_MEMORY,

@@ -41,8 +41,8 @@ pub enum Limit {
     State(usize),
     /// Maximum number of HTTP requests of one call.
     Requests(usize),
-    /// Maximum number of HTTP requests per minute of one plugin of one agent, and the time until the next request
-    /// is allowed.
+    /// Maximum number of HTTP requests that one plugin of an agent may send per minute, and the time until the next
+    /// request is allowed.
     RequestsPerMinute(usize, Duration),
     /// Maximum size of a request's body, in bytes.
     RequestBody(usize),
@@ -114,7 +114,7 @@ impl Limit {
         )
     }
 
-    /// Whether this is a limit on memory, tables or instances. An agent's configuration may raise these limits.
+    /// Whether this is a limit on memory, tables or instances, which an agent's configuration may raise.
     pub(crate) fn is_memory_limit(self) -> bool {
         matches!(
             self,

@@ -18,7 +18,7 @@ pub struct ModelCaller {
     pub plugin: String,
     /// Id of the plugin call that sends the request.
     pub call: String,
-    /// Number of tokens that all requests of the plugin may use in the turn.
+    /// Number of tokens that all requests of the plugin together may use in the turn.
     pub budget: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The record of one running call: its cost, the limit that stopped it, its denials and its log. The guest's store and
-//! the host function that waits for the call share the record.
+//! The record of one running call: its cost, the limit that stopped it, its denials and its log. The record is shared
+//! by the guest's store and the host function that waits for the end of the call.
 
 use super::files::FileWatch;
 use super::guest_log::GuestLog;
@@ -45,7 +45,7 @@ pub(crate) struct CallRecord {
     cpu: AtomicU64,
     /// Nanoseconds from `started` to the start of the current poll.
     polled: AtomicU64,
-    /// Nanoseconds for which the guest has waited for a turn of the scheduler. This time does not count as wall time.
+    /// Nanoseconds for which the guest has waited until the scheduler let it run. They do not count as wall time.
     waited: AtomicU64,
     memory: AtomicU64,
     bytes_to_guest: AtomicU64,
@@ -73,7 +73,9 @@ struct Denials {
 /// The limits that were reported to the guest as errors. A guest may continue after an error about a limit.
 #[derive(Default)]
 struct ReportedLimits {
+    /// The limit that prevented a memory or table from growing.
     growth: Option<Limit>,
+    /// The limit that a request of the guest reached.
     request: Option<Limit>,
 }
 
@@ -302,8 +304,8 @@ impl CallRecord {
         poll
     }
 
-    /// Returns whether the last poll ended because the guest was interrupted. Such a guest can continue immediately.
-    /// This method returns true only once for each interruption.
+    /// Returns whether the last poll ended because the guest was interrupted. An interrupted guest can continue
+    /// immediately. This method returns true only once for each interruption.
     pub(crate) fn take_interruption(&self) -> bool {
         self.interrupted.swap(false, Ordering::Relaxed)
     }

@@ -42,8 +42,8 @@ pub enum InitialFileState {
         /// Path to which the link refers, as it is stored in the link.
         to: String,
     },
-    /// The path led to an object that is not a file, directory or link, such as a pipe. Guests cannot open such
-    /// an object.
+    /// The path led to a pipe or another object that is not a file, directory or link. Guests cannot open
+    /// such an object.
     Other {
         /// Size, number of hard links, and times of the object.
         stat: FileStat,
@@ -144,6 +144,6 @@ pub enum FinalFileState {
         /// Path of the file or directory in that tree at the start of the call.
         from: String,
     },
-    /// At the end of the call, the path leads to an object that is not a file, directory or link, such as a pipe.
+    /// At the end of the call, the path leads to a pipe or another object that is not a file, directory or link.
     Other,
 }

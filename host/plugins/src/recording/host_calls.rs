@@ -183,7 +183,7 @@ fn hash_of_request_line(method: &str, url: &str) -> Sha256 {
 
 /// Records the results of the host calls of a running plugin call, up to a maximum size.
 pub(crate) struct HostCallRecorder {
-    /// Maximum size of the record, in bytes. 0: nothing is recorded.
+    /// Maximum size of the record, in bytes. If this is 0, nothing is recorded.
     capacity: usize,
     recorded: Mutex<RecordedAnswers>,
 }

@@ -1,8 +1,8 @@
 //! Records that a guest looked up its preopened directories or its environment variables. WASI cannot return a "denied"
-//! error when a guest looks up directories or variables. If a guest looked up its directories or variables, then the
-//! needs for directories or variables that its manifest states and that are not granted count as denied (P6, O3). If
-//! the host inferred from a component's imports that the component needs a grant, the missing grant counts as a denial
-//! only if the call fails.
+//! error when a guest looks up directories or variables. Therefore, if a guest looked up its directories, each
+//! directory that its manifest requests and that is not granted counts as denied. The same applies to variables (P6,
+//! O3). If the host inferred from a component's imports that the component needs a grant, the missing grant counts as a
+//! denial only if the call fails.
 
 use super::CallRecord;
 use crate::grants::UnmetNeed;

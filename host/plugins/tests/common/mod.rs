@@ -1,5 +1,5 @@
 //! A small component for the tests, written in the WebAssembly text format. The component has a tool `noop`, a tool
-//! `spin` that never ends, and a tool `trap`. A call to a tool with a different name traps.
+//! `spin` that never ends, and a tool `trap`. The component traps if a tool with a different name is called.
 
 #![allow(dead_code, reason = "each test file uses only a part of this module")]
 
@@ -16,12 +16,12 @@ pub(crate) fn tool_component(interface: &str, memory: u32) -> Vec<u8> {
     parse(COMPONENT, interface, memory)
 }
 
-/// The test component with an additional import.
+/// Returns the test component with an additional import.
 pub(crate) fn tool_component_importing(import: &str) -> Vec<u8> {
     parse(&COMPONENT.replacen("(component", &format!("(component {import}"), 1), "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The test component with an additional import. The tool `trap` of this component calls the imported function.
+/// Returns the test component with an additional import, which the tool `trap` of the component calls.
 pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     let import = format!(
         r#"(component
@@ -43,12 +43,12 @@ pub(crate) fn tool_component_calling(interface: &str) -> Vec<u8> {
     parse(&text, "agent-host:plugin/tool@0.1.0", 1)
 }
 
-/// The text of the test component, to which a test can add further exports.
+/// Returns the text of the test component, to which a test can add further exports.
 pub(crate) fn tool_text(interface: &str, memory: u32) -> String {
     filled(COMPONENT, interface, memory)
 }
 
-/// A component with one tool that does nothing and has this name, description and input schema.
+/// Returns a component with one tool that does nothing and has this name, description and input schema.
 pub(crate) fn described(name: &str, description: &str, schema: &str) -> Vec<u8> {
     let definitions = tools_described(&[(name, description)], schema);
     // The memory after the last text is unused, so that one megabyte of arguments fits into it.

@@ -37,8 +37,8 @@ async fn secrets_in_error_responses_are_not_shown() {
     }
 }
 
-/// A registry can return the address for uploads or for logins. If this address does not use TLS, nothing is sent to
-/// the address, unless it is on this machine.
+/// A registry can choose the address to which the host sends an upload or a login. If this address does not use TLS,
+/// nothing is sent to it, unless the address is on this machine.
 #[tokio::test]
 async fn uploads_and_logins_are_sent_to_allowed_addresses_only() {
     let (registry, reference) = with_plugin().await;
@@ -86,8 +86,8 @@ async fn invalid_tag_is_not_the_newest_version() {
     assert!(requests.contains("/manifests/1.0.0") && !requests.contains("9.9.9"), "{requests}");
 }
 
-/// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. Such a
-/// signature does not prevent the host from finding a valid signature.
+/// Row 23: a signature that contains the id of the trusted key, but was made with another key, is not accepted. The
+/// host still finds a valid signature next to the signature with the wrong key.
 #[tokio::test]
 async fn signature_with_a_copied_key_id_is_refused() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());

@@ -93,8 +93,8 @@ impl SignedPlugin {
     }
 }
 
-/// If the list names the key of each signature, the valid signature is read first, even if there are 10,000
-/// other signatures.
+/// If the list contains the key of each signature, the valid signature is read first, even if there are
+/// 10,000 other signatures.
 #[tokio::test]
 async fn valid_signature_among_ten_thousand_is_found_quickly() {
     let signed_plugin = SignedPlugin::new().await;

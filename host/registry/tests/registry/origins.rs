@@ -138,8 +138,9 @@ fn redirect(to: usize) -> ServerResponse {
     ServerResponse::Redirect { status: 307, to, path: "/v2/team/calc/manifests/1.0.0" }
 }
 
-/// The registry redirects the client to a server on another port. That server requires a login with Basic or bearer
-/// authentication, but does not receive the registry's login. The test repeats an attack that was reported.
+/// If the registry redirects the client to a server on another port, and this server requires a login with Basic or
+/// bearer authentication, the server does not receive the registry's login. The test repeats an attack that was
+/// reported.
 #[tokio::test]
 async fn redirect_target_does_not_get_the_login() {
     let servers = Servers::start(3).await;
@@ -168,8 +169,8 @@ async fn login_is_not_sent_after_a_redirect() {
         servers.client().fetch(&servers.reference(0)).await.expect_err("it is refused");
         assert_eq!(receivers_of(&servers.take_requests(), BASIC), [0]);
     }
-    // The registry requires a login and then redirects the upload to another server, which also requires a login but
-    // does not receive it.
+    // The registry requires a login and then redirects the upload to another server. The other server also requires a
+    // login, but does not receive the registry's login.
     servers.set(
         0,
         &[ServerResponse::Basic, ServerResponse::Nothing, ServerResponse::Nothing, ServerResponse::UploadAt(2)],

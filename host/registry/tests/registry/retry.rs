@@ -76,8 +76,8 @@ async fn failed_uploads_start_again() {
         .iter()
         .filter(|request| request.contains("/blobs/uploads/"))
         .partition(|request| request.starts_with("POST"));
-    // Three uploads are started: two of the component and one of the configuration. The second upload of the component
-    // arrives despite the error.
+    // Three uploads are started: two of the component and one of the configuration. The server stores the
+    // second upload of the component, although it answers with an error.
     assert_eq!((started.len(), sent.len()), (3, 3), "{requests:?}");
     assert_eq!(client.fetch(&reference).await.expect("the fetch succeeds").bytes, bytes);
 

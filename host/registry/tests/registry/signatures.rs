@@ -98,8 +98,8 @@ async fn signatures_are_found_without_a_tag_list() {
     assert!(matches!(verified, Ok(Signer::Trusted { .. })), "{verified:?}");
 }
 
-/// A client may overwrite the index with an older version. A signature that is then missing from the index is still
-/// found, and the next signature restores its entry.
+/// If a client overwrites the index with an older version, a signature whose entry was lost is still found, and adding
+/// another signature restores the lost entry.
 #[tokio::test]
 async fn signature_lost_from_the_index_is_still_found() {
     let (registry, client) = (TestRegistry::start(), TestClient::new());

@@ -84,7 +84,7 @@ pub enum MemoryUse {
     Off,
 }
 
-/// Who writes the summary of messages that are removed from the prompt: a model or the host.
+/// The author of the summary of messages that are removed from the prompt: a model or the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SummaryWriter {
     /// The configured summary model writes the summary. If no summary model is configured, the model that answers the

@@ -96,7 +96,7 @@ impl LiveAgent {
     }
 
     /// For each kind of grant that was reduced or revoked since this process started, returns the grants of this kind
-    /// that the plugin had before the latest reduction. The result contains no grants of a kind that was never reduced.
+    /// that the plugin had before the latest reduction. Kinds that were never reduced are not in the result.
     pub fn revoked(&self, plugin: &str) -> Grants {
         let revoked = self.0.revoked.lock().unwrap_or_else(PoisonError::into_inner);
         revoked.get(plugin).cloned().unwrap_or_default()

@@ -142,8 +142,8 @@ fn with_roles(generation: Generation, current: &Agent) -> Generation {
 }
 
 /// Returns the components of a stored turn that are unknown to this host. A component is known if the agent uses it now
-/// under the same name. If the stored turn has pins, a component is also known if, according to the store, an earlier
-/// turn of the agent on this host began with it.
+/// under the same name. If the stored turn has pins, a component is also known if the store contains an earlier turn of
+/// the agent on this host that began with this component.
 pub(crate) async fn unknown_components(
     store: &dyn Store,
     current: &Agent,

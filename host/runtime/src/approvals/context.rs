@@ -46,8 +46,8 @@ impl ApprovalContext<'_> {
         ruling_in(&self.services.agent).strictest(ruling_in(&self.services.live.current()))
     }
 
-    /// Whether an approval of a tool is valid only for the arguments for which it was given. An approval has this limit
-    /// if the turn's configuration or the current configuration binds approvals of the tool to arguments.
+    /// Whether an approval of a tool is valid only for the arguments for which it was given. Approvals of the tool are
+    /// bound to arguments if the turn's configuration or the current configuration requires it.
     pub(super) fn binds_arguments(&self, tool: &str) -> bool {
         [&self.services.agent, &self.services.live.current()]
             .iter()

@@ -62,8 +62,8 @@ fn changed_since(record: &CallRecord, tool: &RegisteredTool, decided_by: Decided
 }
 
 impl ApprovalContext<'_> {
-    /// Checks the calls that are about to run (L17). Returns `None` if all calls may run. If a call may not run, none
-    /// of the calls runs, and the returned input must be applied to the run.
+    /// Checks the calls that are about to run (L17). Returns `None` if all calls may run. If one of the calls is not
+    /// allowed to run, none of the calls runs, and the returned input must be applied to the run.
     pub(crate) async fn check_dispatch(
         &self,
         records: &[CallRecord],

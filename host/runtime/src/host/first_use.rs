@@ -7,8 +7,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
 
-/// Sends questions about the first use of a plugin to the task that asks the user. This task handles the questions
-/// one after another.
+/// Sends questions about the first use of a plugin to the task that asks the user these questions one after another.
 pub type FirstUses = mpsc::Sender<FirstUse>;
 
 /// A question to the user about a plugin that is about to be used for the first time and lacks grants. The agent's

@@ -18,8 +18,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::mpsc;
 
-/// Records the questions that plugins ask the model in the open turn: how many tokens each plugin has used, and which
-/// finished questions are not committed yet.
+/// Keeps account of the questions that plugins ask the model in the open turn: stores how many tokens each plugin has
+/// used, and which finished questions are not committed yet.
 #[derive(Default)]
 pub(crate) struct ModelLedger(Mutex<LedgerState>);
 

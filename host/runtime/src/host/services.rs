@@ -31,13 +31,13 @@ pub struct Host {
     /// Function that is called at every checkpoint. Only tests set this field.
     pub checkpoint: Option<CheckpointObserver>,
     /// Channel for the questions that ask the user, at a plugin's first use, to give missing grants (P6). `None` if
-    /// nobody can answer such questions.
+    /// nobody can answer questions.
     pub first_uses: Option<FirstUses>,
     /// Answers the HTTP requests of plugins in place of the network. If `None`, the requests are sent over the network.
     pub http: Option<Arc<dyn HttpPort>>,
     /// Token that is cancelled when the process shuts down. Open turns then stop in the same way as if the process had
-    /// crashed, and can be continued later. Open turns are not stored as cancelled. Instead, each of them has
-    /// the result [`TurnResult::Interrupted`](crate::TurnResult::Interrupted).
+    /// crashed, and can be continued later. Open turns are not stored as cancelled. Instead, each open
+    /// turn has the result [`TurnResult::Interrupted`](crate::TurnResult::Interrupted).
     pub leaving: CancellationToken,
     /// The sessions of this process that are open or watched.
     pub sessions: OpenSessions,
@@ -160,8 +160,8 @@ impl SessionServices {
         Some(MemoryFilter { user, scope, excluded_session: Some(self.subject.clone()) })
     }
 
-    /// Returns the call ids that a user or service may mean by `id`. The first is `id` itself. The second is `id`
-    /// with the session's suffix, because the user or service may have omitted the suffix.
+    /// Returns the call ids that a user or service may mean by `id`. The first id is `id` itself. The second
+    /// id is `id` with the session's suffix, because the user or service may have omitted the suffix.
     pub(crate) fn call_ids(&self, id: &str) -> Vec<CallId> {
         vec![CallId(id.to_owned()), CallId(format!("{id}_{}", self.id_ending))]
     }

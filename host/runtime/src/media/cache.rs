@@ -23,7 +23,7 @@ pub(super) struct Cache {
     /// The keys of all entries, ordered by the latest use of the entry. The key of this map is the value of `uses`
     /// directly after the entry's latest use.
     by_use: BTreeMap<u64, PictureKey>,
-    /// How often an entry of the cache has been read or added so far.
+    /// Number of times that any entry of the cache has been read or added so far.
     uses: u64,
     /// Total size of all entries, in bytes.
     bytes: usize,

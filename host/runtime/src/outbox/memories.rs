@@ -33,7 +33,7 @@ const NOT_REMEMBERED: [&str; 4] =
 /// Maximum number of outbox items that one query reads.
 const PAGE_SIZE: usize = 100;
 
-/// Who created the results of the calls that finish in a change: the tools or the host.
+/// Who created the results of calls that have finished: the tools or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResultOrigin {
     /// The results come from the tools, or from the users and services that answer calls.

@@ -44,7 +44,7 @@ pub(crate) enum StepRecordBody {
     MediaNotScaled(Vec<UnscaledPicture>),
     /// A plugin's question to the agent's model.
     PluginModel(Box<PluginModelRecord>),
-    /// The host's answers to the plugin that executed a call.
+    /// The answers that the host gave to a plugin while the plugin executed a call.
     HostCallLog(Box<HostAnswersRecord>),
     /// The service request that a plugin made during a tool call.
     ServiceRequest(Box<ServiceRequestRecord>),
@@ -295,7 +295,7 @@ pub(crate) struct VerdictRecord {
     pub(crate) cost: CallCost,
 }
 
-/// The input of an output validator. Messages are stored as positions.
+/// The input of an output validator. The positions of the messages are stored instead of the messages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ValidatorQuestion {
     pub(crate) text: String,
@@ -374,7 +374,7 @@ pub(crate) struct PluginModelReply {
     pub(crate) model: String,
 }
 
-/// The host's answers to the plugin that executed a call.
+/// The answers that the host gave to a plugin while the plugin executed a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct HostAnswersRecord {
     pub(crate) call: CallId,

@@ -37,7 +37,7 @@ pub(crate) enum MessagePositions {
 
 impl MessagePositions {
     /// Creates references to these messages. `calls` is the number of model calls in the session so far. The returned
-    /// texts are blocks, each of which contains several references. They must be stored together with the record.
+    /// texts are blocks, each of which contains several references. The blocks must be stored with the record.
     pub(crate) fn new(seen: &[MessagePosition], calls: u64) -> (Self, Vec<String>) {
         let since = |(id, seen): &MessagePosition| -> FirstSeen { (*id, calls as i64 - i64::from(*seen)) };
         let mut blocks: Vec<&[MessagePosition]> =

@@ -74,7 +74,8 @@ pub enum SentRequestError {
     Store(#[from] StoreError),
 }
 
-/// Maximum number of bytes of the texts and messages of one request. A request body can have at most half of it.
+/// Maximum number of bytes of the texts and messages of one request. A request body can have at most half
+/// as many bytes.
 const MAX_BYTES: usize = 128 << 20;
 
 /// The session from which a request is rebuilt.
@@ -270,7 +271,7 @@ async fn rebuild(records: &CallRecords, source: Source<'_>) -> Result<ModelReque
 
 /// Replaces the media that were masked or could not be scaled down, and adds labels to the others.
 fn mask_media(records: &CallRecords, ids: &[MessageId], request: &mut ModelRequest) {
-    // The first mask of a media item applies, as in the session.
+    // If a media item has several masks, the first mask applies, as in the session.
     let masks = records.prompt.masked.iter().rev().map(|mask| ((mask.message, mask.part, mask.item), &mask.text));
     let masks: HashMap<_, _> = masks.collect();
     for media_item in &outgoing_media(request, ids, |_| false) {

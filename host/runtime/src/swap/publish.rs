@@ -56,7 +56,7 @@ pub(super) fn differences(old: &BTreeMap<String, ChosenVersion>, new: &BTreeMap<
     names.into_iter().filter(|name| old.get(*name) != new.get(*name)).cloned().collect()
 }
 
-/// Applies the changes one after another. Whenever a change was accepted, the rejected changes are tried again, because
+/// Applies the changes one after another. Whenever a change is accepted, the rejected changes are tried again, because
 /// a plugin may become usable only after another plugin was removed.
 fn apply_one_by_one(
     agent: &Agent,

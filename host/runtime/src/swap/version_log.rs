@@ -116,7 +116,7 @@ pub async fn begin_serving(
 }
 
 /// Returns the plugin versions that a host would use for the files in a directory: the version in each file, or an
-/// earlier version if the version in the file is rolled back. Does not store anything, and makes no canary calls.
+/// earlier version if the version in the file is rolled back. Does not store anything and does not make canary calls.
 pub async fn serving_versions(
     store: &dyn Store,
     sandbox: &Sandbox,

@@ -1,4 +1,4 @@
-//! A model may write a call in its text. This module uses the address in the call to find the tool (L20).
+//! If a model writes a call in its text, this module uses the address in the call to find the tool (L20).
 
 use super::registry::Registry;
 use agent_core::run::{Approval, Disposition, ResolvedCall};

@@ -1,6 +1,6 @@
 //! The tools of a model call in the form in which step records refer to them (D1). A record refers to a list. The list
 //! refers to the definition of each tool and to the names of all tools, so that each text is stored only once even if
-//! each turn offers other tools (L25).
+//! each turn offers different tools (L25).
 
 use agent_core::message::Digest;
 use agent_core::model::OfferedTool;
@@ -26,10 +26,10 @@ impl ReferencedText {
 /// The names of all tools in a registry. The history contains calls of tools that are no longer offered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct RecordedNames {
-    /// The provider names of all tools whose provider name differs from the author's name, by the author's name.
+    /// The provider name of each tool whose provider name differs from the author's name. The key is the author's name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) names: BTreeMap<String, String>,
-    /// The addresses, in the text dialect, of the tools that are not local, by the author's name.
+    /// The text-dialect address of each tool that is not local. The key is the tool's name as its author wrote it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) addresses: BTreeMap<String, ToolAddress>,
 }
@@ -88,7 +88,7 @@ pub(crate) struct RecordedTools {
 }
 
 impl RecordedTools {
-    /// Reads the tools from the stored texts. Returns `None` if this host cannot read them.
+    /// Reads the tools from the stored texts. Returns `None` if this host cannot read the texts.
     pub(crate) fn parse(names: &str, definitions: &[String]) -> Option<Self> {
         let names = serde_json::from_str(names).ok()?;
         let offered: Result<Vec<OfferedTool>, _> = definitions.iter().map(|text| serde_json::from_str(text)).collect();
@@ -100,8 +100,8 @@ impl RecordedTools {
         self.names.names.get(author).map(String::as_str)
     }
 
-    /// Returns the address of a tool in the text dialect. `name` is the tool's name as its author or as the model provider
-    /// spells it.
+    /// Returns the address of a tool in the text dialect. `name` is the tool's name as its author or as the model
+    /// provider spells it.
     pub(crate) fn address_of(&self, name: &str) -> ToolAddress {
         let mut names = self.names.names.iter();
         let author = names.find(|(_, provider)| *provider == name).map_or(name, |(author, _)| author);

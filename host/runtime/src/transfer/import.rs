@@ -68,7 +68,8 @@ enum Claims {
     /// The claims are discarded. This host determines the source and the arguments of open calls itself, without using
     /// the document.
     Discarded,
-    /// The document's claims are kept. They are harmless in a replay, because the imported session is not continued.
+    /// The document's claims are kept. The claims are harmless in a replay, because the imported session
+    /// is not continued.
     Kept,
 }
 
@@ -330,7 +331,8 @@ impl Import {
             let count = self.hidden_texts;
             let texts = if count == 1 { "1 text".to_owned() } else { format!("{count} texts") };
             self.dropped.push(format!(
-                "the mark of {texts} that a host had inserted, such as remembered facts: you see them as part of the messages"
+                "the mark that hid {texts} that a host had inserted, such as remembered facts: you now see the \
+                 inserted text in the messages"
             ));
         }
         if self.replays > 0 {

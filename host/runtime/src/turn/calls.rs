@@ -25,8 +25,8 @@ const FIRST_RETRY_WAIT: Duration = Duration::from_millis(200);
 /// Maximum time between two attempts. If the tool specifies a longer time, the call is not retried, and the tool's
 /// error becomes the result.
 const MAX_RETRY_WAIT: Duration = Duration::from_secs(5);
-/// Maximum wall time of one attempt at a plugin's tool call. The time limit that is configured for the plugin
-/// is shorter.
+/// Maximum wall time of one attempt at a plugin's tool call. The plugin's configured limit (`tool_wall_ms`) can be
+/// shorter, but not longer.
 const CALL_TIME_LIMIT: Duration = Duration::from_secs(120);
 
 /// The outcome of one attempt at a call, before it is converted to a result.

@@ -43,7 +43,7 @@ enum ChildOutcome {
     /// The child waits for an answer, another process has the lease of the child's session, or the child's plugins are
     /// temporarily unavailable.
     Waits,
-    /// The child cannot continue because of a failure that also stops its parent.
+    /// A failure stops the child and its parent.
     Failed(SessionError),
 }
 

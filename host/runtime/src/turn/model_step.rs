@@ -45,8 +45,8 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     let mut outgoing = outgoing_prompt(context, &plan).await?;
     apply_media_policy(context, &mut outgoing, plan.step).await?;
     record_prompt(context, &plan, &mut outgoing);
-    // `visible_request` removes all characters that a user could not see from the outgoing prompt (row 49). The history
-    // keeps these characters.
+    // `visible_request` escapes the invisible characters in the outgoing prompt (row 49). The history keeps
+    // these characters unchanged.
     visible_request(&mut outgoing.request);
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
     let reply = send_request(context, &outgoing.request, &plan).await;
@@ -130,7 +130,8 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     Ok(outgoing)
 }
 
-/// Returns the text that tells the model that this is the last call of the turn (L4). Returns `None` if it is not.
+/// Returns the text that tells the model that this is the last model call of the turn (L4), or `None` if further model
+/// calls may follow.
 fn last_call_notice(context: &ActionContext<'_>) -> Option<String> {
     let is_last = context.run.turn.as_ref().is_some_and(Turn::is_last_call);
     is_last.then(|| prompt::LAST_CALL.to_owned())

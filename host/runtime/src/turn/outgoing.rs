@@ -20,8 +20,8 @@ pub(super) struct OutgoingPrompt {
 }
 
 impl OutgoingPrompt {
-    /// Adds parts to the message that follows the messages from the history. If no message follows them, appends a new
-    /// message to the prompt.
+    /// Adds parts to the message that follows the messages from the history. If the prompt ends with the messages from
+    /// the history, appends a new message to the prompt.
     pub(super) fn add_last(&mut self, parts: Vec<Part>) {
         prompts::add_last(&mut self.request, self.ids.len(), parts);
     }

@@ -26,7 +26,7 @@ const MAX_PROMPT_BYTES: usize = 96 * 1024;
 const BYTES_PER_TOKEN: usize = 3;
 /// Number of tokens that are reserved for the instructions around the messages.
 const OVERHEAD_TOKENS: u32 = 400;
-/// Range of the size, in bytes, to which each piece of a message in the summary prompt is truncated.
+/// Minimum and maximum size, in bytes, to which each piece of a message in the summary prompt is truncated.
 const PIECE_BYTES: (usize, usize) = (120, 4_000);
 
 /// The summary that a model wrote or the reason why there is no usable summary, and the cost of the model call.

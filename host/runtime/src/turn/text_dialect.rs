@@ -15,7 +15,7 @@ use tokio::sync::mpsc::{Receiver, Sender};
 pub(super) struct TextCalls {
     pub(super) calls: Vec<ResolvedCall>,
     pub(super) unreadable: Vec<UnreadableCall>,
-    /// If a call could not be read, the reply's original text, including the calls. Otherwise, an empty text.
+    /// The reply's original text, including the calls, or an empty text if every call could be read.
     pub(super) written: String,
 }
 

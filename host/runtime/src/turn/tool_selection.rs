@@ -16,9 +16,9 @@ use agent_models::Embedder;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Those built-in tools that do not belong to the loop.
+/// The built-in tools that do not belong to the loop.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
-/// Number of messages before the input whose text counts when tools are selected.
+/// Maximum number of messages directly before the input that are used, together with the input, to select tools.
 const QUERY_MESSAGES: usize = 4;
 /// Maximum number of characters of each of these messages.
 const QUERY_CHARACTERS: usize = 1000;
@@ -61,8 +61,9 @@ impl SelectionBasis {
 /// registry. `None` means that all tools are offered.
 ///
 /// The configured number of tools counts every tool except those that end a turn, which are always offered. The tool
-/// `read_result` is always selected if the number is at least 2, because results can be cut during the turn. Tools that were used before are
-/// selected next, and then the tools that are nearest to the input and the last messages.
+/// `read_result` is always selected if the configured number is at least 2, because results can be cut during the turn.
+/// Tools that were used before are selected next, and after them the tools that are nearest to the input and the last
+/// messages.
 pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBasis) -> Option<Vec<String>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();
@@ -105,7 +106,7 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
 }
 
 /// Returns whether a step of a plan may call this tool. The tools of the loop are excluded, because the loop itself
-/// follows the plan. However, a step may call those tools of the loop that read data which is not in the prompt.
+/// follows the plan. However, a step may call some tools of the loop, which read data outside the prompt.
 pub(super) fn may_be_planned(services: &SessionServices, tool: &OfferedTool) -> bool {
     PLANNABLE_BUILTINS.contains(&tool.author_name.as_str()) || !belongs_to_loop(services, &tool.author_name)
 }

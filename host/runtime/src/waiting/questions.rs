@@ -12,7 +12,8 @@ use agent_core::run::{Action, Answerer, Awaited, Decision, Input, InputError, Ru
 use agent_core::tool::ToolSource;
 use serde_json::Value;
 
-/// Returns the question that a suspended turn waits for, with its call. A model reply asks at most one question.
+/// Returns the question whose answer a suspended turn waits for, and the call that asks the question. A model reply
+/// asks at most one question.
 pub fn question(suspension: &Suspension) -> Option<(&CallId, &str)> {
     suspension.waits.iter().find_map(|wait: &Wait| match &wait.cause {
         WaitCause::Answer { question, .. } => Some((&wait.call, question.as_str())),

@@ -37,7 +37,7 @@ pub(super) async fn grants_are_listed_per_agent_until_revoked(test: TestStore) {
     assert_eq!(store.allowed("a").await.unwrap()[0].id, stored[0].id, "the same grant has the same id");
 }
 
-pub(super) async fn grants_differ_in_every_field(test: TestStore) {
+pub(super) async fn grants_that_differ_in_one_field_are_stored_separately(test: TestStore) {
     let store = &test.store;
     let base = grant("a", "tool");
     let digest = |byte: u8| Digest::from_sha256([byte; 32]);
@@ -59,7 +59,7 @@ pub(super) async fn grants_differ_in_every_field(test: TestStore) {
     assert!(grants.iter().all(|grant| stored.iter().any(|stored| stored.grant == *grant)), "{stored:?}");
 }
 
-/// Row 52: an agent's rule for a tool stays bound to the first identity to which the rule was bound.
+/// Row 52: an agent's rule for a tool stays bound to the first identity that was stored for the rule.
 pub(super) async fn rule_keeps_its_first_identity(test: TestStore) {
     let store = &test.store;
     let digest = |byte: u8| Digest::from_sha256([byte; 32]);

@@ -90,7 +90,7 @@ pub(super) async fn item_id_is_written_once_per_session(test: TestStore) {
     other.commit(outbox_commit(vec![event_item("a")])).await.unwrap();
     let stored = all_items(store).await;
     assert_eq!(ids(&stored), ["a", "b", "a"], "ids are unique per session");
-    assert_eq!(stored[0].item, event_item("a"), "the first item with an id is kept");
+    assert_eq!(stored[0].item, event_item("a"), "a second item with the same id does not replace the first");
     assert!(stored[0].delivered.is_some(), "a delivered item stays delivered");
 }
 

@@ -226,7 +226,7 @@ pub(super) async fn delete_removes_everything_of_the_session(test: TestStore) {
 
 /// L27: a message that was evicted from the view can still be found in its session. Undone and superseded messages are
 /// not found.
-pub(super) async fn search_evicted_finds_only_evicted_messages(test: TestStore) {
+pub(super) async fn search_finds_evicted_but_not_undone_messages(test: TestStore) {
     let store = &test.store;
     let mut other = SessionWriter::new(store, "other").await;
     other.append_texts(&["a walrus elsewhere"]).await;

@@ -8,7 +8,7 @@ use agent_core::event::{EndReason, Event, EventKind};
 use agent_core::model::{TokenDetails, Usage};
 use std::sync::Arc;
 
-/// The usage of the turn that is open according to each snapshot that these tests write.
+/// The usage of the open turn in each snapshot that these tests write.
 fn open_turn() -> TurnCost {
     turn_cost(2, Usage::new(7, 3))
 }
@@ -49,7 +49,7 @@ async fn usage_of(store: &Arc<dyn Store>, session: &str) -> SessionUsage {
     store.sessions(filter, 1).await.expect("the list is read").remove(0).usage
 }
 
-async fn different(store: &Arc<dyn Store>) -> (u64, u64) {
+async fn compared_and_different(store: &Arc<dyn Store>) -> (u64, u64) {
     let compared = store.check_projections(status).await.expect("the check succeeds");
     let usage = compared.iter().find(|compared| compared.projection == Projection::Usage).expect("usage is checked");
     (usage.compared, usage.different)
@@ -73,17 +73,17 @@ pub(super) async fn usage_follows_the_log(test: TestStore) {
     assert_eq!(usage_of(store, "one").await, expected);
     assert_eq!(expected.usage.cost, Some(Cost { nanodollars: 250_000_000, partial: true }));
 
-    assert_eq!(different(store).await, (2, 0));
+    assert_eq!(compared_and_different(store).await, (2, 0));
     store.rebuild_projections(status).await.expect("the rebuild succeeds");
     assert_eq!(usage_of(store, "one").await, expected);
-    assert_eq!(different(store).await, (2, 0));
+    assert_eq!(compared_and_different(store).await, (2, 0));
 
     // A snapshot that this host cannot read changes nothing.
     writer.commit(commit_of(Change::default())).await.expect("the commit succeeds");
-    assert_eq!(different(store).await.1, 0);
+    assert_eq!(compared_and_different(store).await.1, 0);
     writer.release().await;
     store.delete("one").await.expect("the session is deleted");
-    assert_eq!(different(store).await, (0, 0));
+    assert_eq!(compared_and_different(store).await, (0, 0));
 }
 
 pub(super) async fn sums_of_usage_never_overflow(test: TestStore) {
@@ -97,6 +97,6 @@ pub(super) async fn sums_of_usage_never_overflow(test: TestStore) {
     }
     let sum = usage_of(store, "large").await;
     assert_eq!(sum.usage.prompt_tokens, i64::MAX as u64);
-    assert_eq!(different(store).await, (3, 0));
+    assert_eq!(compared_and_different(store).await, (3, 0));
     writer.release().await;
 }

@@ -243,7 +243,7 @@ impl PreparedCommit {
                                WHERE session = ?1 AND id = ?2 AND state <> 'finished'";
                     if connection.prepare_cached(sql)?.execute(params![session_row.session, id.0, json])? == 0 {
                         let (existing, refusal) = self.existing_result(connection, session_row, id)?;
-                        // A commit that contains the result that is already stored is accepted and changes nothing.
+                        // If the new result equals the stored result, the commit is accepted and changes nothing.
                         if existing.as_ref() != Some(result) {
                             return Err(refusal);
                         }

@@ -1,4 +1,4 @@
-//! The outbox: rows that commits write, with the time at which each item was delivered.
+//! The outbox: rows that are written by commits, with the time at which each item was delivered.
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};

@@ -144,8 +144,8 @@ fn remove_dead_locks(folder: &Path) {
     }
 }
 
-/// Returns whether a temporary lock file is old enough to be abandoned. A store renames its file immediately after it
-/// creates the file.
+/// Returns whether a temporary lock file is so old that no store uses it any more. A store renames its file immediately
+/// after it creates the file.
 fn is_abandoned(path: &Path) -> bool {
     let age = fs::metadata(path).and_then(|metadata| metadata.modified()).ok().and_then(|time| time.elapsed().ok());
     age.is_some_and(|age| age > Duration::from_secs(3600))

@@ -201,8 +201,8 @@ pub(super) fn unsigned(number: i64) -> u64 {
     u64::try_from(number).unwrap_or_default()
 }
 
-/// Converts the maximum number of rows that a caller requests to an SQL number. A number above [`MAX_PAGE`] is reduced
-/// to [`MAX_PAGE`].
+/// Converts a caller's limit on the number of rows to an SQL number. A limit above [`MAX_PAGE`] is reduced to
+/// [`MAX_PAGE`].
 pub(super) fn sql_limit(limit: usize) -> i64 {
     limit.min(MAX_PAGE) as i64
 }

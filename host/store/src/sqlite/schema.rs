@@ -316,8 +316,8 @@ CREATE TABLE plugin_rollbacks (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds a table of the plugin versions on trial, with the number of calls to each version from all processes. Versions
-/// that were in use before this migration are not on trial.
+/// Adds a table of the plugin versions on trial. For each version, the table contains the number of calls that all
+/// processes have made to this version. Versions that were in use before this migration are not on trial.
 const PLUGIN_TRIALS: &str = "
 CREATE TABLE plugin_trials (
     directory TEXT NOT NULL,
@@ -405,8 +405,8 @@ CREATE TABLE view_pieces (
 ) STRICT, WITHOUT ROWID;
 ";
 
-/// Adds a table for the model calls of each turn, and for their tokens and costs. A column for a part of the tokens is null
-/// if the provider does not report the parts. The cost is null if no price is known.
+/// Adds a table for the model calls of each turn, and for their tokens and costs. A column for a part of the tokens is
+/// null if the provider does not report the parts. The cost is null if no price is known.
 const TURN_USAGE: &str = "
 CREATE TABLE turn_usage (
     session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,

@@ -61,7 +61,7 @@ pub(super) struct WriterOptions {
     pub(super) lock_wait: Duration,
     /// Total time to wait for another process or for disk space before a write fails.
     pub(super) max_wait: Duration,
-    /// Which limit the database has reached when no space is left, and therefore whether waiting can help.
+    /// The limit that the database reaches when no space is left. This limit determines whether waiting can help.
     pub(super) space: SpaceLimit,
 }
 
@@ -130,8 +130,8 @@ enum IndexState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PendingWork {
     Nothing,
-    /// Many jobs shared the last commit, and their callers are likely to commit again soon. A short wait lets these
-    /// commits share a transaction.
+    /// Many jobs shared the last commit, and their callers are likely to commit again soon. If the writer waits for a
+    /// short time, the next commits of these callers share a transaction.
     WaitForMore {
         jobs: usize,
         max_wait: Duration,

@@ -7,7 +7,7 @@ use crate::commands::decision::decision;
 use crate::commands::drive_turn::open_question;
 use crate::commands::user_presence::UserPresence;
 use crate::exit::Failure;
-use crate::terminal::approval::{self, QUESTION_OF_UNKNOWN};
+use crate::terminal::approval::{self, QUESTION_ABOUT_OUTCOME};
 use crate::terminal::{TypedLine, YELLOW, text};
 use agent_core::message::CallId;
 use agent_core::run::{Action, Decision};
@@ -80,7 +80,7 @@ impl ApprovalPrompter {
         for call in session.undecided().await.map_err(Failure::failed)? {
             self.show_asking_delegate(session);
             self.terminal.note(approval::unknown(&call));
-            let decision = match self.ask_until(QUESTION_OF_UNKNOWN, parse_decision, cancel).await? {
+            let decision = match self.ask_until(QUESTION_ABOUT_OUTCOME, parse_decision, cancel).await? {
                 Ok(decision) => decision,
                 Err(unanswered) => return Ok(next.combine(unanswered)),
             };

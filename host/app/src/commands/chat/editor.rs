@@ -88,7 +88,7 @@ impl PrinterAbove {
 struct LineState {
     /// Whether the line contains text.
     has_text: AtomicBool,
-    /// Contents of the line: one entry for each time that the user pressed Enter after a backslash.
+    /// The whole text of the input at each time when the user pressed Enter after a backslash.
     continued: Mutex<Vec<String>>,
 }
 

@@ -201,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn s3_worlds_returns_names_with_versions() {
+    fn s3_world_names_contain_their_versions() {
         let worlds_of = |exports: &[&str]| worlds(&exports.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         let plugin = |name: &str| format!("agent-host:plugin/{name}@0.1.0");
         assert_eq!(worlds_of(&["wasi:cli/run@0.2.0", "init"]), [""; 0]);

@@ -131,7 +131,7 @@ async fn versions_of(
 }
 
 /// Finds the version to roll back to. If `digest_prefix` is given, the target is the version whose digest begins with
-/// the prefix. Otherwise, the target is the latest version that is neither in the plugin's file nor in use.
+/// the prefix. Without a prefix, the target is the latest version that is neither in the plugin's file nor in use.
 fn rollback_target(
     versions: &[PluginVersion],
     (in_file, serving): (&Digest, Option<&Digest>),
@@ -200,7 +200,7 @@ mod tests {
     /// P10: the output distinguishes files with the same name in two folders, even if their paths were typed as
     /// relative paths.
     #[test]
-    fn p10_describe_includes_the_folder() {
+    fn p10_a_version_is_described_with_its_folder() {
         let typed =
             PluginVersion { origin: "p/calc.wasm".to_owned(), directory: "/home/ann/p".to_owned(), ..version(1) };
         assert!(describe(&typed).contains("/home/ann/p/calc.wasm"), "{}", describe(&typed));

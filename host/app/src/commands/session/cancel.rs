@@ -82,8 +82,8 @@ async fn end_turn(
 }
 
 /// Ends the open turns of all sessions to which a cancelled turn has delegated work, directly or through other
-/// sessions, because no session needs the answers of these turns any more. Returns one line of output for each of
-/// these sessions, which reports whether its turn could be ended.
+/// sessions, because no session needs the answers of these turns any more. For each of these
+/// sessions, returns one line of output that reports whether the session's turn could be ended.
 fn cancel_delegates<'c>(
     store: &'c Arc<dyn Store>,
     waits: Vec<Wait>,

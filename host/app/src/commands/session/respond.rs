@@ -56,7 +56,7 @@ pub(super) async fn respond(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let event = event_file::read(&options.event)?;
-    let found = find_open(&*store, data, &options.session).await.map_err(with_no_context_code)?;
+    let found = find_open(&*store, data, &options.session).await.map_err(add_no_context_code)?;
     let names_agent = options.agent != AgentArguments::default();
     // An approval is checked against the agent's tools, so the agent is always needed to record an approval.
     let needs_agent = event.event_type == APPROVAL_RESOLVED.as_str();
@@ -135,7 +135,7 @@ impl SessionToAnswer<'_> {
 
 /// Adds the code `no_context` to the error about a missing session, because no stored state could receive the
 /// answer (L1).
-fn with_no_context_code(failure: Failure) -> Failure {
+fn add_no_context_code(failure: Failure) -> Failure {
     if !failure.message.starts_with("there is no session") {
         return failure;
     }

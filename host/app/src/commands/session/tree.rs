@@ -109,7 +109,7 @@ mod tests {
 
     /// L16, D5: deleting a session reports the children that are kept, and the number of their open turns.
     #[test]
-    fn d5_kept_children_note_names_children_and_open_turns() {
+    fn d5_kept_children_and_their_open_turns_are_reported() {
         let child = |subject: &str, state| SessionSummary { state, ..session(subject, Some("lead")) };
         let note = |children: &[SessionSummary]| kept_children_note(children, " --data d").unwrap_or_default();
         assert_eq!(note(&[]), "");

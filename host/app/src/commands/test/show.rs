@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Maximum number of displayed lines of a diff.
 const DIFF_LINES: usize = 80;
 
-/// Prints reports, and remembers which reasons for scenarios that cannot run were already printed.
+/// Prints reports. If scenarios cannot run, this struct remembers which reasons were already printed.
 #[derive(Debug, Default)]
 pub(super) struct ShownReports {
     /// Reasons why scenarios could not run. Each reason is printed once, because many scenarios may need the

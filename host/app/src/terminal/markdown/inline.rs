@@ -44,8 +44,8 @@ impl Inline {
         Self { rendering, style, before: ' ' }
     }
 
-    /// Renders the beginning of the text, as far as later text cannot change how it is rendered, and returns the length
-    /// of the rendered text in bytes. If the line is complete, all of the text is rendered.
+    /// Renders the part at the beginning of the text whose appearance later text cannot change, and returns the length
+    /// of this part in bytes. If the line is complete, all of the text is rendered.
     pub(super) fn read(&mut self, text: &str, ending: Ending, put: &mut dyn FnMut(Style, &str)) -> usize {
         if self.rendering == Rendering::Plain {
             put(self.style, text);

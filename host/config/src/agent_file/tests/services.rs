@@ -21,7 +21,7 @@ fn reads_services_and_outbox() {
     assert_eq!(directory.location, "agents/agent.toml:8: outbox.directory");
 }
 
-/// I2, row 34: an invalid schema is rejected with its line when the file is read.
+/// I2, row 34: an invalid schema is rejected when the file is read, and the error contains the line of the schema.
 #[test]
 fn row_34_rejects_unusable_schemas_with_their_line() {
     for (text, problem) in [

@@ -26,6 +26,7 @@ pub(crate) struct Call {
     pub(super) approval_identity: Option<Digest>,
     /// Whether a user has decided that the call may run again.
     pub(super) retry: bool,
+    /// Number of results that the call has received.
     pub(super) results: u32,
 }
 

@@ -103,7 +103,7 @@ impl ReplyAssembler {
     fn change_block(&mut self, data: &str, event: &Event<'_>, deltas: &mut Vec<Delta>) -> Result<(), Failure> {
         let Some(delta) = &event.delta else { return Ok(()) };
         let Some(block) = self.blocks.get(event.index.0) else {
-            let problem = "a content block is continued that has not started".to_owned();
+            let problem = "the stream continues a content block that has not started".to_owned();
             return Err(StreamError::invalid(problem, data).into());
         };
         match &*delta.r#type {
@@ -149,7 +149,7 @@ impl ReplyAssembler {
         self.usage.extend(usage.into_iter().flatten().filter(|(_, value)| !value.is_null()));
     }
 
-    /// Returns the counts of the usage.
+    /// Returns the token counts that the provider reported.
     fn counts(&self) -> Usage {
         let usage: WireUsage = serde_json::from_value(Value::Object(self.usage.clone())).unwrap_or_default();
         let count = |count: Option<u64>| count.unwrap_or_default().min(MAX_TOKENS);

@@ -27,11 +27,11 @@ pub(super) struct Block {
     fields: Map<String, Value>,
     text: String,
     thinking: String,
-    /// JSON text of the input of a tool call. If it is empty, the input in `fields` is complete.
+    /// JSON text of the input of a tool call. If this text is empty, the input in `fields` is complete.
     input: String,
 }
 
-/// Type of a content block, as far as it matters for the reply.
+/// Type of a content block. All types that the host does not interpret are `Other`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockKind {
     Text,
@@ -96,12 +96,14 @@ impl Block {
         if self.kind == BlockKind::Thinking { &self.thinking } else { &self.text }
     }
 
-    /// Adds a piece of text and returns whether this is a text block. Other blocks ignore the piece.
+    /// Adds a piece of text and returns true if this is a text block. Returns false and ignores the piece if this
+    /// is a block of another kind.
     pub(super) fn add_text(&mut self, piece: &str) -> bool {
         self.add(BlockKind::Text, |block| block.text.push_str(piece))
     }
 
-    /// Adds a piece of thinking and returns whether this is a thinking block. Other blocks ignore the piece.
+    /// Adds a piece of thinking and returns true if this is a thinking block. Returns false and ignores the piece if
+    /// this is a block of another kind.
     pub(super) fn add_thinking(&mut self, piece: &str) -> bool {
         self.add(BlockKind::Thinking, |block| block.thinking.push_str(piece))
     }
@@ -112,7 +114,7 @@ impl Block {
     }
 
     /// Adds a change of another type, such as `signature_delta` or `citations_delta`. Strings are appended to strings
-    /// and items to lists. Any other value replaces the earlier one.
+    /// and items to lists. A value of any other type replaces the earlier value.
     pub(super) fn add_fields(&mut self, delta: Map<String, Value>) {
         for (name, value) in delta {
             // Citations arrive one at a time in the field `citation`, and the block contains them in `citations`.

@@ -1,5 +1,5 @@
-//! Types for the JSON of one event of a stream. Strings without escapes are not copied, and parts that are rarely needed
-//! are not parsed until they are used.
+//! Types for the JSON of one event of a stream. Strings without escapes are not copied, and parts that are rarely
+//! needed are not parsed until they are used.
 
 use super::super::lenient_fields::{Count, Text};
 use serde::Deserialize;
@@ -19,7 +19,7 @@ pub(super) struct Event<'a> {
     /// The content block of `content_block_start`.
     #[serde(borrow)]
     pub(super) content_block: Option<&'a RawValue>,
-    /// The change of `content_block_delta` or `message_delta`.
+    /// The change that a `content_block_delta` or `message_delta` event contains.
     #[serde(borrow)]
     pub(super) delta: Option<Delta<'a>>,
     /// The usage of `message_delta`, whose counts are those of the whole reply.

@@ -82,7 +82,8 @@ fn m1_blocks_are_decoded_and_stored() {
     assert_eq!((&decoded.raw["finish_reason"], &decoded.raw["reasoning"]), (&json!("tool_use"), &json!("I see")));
 }
 
-/// M1: usage of the last event replaces usage of the first event, and tokens are divided by their prices.
+/// M1: the usage in the last event replaces the usage in the first event, and the tokens of each price are counted
+/// on their own.
 #[test]
 fn m1_usage_counts_the_whole_reply() {
     let (decoded, _) = with_blocks(vec![start(0, json!({"type": "text", "text": "a"}))], "end_turn");
@@ -116,7 +117,7 @@ fn m1_stop_reasons_are_converted() {
 
 /// M3, row 31: only `message_stop` ends a reply, and errors end it without a reply.
 #[test]
-fn m3_errors_and_truncated_replies_are_no_replies() {
+fn m3_errors_and_truncated_replies_are_reported_as_errors() {
     let text = start(0, json!({"type": "text", "text": "a"}));
     let truncated = [message_start(), text.clone(), end("end_turn")[0].clone()];
     assert_eq!(decode(&truncated).unwrap_err(), StreamError::Truncated);

@@ -43,8 +43,8 @@ pub(in crate::decode) struct ReplyAssembler {
     is_document: bool,
     /// Whether a `delta` has arrived. After a `delta`, a `message` is ignored, because it only repeats earlier content.
     has_deltas: bool,
-    /// Whether thinking has arrived in `reasoning_content` or `reasoning`. In that case, the text of
-    /// `reasoning_details` is ignored, because it only repeats the same thinking.
+    /// Whether thinking has arrived in `reasoning_content` or `reasoning`. If it has, the text of `reasoning_details`
+    /// is ignored, because this text only repeats the same thinking.
     has_reasoning: bool,
     /// Total size in bytes of the text, thinking, refusal and calls that have arrived so far.
     size: usize,

@@ -5,10 +5,11 @@ use super::super::lenient_fields::{Bounded, Content, Count, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Maximum number of choices that are read. The host requests one.
+/// Maximum number of choices that are read. The host requests only one choice.
 const MAX_CHOICES: usize = 16;
 
-/// Maximum number of pieces of calls that are read from one chunk. It is larger than the maximum number of calls.
+/// Maximum number of pieces of calls that are read from one chunk. This number is larger than the maximum number of
+/// calls in a reply.
 const MAX_PIECES: usize = 2048;
 
 #[derive(Debug, Default, Deserialize)]

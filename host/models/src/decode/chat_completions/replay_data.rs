@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 /// replay data is sent back.
 const MAX_BYTES: usize = 256 * 1024;
 
-/// Fields in an item of `reasoning_details`. The texts of these fields may arrive in pieces.
+/// Fields in an item of `reasoning_details` whose texts may arrive in pieces.
 const PIECEWISE_FIELDS: [&str; 2] = ["text", "summary"];
 
 /// Collects the replay data of one reply while the reply arrives.

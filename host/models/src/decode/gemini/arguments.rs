@@ -1,4 +1,5 @@
-//! Assembles the arguments of a call that arrive in pieces. Each piece names the place of its value by a JSON path.
+//! Assembles the arguments of a call that arrive in pieces. Each piece contains a JSON
+//! path, which says where the piece's value belongs.
 
 use super::super::StreamError;
 use serde_json::{Map, Value, json};
@@ -36,9 +37,9 @@ pub(super) fn add_piece(arguments: &mut Value, piece: &Value) -> Result<(), Stre
     Ok(())
 }
 
-/// Returns the place that `step` names inside `value`, and creates it if necessary. A list grows by one item at a time, so
-/// that a short path cannot allocate much memory. Returns `None` if `value` is of another type or the item is not the next
-/// one.
+/// Returns the place that `step` names inside `value`, and creates it if necessary. A list grows by one item at a time,
+/// so that a short path cannot allocate much memory. Returns `None` if `value` has a type that `step` cannot enter, or
+/// if the position of the item is greater than the length of the list.
 fn place<'v>(value: &'v mut Value, step: &Step) -> Option<&'v mut Value> {
     match step {
         Step::Field(name) => {

@@ -96,7 +96,7 @@ impl ReplyAssembler {
         }
     }
 
-    /// Returns the counts of the usage.
+    /// Returns the token counts from the usage that Gemini sent.
     fn counts(&self) -> Usage {
         let usage = self.usage.clone().and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok());
         let usage = usage.unwrap_or_default();
@@ -170,7 +170,7 @@ impl Assembler for ReplyAssembler {
     }
 }
 
-/// Returns whether the part has no other fields than `text` and `thought`.
+/// Returns whether the part has no fields except `text` and `thought`.
 fn is_only_text(json: &RawValue) -> bool {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]

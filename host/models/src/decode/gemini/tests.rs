@@ -83,7 +83,7 @@ fn m1_calls_in_pieces_are_assembled() {
     assert_eq!(decoded.reply.replay.unwrap().data["items"][0], first);
 }
 
-/// M1, M3, row 31: every end of a reply has a meaning for the loop.
+/// M1, M3, row 31: each way in which a reply can end is converted to a stop reason or an error.
 #[test]
 fn m1_ends_of_replies_are_converted() {
     let text = parts(json!([{"text": "a"}]));

@@ -79,7 +79,7 @@ impl ReplyAssembler {
                 self.end(data, &serde_json::from_str(response)?, deltas)?;
             }
             "error" => return Err(error_shapes::from_text(data).into()),
-            // Events without content, events of the provider's own tools, and events that were added later.
+            // This arm ignores events without content, events of the provider's own tools, and unknown events.
             _ => {}
         }
         Ok(())
@@ -112,8 +112,8 @@ impl ReplyAssembler {
             (status, _) => return Err(failed(status, response.error, data).into()),
         };
         let output = response.output.iter().flatten();
-        // The list of items is empty or incomplete in the responses of some servers. Then the items that arrived before
-        // are the only complete ones.
+        // The list of items is empty or incomplete in the responses of some servers. In this case, the only complete
+        // items are the items that arrived in earlier events.
         if output.clone().count() > self.items.count_complete() {
             for (position, item) in (0..).zip(output) {
                 if !self.items.is_complete(position) {
@@ -129,7 +129,7 @@ impl ReplyAssembler {
         Ok(())
     }
 
-    /// Returns the counts of the usage.
+    /// Returns the token counts that the response reported.
     fn counts(&self) -> Usage {
         let usage = self.usage.clone().and_then(|usage| serde_json::from_value::<WireUsage>(usage).ok());
         let usage = usage.unwrap_or_default();
@@ -166,7 +166,7 @@ impl Assembler for ReplyAssembler {
         json::with_object(text, EXPECTED, |text| {
             let response: ResponseFields<'_> = serde_json::from_str(text)?;
             if response.output.is_none() || response.status.is_empty() {
-                let unknown = || StreamError::invalid("the JSON has no `output` and `status`".to_owned(), text);
+                let unknown = || StreamError::invalid("the JSON has no `output` or no `status`".to_owned(), text);
                 return Err(error_shapes::from_document(text).unwrap_or_else(unknown).into());
             }
             self.end(text, &response, deltas)

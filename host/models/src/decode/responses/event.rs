@@ -1,11 +1,11 @@
-//! Types for the JSON of one event of a stream, and for a complete response. Strings without escapes are not copied, and
-//! parts that are rarely needed are not parsed until they are used.
+//! Types for the JSON of one event of a stream, and for a complete response. Strings without escapes are not copied.
+//! Parts that are rarely needed are not parsed until they are used.
 
 use super::super::lenient_fields::{Count, Text};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// One event. Which fields it has depends on its type.
+/// One event. The type of an event determines which of these fields are set.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Event<'a> {

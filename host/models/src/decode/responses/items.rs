@@ -56,15 +56,15 @@ impl Items {
         Ok(self.items.entry(position).or_default())
     }
 
-    /// Adds a new item. Without a position, the item follows all others.
+    /// Adds a new item. An item without a position is placed after all other items.
     pub(super) fn add(&mut self, position: Option<u64>, fields: Map<String, Value>) -> Result<(), StreamError> {
         let position = position.unwrap_or_else(|| self.next_position());
         self.get(Some(position))?.added = fields;
         Ok(())
     }
 
-    /// Completes an item and returns the text that was missing. Without a position, this is the item with the same id, or
-    /// the last item if it is not complete yet, or else a new item.
+    /// Completes an item and returns the text that was missing. Without a position, this is the item with the same id,
+    /// or the last item if it is not complete yet, or else a new item.
     pub(super) fn complete(&mut self, position: Option<u64>, item: Value) -> Result<Missing, StreamError> {
         let id = item["id"].as_str().unwrap_or_default();
         let unfinished = self.items.iter().next_back().filter(|(_, last)| last.done.is_none()).map(|(last, _)| *last);
@@ -121,7 +121,7 @@ impl Item {
         self.arguments.push_str(piece);
     }
 
-    /// Records that a piece of thinking has arrived. Returns whether it is the first one.
+    /// Records that a piece of thinking has arrived. Returns whether this piece is the first piece of thinking.
     pub(super) fn add_thinking(&mut self) -> bool {
         !std::mem::replace(&mut self.has_thinking, true)
     }
@@ -145,7 +145,7 @@ impl Item {
         }
     }
 
-    /// Returns the complete item. If it has not arrived, it is put together from its pieces.
+    /// Returns the complete item. If the complete item has not arrived, the result is built from its pieces.
     fn finish(self) -> Value {
         if let Some(done) = self.done {
             return done;

@@ -146,8 +146,8 @@ fn m1_complete_responses_are_decoded() {
     assert!(matches!(error, StreamError::Provider { .. }), "{error:?}");
 }
 
-/// M1: servers that leave out the positions of items do not double calls and texts, and an item without a type is not
-/// sent back.
+/// M1: if a server leaves out the positions of items, no call and no text appears twice in the decoded reply. An item
+/// without a type is not sent back.
 #[test]
 fn m1_items_without_positions_are_not_doubled() {
     let call = json!({"type": "function_call", "id": "fc1", "call_id": "c1", "name": "f", "arguments": "{\"a\":1}"});

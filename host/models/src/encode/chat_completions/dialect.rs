@@ -6,9 +6,9 @@ use agent_core::model::ModelRequest;
 use serde::{Deserialize, Serialize};
 use url::{Host, Url};
 
-/// The dialect of one server. The host name of the base URL determines the dialect. If the host name identifies no
-/// dialect, the server of a program that users run themselves, such as Ollama, is recognised by the configured name of
-/// the provider or by its loopback address.
+/// The dialect of one server. The host name of the base URL determines the dialect. If the host name does
+/// not identify a dialect, a server program that users run themselves, such as Ollama, is recognised by the configured
+/// name of the provider or by its loopback address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Dialect {
@@ -28,7 +28,7 @@ pub(crate) enum Dialect {
     /// Ollama, LM Studio, llama.cpp, vLLM and any other server on this machine. Servers on this machine enforce
     /// an output schema with a grammar that does not allow tool calls.
     SelfHosted,
-    /// Any server that no other variant describes. Requests to it use only features that most servers support.
+    /// Any server that no other variant describes. The requests use only features that most servers support.
     Common,
 }
 
@@ -124,7 +124,8 @@ impl Dialect {
     }
 
     /// Returns the id by which a request refers to the call `id`. If the server accepts `id`, returns `id` unchanged.
-    /// If not, returns a short id that is derived from `id`. The result depends only on the dialect and on `id`.
+    /// If the server does not accept `id`, returns a short id that is derived from `id`. The result depends only on the
+    /// dialect and on `id`.
     pub(crate) fn call_id(self, id: &CallId) -> String {
         let CallId(id) = id;
         let is_allowed =

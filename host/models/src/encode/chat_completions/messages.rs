@@ -27,8 +27,8 @@ pub(super) struct Messages<'r> {
     images: bool,
     /// Whether replies are sent back without the provider's data.
     without_replay: bool,
-    /// Media of the tool results that were written since the last message of another role. These media are sent in a
-    /// separate user message, because no server accepts media in a tool message.
+    /// Media of the tool results that were written after the last message that is not a tool message. These media are
+    /// sent in a separate user message, because no server accepts media in a tool message.
     result_media: Vec<(&'r ToolResult, &'r Media)>,
     /// Ids that the provider gave to the calls of the last assistant message. The map is empty if the provider also
     /// accepts other ids.

@@ -143,7 +143,8 @@ fn replayed(provider: &str, data: Value) -> ModelRequest {
     plain_request([vec![user(), message], results.to_vec(), vec![user()]].concat(), vec![])
 }
 
-/// Replay data is sent only to the provider and the model from which the data came. Data of earlier hosts has no model.
+/// Replay data is sent only to the provider and the model from which the data came. Data that an earlier version of the
+/// host stored does not contain the model's name.
 #[tokio::test]
 async fn m1_replay_data_is_sent_only_to_its_model() {
     let signed = json!({"google": {"thought_signature": "s"}});
@@ -175,8 +176,8 @@ async fn m1_replay_data_is_sent_only_to_its_model() {
     }
 }
 
-/// If the provider's reasoning refers to the provider's ids of calls, calls and results are sent with these ids.
-/// Otherwise, calls and results are sent with the host's ids.
+/// If the provider's reasoning refers to the provider's ids of calls, calls and results are sent with these ids. If the
+/// reasoning refers to no such id, calls and results are sent with the host's ids.
 #[tokio::test]
 async fn m1_provider_ids_are_used_if_reasoning_refers_to_them() {
     let data = |first_call_id: &str, reasoning_id: &str| {

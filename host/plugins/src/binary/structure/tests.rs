@@ -104,8 +104,8 @@ fn row_36_nesting_of_instance_types_is_limited() {
     assert_eq!(problem, Err(StructureProblem::Nesting { most: 100 }));
 }
 
-// Row 36: a section begins with its number of items. The host checks this number before it reads the items, even if the
-// section contains a different number of items.
+// Row 36: a section begins with its number of items. The host checks the declared number before it reads the items, so
+// a number above the limit is refused even if the section contains fewer items.
 #[test]
 fn row_36_counts_are_limited() {
     let what = "imports".to_owned();

@@ -89,7 +89,7 @@ impl FilesView<'_> {
     fn answer_write<T>(&self, handle: u32, done: std::result::Result<T, TreeRefusal>) -> Answer<T> {
         match done {
             Ok(done) => {
-                self.call.record.changed_open(handle);
+                self.call.record.changed_open_file(handle);
                 Ok(done)
             }
             Err(refusal) => Err(self.error_code(refusal, "writing an open file")),

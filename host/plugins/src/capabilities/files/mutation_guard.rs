@@ -85,7 +85,7 @@ pub(super) fn add_to_linker<T: HasFiles>(linker: &mut Linker<T>) -> Result<()> {
         filesystem, "set-size", (bytes: u64), "resizing an open file".to_owned(),
         |record, handle| Vec::<PathTarget>::new(),
         |state| state.open_file(&handle)?.map(|(tree, file)| TreeChange::SetSize { tree, file, bytes }),
-        |_target| record.changed_open(handle.rep())
+        |_target| record.changed_open_file(handle.rep())
     );
     change!(
         filesystem, "set-times", (accessed: NewTimestamp, changed: NewTimestamp),

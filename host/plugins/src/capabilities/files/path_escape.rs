@@ -1,6 +1,6 @@
 //! The WASI functions that inspect a path without opening it. A path that leads out of its tree, usually through a
-//! symbolic link, is recorded as a special kind of denial. WASI uses the same error code for such a path and for
-//! missing write access, so the guest cannot distinguish these two errors.
+//! symbolic link, is recorded as a special kind of denial. The guest receives the same WASI error code for a path
+//! outside of the tree and for missing write access, so it cannot distinguish these two errors.
 
 use super::{Answer, FILESYSTEM, HasFiles, final_link};
 use crate::capabilities::CallContext;

@@ -72,8 +72,8 @@ impl RequestBody {
         Self { shared: Arc::new(Mutex::new(shared)), policy, left: record.limits.request_body, number, record }
     }
 
-    /// A copy of the body for a second attempt to send the request. The copy can be used only if no part of the body
-    /// has been read.
+    /// Returns a copy of the body for a second attempt to send the request. The copy can be used only if no part of the
+    /// body has been read.
     pub(crate) fn retry(&self) -> Self {
         let (shared, record) = (Arc::clone(&self.shared), Arc::clone(&self.record));
         Self { shared, policy: self.policy, left: record.limits.request_body, number: self.number, record }

@@ -116,8 +116,8 @@ fn repeatable(request: &Request<RequestBody>) -> Repeatable {
     if is_repeatable { Repeatable::Yes } else { Repeatable::No }
 }
 
-/// A copy of the request for a second attempt. The copy can be used only if no part of the request's body has
-/// been read.
+/// Returns a copy of the request for a second attempt. The copy can be used only if no part of the request's body
+/// has been read.
 fn copy(request: &Request<RequestBody>) -> Request<RequestBody> {
     let mut copy = Request::new(request.body().retry());
     *copy.method_mut() = request.method().clone();

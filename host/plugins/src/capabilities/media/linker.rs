@@ -11,7 +11,7 @@ pub(crate) fn add_to_linker<T: HasCapability<MediaState>>(linker: &mut Linker<T>
     media_store::add_to_linker::<T, Capability<MediaState>>(linker, T::capability)
 }
 
-/// Adds the functions for output validators and media policies. These functions give no access to media items.
+/// Adds versions of the functions that give no access to media items, for output validators and media policies.
 pub(crate) fn add_inert_to_linker<T: Send + 'static>(linker: &mut Linker<T>) -> Result<()> {
     media_store::add_to_linker::<T, Inert>(linker, |_| Inert)
 }

@@ -10,8 +10,8 @@ pub(crate) fn add_to_linker<T: HasCapability<ModelState>>(linker: &mut Linker<T>
     host_model::add_to_linker::<T, Capability<ModelState>>(linker, T::capability)
 }
 
-/// Adds the functions of this interface for output validators and media policies. For them, these functions deny every
-/// request to the model.
+/// Adds the functions of this interface for output validators and media policies. In calls to such a plugin, these
+/// functions deny every request to the model.
 pub(crate) fn add_inert_to_linker<T: Send + 'static>(linker: &mut Linker<T>) -> Result<()> {
     host_model::add_to_linker::<T, Inert>(linker, |_| Inert)
 }

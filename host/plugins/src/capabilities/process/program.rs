@@ -106,7 +106,7 @@ impl Program {
     }
 }
 
-/// Returns an error if the program has printed more than a result may contain.
+/// The error for a program that has printed more than a result may contain.
 struct OutputFull;
 
 /// A program's standard output or standard error.

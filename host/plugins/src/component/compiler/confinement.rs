@@ -154,7 +154,7 @@ mod linux {
 
     type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
-    /// The system calls that the compiler needs. They are for memory, threads, waiting, time and the three pipes.
+    /// The system calls that the compiler needs for memory, threads, waiting, time and its three pipes.
     fn allowed_calls() -> Result<Rules, seccompiler::BackendError> {
         let always = [
             libc::SYS_brk,

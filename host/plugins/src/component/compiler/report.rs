@@ -1,5 +1,6 @@
-//! The protocol between the host and the compiler process. The host sends a request and the component. The output of
-//! the compiler process consists of a header, a report of limited size, and the compiled code.
+//! The protocol between the host and the compiler process. The host sends a request and the bytes of the component to
+//! the compiler process. The output of the compiler process consists of a header, a report of limited size, and the
+//! compiled code.
 
 use super::confinement::Confinement;
 use crate::binary::docs::Docs;

@@ -1,6 +1,6 @@
 //! Finds the functions that can construct a resource for a call of one of its methods. If the resource has a
-//! constructor, only this constructor is used. If the resource does not have a constructor, every function of the same
-//! interface is used that takes only data and returns the resource.
+//! constructor, only this constructor is used. If the resource does not have a constructor, the host uses every
+//! function of the same interface that takes only data and returns the resource.
 
 use super::discovery::ExportName;
 use super::shape::{HandlePosition, Signature};

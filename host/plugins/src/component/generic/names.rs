@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 ///
 /// A name has the form `interface.function`. If two functions would have the same name, both names become
 /// `package.interface.function`. If the names are still equal, the namespace is added to both names, and then the
-/// version. If they are equal even with the version, a number is added. The name is None if it would be too long.
+/// version. If the names are equal even with the version, numbers are added. A name is None if it would be too long.
 pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String>) -> Vec<Option<String>> {
     let candidates: Vec<_> = exports.iter().map(|(interface, function)| candidates(*interface, function)).collect();
     let mut level = vec![0_usize; candidates.len()];
@@ -29,8 +29,8 @@ pub(super) fn assign(exports: &[(Option<&str>, String)], taken: &BTreeSet<String
     names.collect()
 }
 
-/// The name for the tool of a command-line program: the name of the plugin. If that name is already used, a number is
-/// added to it.
+/// Returns the name for the tool of a command-line program: the name of the plugin. If that name is already used, a
+/// number is added to it.
 pub(super) fn for_command<'t>(plugin: &str, others: impl Iterator<Item = &'t str> + Clone) -> String {
     let mut used = others.map(str::to_owned).collect();
     let name = if plugin.is_empty() { "run" } else { plugin };

@@ -149,7 +149,7 @@ fn add_docs(docs: Option<&str>, schema: &mut Value) {
     docs.into_iter().for_each(|docs| descriptions::add(docs.trim(), schema));
 }
 
-/// The schema for an object that has exactly one of these properties and no other property.
+/// Returns the schema for an object that has exactly one of these properties and no other property.
 fn with_one_property(properties: Map<String, Value>) -> Value {
     json!({
         "type": "object", "properties": properties, "additionalProperties": false, "minProperties": 1, "maxProperties": 1,

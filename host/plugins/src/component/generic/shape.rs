@@ -156,7 +156,7 @@ impl Shape {
         }
     }
 
-    /// The names of flags, and of cases without a payload, which are written as strings in JSON.
+    /// Returns the names of flags, and of cases without a payload, which are written as strings in JSON.
     pub(crate) fn bare_names(&self) -> Vec<&str> {
         match self {
             Shape::Enum(names) | Shape::Flags(names) => names.iter().map(String::as_str).collect(),

@@ -37,7 +37,7 @@ impl Sandbox {
         }
         let limits = CompileLimits::new(&self.shared.limits, bytes.len());
         // Each compilation uses all processors, so only a few compilations run at the same time. The sum of the memory
-        // limits of all running compilations has a maximum, too.
+        // limits of all running compilations is limited, too.
         let permit = Arc::clone(&self.shared.compiling).acquire_owned().await;
         let memory = Arc::clone(&self.shared.compile_memory).acquire_many_owned(limits.memory_mib()).await;
         let examined = match &self.shared.compiler {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     /// The user named the component, or the component has already been verified. The verifier is not called for
-    /// such components.
+    /// a component with this origin.
     Named,
     /// The component is a file of a plugin folder.
     Folder(PathBuf),

@@ -96,7 +96,7 @@ pub(crate) fn failure_in(failure: wit::Failure, bytes: usize) -> PluginFailure {
     }
 }
 
-/// Parses a guest's JSON text. `subject` is what the error message calls the text.
+/// Parses a guest's JSON text. `subject` is the name of the text in error messages.
 pub(crate) fn json_in(text: &str, subject: &str) -> Result<Value, RejectedResult> {
     json_or_error(text, subject).map_err(RejectedResult::Invalid)
 }

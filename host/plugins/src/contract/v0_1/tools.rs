@@ -83,7 +83,7 @@ fn traits_in(traits: wit::Traits) -> Traits {
     }
 }
 
-/// Total size of the new media items in a tool's outcome, in bytes.
+/// Returns the total size of the new media items in a tool's outcome, in bytes.
 pub(crate) fn new_media_bytes(outcome: &wit::Outcome) -> usize {
     let wit::Outcome::Done(done) = outcome else { return 0 };
     let sizes = done.content.iter().map(|content| match content {

@@ -52,7 +52,7 @@ pub(super) struct Queue<Notifier> {
     waiting: usize,
     /// The agents that have a permit or a waiting call.
     agents: Vec<Agent<Notifier>>,
-    /// The last number that was assigned. Each queued call and each admission gets the next number.
+    /// The last number that was assigned. Each queued call and each admission of a call gets the next number.
     numbers: u64,
 }
 
@@ -60,7 +60,7 @@ struct Agent<Notifier> {
     name: Arc<str>,
     permits: usize,
     memory: u32,
-    /// The number that the last admission of a call of this agent got.
+    /// The number that was assigned when a call of this agent was last admitted.
     served: u64,
     waiting: VecDeque<Call<Notifier>>,
 }

@@ -20,15 +20,15 @@ pub(super) struct Order {
     /// Maximum number of turns of the lane that can be in use or offered at the same time.
     count: usize,
     /// Time that is counted for a turn until the turn ends and its real duration is known: one epoch tick, in
-    /// nanoseconds. An agent that has just got a turn therefore comes after the agents whose used time was equal
-    /// before the turn.
+    /// nanoseconds. An agent that has just got a turn therefore comes after the agents that had used the same
+    /// time as this agent before the turn.
     usual: u64,
     in_use: usize,
     offers: Vec<Offer>,
     /// The agents that have a running or waiting guest. As long as any guest waits, agents without guests also stay in
     /// the list, so that their used time is not forgotten.
     agents: Vec<Agent>,
-    /// The highest used time that any agent has had at the moment when it got a turn. A new agent begins with this
+    /// The highest value that the used time of any agent had when the agent got a turn. A new agent begins with this
     /// value as its used time.
     now: u64,
     /// The id of the guest that was queued last.
@@ -39,7 +39,7 @@ struct Agent {
     name: Arc<str>,
     /// Time that the agent's guests have used, in nanoseconds.
     used: u64,
-    /// Number of turns of the lane that guests of the agent are using, or that are offered to guests of the agent.
+    /// Number of the lane's turns that the agent's guests are using or that are offered to the agent's guests.
     turns: usize,
     waiting: VecDeque<(u64, Waker)>,
 }

@@ -71,7 +71,7 @@ impl Overlay {
         self.0.insert(to.clone(), origin);
     }
 
-    /// All paths that the call has changed, each with its origin.
+    /// Returns all paths that the call has changed, each with its origin.
     pub(crate) fn changed(&self) -> impl Iterator<Item = (&TreePath, &Origin)> {
         self.0.iter()
     }

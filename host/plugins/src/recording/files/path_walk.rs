@@ -165,8 +165,8 @@ impl PathWalk {
 mod tests {
     use super::*;
 
-    /// Resolves a path in a simulated tree. The result also contains each path for which the walk asked the caller for
-    /// the kind of file.
+    /// Resolves a path in a simulated tree. The result also contains the paths of all files whose kind the walk asked
+    /// its caller for.
     fn walk(path: &str, final_link: FinalLink) -> (PathTarget, Vec<String>) {
         let mut walk = PathWalk::new(TreePath::default(), path, final_link);
         let mut seen = Vec::new();
@@ -217,8 +217,8 @@ mod tests {
         assert_eq!(walk("new/", FinalLink::Keep).0, at("new", FileKind::Nothing));
     }
 
-    /// S6, row 12: for a path that leads out of the tree, through a file or through a missing directory, the walk ends
-    /// without a location.
+    /// S6, row 12: the walk ends without a location if the path leads out of the tree, passes through a file, or passes
+    /// through a missing directory.
     #[test]
     fn s6_row_12_paths_out_of_the_tree_are_not_resolved() {
         for path in ["..", "a/../../x", "out/f", "away", "round", "a/f/x", "a/f/", "none/x"] {

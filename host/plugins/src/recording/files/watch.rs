@@ -228,7 +228,7 @@ impl CallRecord {
     }
 
     /// Records that the call wrote to an open file.
-    pub(crate) fn changed_open(&self, handle: u32) {
+    pub(crate) fn changed_open_file(&self, handle: u32) {
         let location = self.location_of(handle);
         // Most writes change a file that is already recorded as changed, so nothing has to be done.
         if let Some(location) = location
@@ -275,8 +275,7 @@ impl CallRecord {
     }
 
     /// Whether the call has listed the directory and the listing contains this name. After listing a directory,
-    /// guest libraries query the identity of each entry. If this function returns true, such a query does not
-    /// count as an access.
+    /// guest libraries query the identity of each entry. A query of a listed entry does not count as an access.
     pub(crate) fn is_listed(&self, directory: u32, name: &str) -> bool {
         let listed = self.files.with(|watched| {
             let location = watched.locations.get(&directory).filter(|_| !name.contains('/'))?.join(name);

@@ -47,8 +47,8 @@ pub(super) struct Bounds {
     escaped: bool,
     /// Number of bytes that were scanned since the last item ended.
     item_bytes: u64,
-    /// The first bytes of the last string that was scanned. When a value begins, the last string is the name of
-    /// its member.
+    /// The first bytes of the last string that was scanned. When the value of an object's member begins,
+    /// the last string is the name of this member.
     last_string: Vec<u8>,
     /// Whether the current string contains the bytes of media.
     is_media: bool,

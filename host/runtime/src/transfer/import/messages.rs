@@ -180,10 +180,10 @@ fn check_role(message: &NewMessage, calls: &HashMap<CallId, CallFacts>) -> Resul
     }
     let is_tool = message.role == Role::Tool;
     if is_tool != results.next().is_some() {
-        return Err(format!("a message of the role `{role}` cannot have these parts"));
+        return Err(format!("a message with the role `{role}` cannot have these parts"));
     }
     if message.role != Role::Assistant && written_calls(parts).next().is_some() {
-        return Err(format!("a message of the role `{role}` calls a tool"));
+        return Err(format!("a message with the role `{role}` calls a tool"));
     }
     Ok(())
 }

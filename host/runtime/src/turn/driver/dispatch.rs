@@ -32,7 +32,7 @@ struct ReadyCall {
 }
 
 impl Driver<'_> {
-    /// Commits which calls are about to run, then starts these calls. Calls to other agents are not started here, but
+    /// Stores which calls are about to run, and then starts these calls. Calls to other agents are not started here, but
     /// by `Children`.
     pub(super) async fn dispatch(&mut self, dispatches: Vec<Dispatch>) -> Result<Dispatched, SessionError> {
         let ids: Vec<CallId> = dispatches.iter().map(|dispatch| dispatch.call.clone()).collect();

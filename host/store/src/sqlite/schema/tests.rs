@@ -112,7 +112,7 @@ async fn d1_file_of_the_first_version_is_migrated() {
 /// Limit 32: several processes may open a file of an earlier version at the same time, and only one process migrates
 /// the file.
 #[test]
-fn d1_many_instances_migrate_once() {
+fn d1_only_one_of_many_instances_migrates_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.db");
     write_first_version(&path);

@@ -1,5 +1,4 @@
-//! The steps between the download of a plugin and its installation: the plugin is fetched, its signature is checked,
-//! and then it is loaded.
+//! The steps before a plugin is installed: the plugin is fetched, its signature is checked, and then it is loaded.
 
 use super::failed;
 use crate::exit::Failure;

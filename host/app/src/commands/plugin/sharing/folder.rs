@@ -21,8 +21,8 @@ pub(super) struct FolderWithTrust {
 }
 
 impl FolderWithTrust {
-    /// Opens the folder that the arguments name. If the arguments name no folder, opens the plugin folder of the agent.
-    /// The folder must exist.
+    /// Opens the folder that the arguments name. If the arguments do not name a folder, opens the plugin folder of
+    /// the agent. The folder must exist.
     pub(super) fn read(arguments: &FolderArguments) -> Result<Self, Failure> {
         let target = Self::read_or_new(arguments)?;
         let path = target.folder.path();

@@ -175,7 +175,7 @@ mod tests {
 
     /// P11: an update shows its changes.
     #[test]
-    fn p11_differences_lists_additions_and_removals() {
+    fn p11_additions_and_removals_are_listed() {
         let owned = |things: &[&str]| things.iter().map(|thing| (*thing).to_owned()).collect::<Vec<_>>();
         let lines =
             differences("asks for", &owned(&["reading files", "a"]), &owned(&["a", "the request GET https://b"]));

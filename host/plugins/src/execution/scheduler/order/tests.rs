@@ -168,8 +168,8 @@ fn operations() -> impl Strategy<Value = Vec<Operation>> {
 }
 
 proptest! {
-    // P8, row 10: for any order in which guests request turns, end, are cancelled and ignore offers, no turn is lost or
-    // used twice, and every guest that keeps waiting is woken in the end.
+    // P8, row 10: guests request turns, end, are cancelled and ignore offers in any order. No turn is lost or used
+    // twice, and every guest that keeps waiting is woken in the end.
     #[test]
     fn p8_row_10_no_turn_and_no_wake_up_is_lost(count in 1_usize..4, guests in 1_usize..12, operations in operations()) {
         let mut model = Model::new(count, guests);

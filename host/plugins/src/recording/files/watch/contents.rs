@@ -57,8 +57,8 @@ impl CallRecord {
         }
     }
 
-    /// What is known about the file that is now at a path. `None` means that the file did not exist before the call, or
-    /// nothing is known about it.
+    /// Returns the known facts about the file that is now at the path. `None` means that the file did not exist before
+    /// the call, or no facts about it are known.
     fn existing_file(&self, location: TreePath) -> Option<ExistingFile> {
         let existing = self.files.with(|watched| {
             let Origin::Before(original) = watched.overlay.origin(&location) else { return None };
@@ -269,7 +269,7 @@ impl CallRecord {
 }
 
 impl super::Watched {
-    /// The recorded names in a directory that is being listed.
+    /// Returns the recorded names in a directory that is being listed.
     fn names(&mut self, original: &TreePath) -> Option<&mut Vec<(String, EntryKind)>> {
         let Some(InitialFileState::Directory { names, .. }) = self.known.get_mut(original) else { return None };
         if *names == FoundNames::NotListed {

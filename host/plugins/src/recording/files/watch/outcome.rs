@@ -52,7 +52,7 @@ fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, 
         // Not all changes of the recorded call are known, so the changes cannot be compared.
         Extent::Partly => left
             .keys()
-            .map(|location| (location, "changed, but the recorded call's changes are not recorded"))
+            .map(|location| (location, "changed, but the record does not contain the changes of the original call"))
             .collect(),
     };
     let more = differing.len().saturating_sub(MAX_REPORTED);
@@ -60,7 +60,7 @@ fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, 
         .iter()
         .take(MAX_REPORTED)
         .map(|(location, how)| format!("leaves {} {how}", watched.guest_path(location)));
-    reported.chain((more > 0).then(|| format!("leaves {more} other files different from the recorded call"))).collect()
+    reported.chain((more > 0).then(|| format!("leaves {more} other files in states that differ from the recorded call"))).collect()
 }
 
 /// The paths whose state at the end of the call differs from the recorded state, each with a description of
