@@ -60,7 +60,9 @@ fn effects(watched: &Watched, recorded: &ReplayTrees, left: &BTreeMap<TreePath, 
         .iter()
         .take(MAX_REPORTED)
         .map(|(location, how)| format!("leaves {} {how}", watched.guest_path(location)));
-    reported.chain((more > 0).then(|| format!("leaves {more} other files in states that differ from the recorded call"))).collect()
+    reported
+        .chain((more > 0).then(|| format!("leaves {more} other files in states that differ from the recorded call")))
+        .collect()
 }
 
 /// The paths whose state at the end of the call differs from the recorded state, each with a description of
