@@ -231,7 +231,7 @@ async fn i3_a_token_is_limited_to_its_agents_and_user() {
     server.stop().await;
 }
 
-/// I3: each route of the document needs a token and a right. A revoked token is refused within its time limit.
+/// I3: each route in the OpenAPI document requires a token that has the necessary right. A revoked token is refused after a short time.
 #[tokio::test(flavor = "multi_thread")]
 async fn i3_every_route_needs_a_token_and_a_right() {
     let test_host = TestHost::new(&[]).await;

@@ -183,9 +183,9 @@ fn grants_beyond_requests(asks: &Asks, grants: &Grants) -> Vec<String> {
     let key_value = (grants.key_value.is_some() && !asks.key_value).then(|| no_effect("storing values".to_owned()));
     let model = match (grants.model_tokens, asks.model_tokens) {
         (Some(_), None) => Some(no_effect("the agent's model".to_owned())),
-        (Some(granted), Some(asked)) if asked < granted => Some(format!(
-            "asks only for {asked} tokens of the agent's model in its manifest, so it gets no more than that"
-        )),
+        (Some(granted), Some(asked)) if asked < granted => {
+            Some(format!("requests only {asked} model tokens in its manifest, so the plugin gets no more than that"))
+        }
         _ => None,
     };
     let events =
@@ -386,8 +386,7 @@ mod tests {
         let partial_effect = "has a manifest that asks only for reading files, so a grant to write allows only reading";
         assert_eq!(grants_beyond_requests(&asks, &grants), [partial_effect], "writing includes reading");
         let asks = Asks { files: Some(Access::ReadWrite), model_tokens: Some(6), ..asks };
-        let partial_effect =
-            "asks only for 6 tokens of the agent's model in its manifest, so it gets no more than that";
+        let partial_effect = "requests only 6 model tokens in its manifest, so the plugin gets no more than that";
         assert_eq!(grants_beyond_requests(&asks, &grants), [partial_effect]);
         let asks = Asks { model_tokens: Some(8), ..asks };
         assert!(grants_beyond_requests(&asks, &grants).is_empty());

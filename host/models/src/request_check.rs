@@ -122,8 +122,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// Builds a tool that a request offers. Its name for the provider is `author_name` with `_` instead of each `.`,
-    /// as in the runtime if no two names collide.
+    /// Builds a tool that a request offers. The provider sees the tool under the name `author_name`, with each `.`
+    /// replaced by `_`. The runtime uses the same name unless two names collide.
     pub(crate) fn tool(author_name: &str, description: &str, input_schema: Value) -> OfferedTool {
         let name = author_name.replace('.', "_");
         OfferedTool { name, author_name: author_name.into(), description: description.into(), input_schema }

@@ -30,7 +30,7 @@ pub(crate) fn check_memory(title: &str, header: &Header, bytes: &[u8], result_by
     let (claimed, mib) = (megapixels(header.pixels()), needed.div_ceil(1024 * 1024));
     let advice = match needed.saturating_mul(5) / 4 <= MAX_MEMORY {
         true => "raise `memory_mib` in [plugins.image.limits] of agent.toml (64 by default, at most 256)",
-        false => "no call can have that much: use a smaller picture",
+        false => "no call is allowed that much memory: use a smaller picture",
     };
     Err(ToolError::failed(format!(
         "`{title}` has {claimed} megapixels; processing it takes about {mib} MiB of memory, and this call has less: {advice}"
@@ -109,7 +109,10 @@ mod tests {
         assert!(check_memory("photo", &photo, &[0; 7], 0).is_ok());
         let huge = header(ImageFormat::Png, ColorType::Rgba16, 60_000);
         let message = check_memory("huge", &huge, &[], 0).expect_err("more than any call has").message();
-        assert!(message.contains("60.0 megapixels") && message.contains("no call can have that much"), "{message}");
+        assert!(
+            message.contains("60.0 megapixels") && message.contains("no call is allowed that much memory"),
+            "{message}"
+        );
         assert_eq!(megapixels(3_600_000_000), "3600.0");
     }
 }

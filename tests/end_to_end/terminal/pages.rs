@@ -108,7 +108,7 @@ fn s2_readers_can_follow_the_sections_that_create_a_tool_in_two_minutes() {
     }
 }
 
-/// S1, S2, S4, S7: The SDK's page shows plugins of other kinds than tools: these plugins work, and their
+/// S1, S2, S4, S7: The SDK's documentation page shows plugins that are not tools. These plugins work, and their
 /// scenarios pass.
 #[test]
 fn s2_the_other_plugin_kinds_of_the_sdk_page_work() {

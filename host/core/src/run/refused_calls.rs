@@ -76,7 +76,7 @@ fn too_many(call_count: usize) -> ToolError {
 pub(super) fn cut(stop: StopReason) -> Option<Violation> {
     let message = match stop {
         StopReason::Stop | StopReason::ToolCalls | StopReason::Paused => return None,
-        StopReason::Length => "it was cut at the limit of tokens of a reply: answer shorter",
+        StopReason::Length => "it was cut off because the reply reached its token limit: give a shorter answer",
         StopReason::ContentFilter => "it was cut by the provider's content filter",
     };
     Some(Violation { pointer: String::new(), rule: Some("whole".to_owned()), message: message.to_owned() })

@@ -39,7 +39,7 @@ fn numbers_end(bytes: &[u8], mut position: usize) -> Option<usize> {
             return None;
         }
         position += usize::from(number > 0);
-        // No number of steps has more than ten digits. Without this limit, a long run of digits after many prefixes
+        // A step count has at most ten digits. Without this limit, a long run of digits after many prefixes
         // would be read once for each prefix.
         let digits = bytes[position..].iter().take(10).take_while(|byte| byte.is_ascii_digit()).count();
         if digits == 0 {

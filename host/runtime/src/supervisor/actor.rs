@@ -31,7 +31,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut session: Session, first: Option
     let is_due = session.state().continues_at().is_some_and(|time| time <= now_ms());
     let closed = close(&shared, session).await;
     match result.and(closed) {
-        // A session that can continue, but did not, would otherwise be opened again immediately.
+        // The session could continue, but made no progress. Without a delay, it would be opened again immediately.
         Ok(()) if is_due && revision == opened_at => {
             let delay = shared.backoff.failed(&subject, Instant::now());
             tracing::debug!(session = subject, ?delay, "the session did not continue, and is opened again later");

@@ -159,7 +159,10 @@ impl CheckedHead {
         let snapshot = head.snapshot.as_deref().ok_or_else(|| missing("snapshot"))?;
         let run = Run::restore(Some(snapshot.get().as_bytes())).map_err(|error| damaged("snapshot", error))?;
         if (&run.session, &run.agent) != (&session.subject, &session.agent) {
-            return Err(damaged("snapshot", "its session or agent differs from the document's member `session`"));
+            return Err(damaged(
+                "snapshot",
+                "its session or agent is not the one that the document names in `session`",
+            ));
         }
         let names = [("session.subject", &session.subject), ("session.agent", &session.agent)];
         for (place, name) in names {
