@@ -271,9 +271,9 @@ async fn d5_reports_damage_in_a_document_with_its_location() {
     with("/media/0/base64", json!("?"), "damaged at media[0]: ");
     with("/media", json!([]), "the media sha256:");
     with("/snapshot/view/0/since", json!(99), "damaged at snapshot: the stored state cannot be used");
-    with("/snapshot/session", json!("x"), "damaged at snapshot: its session or agent differs");
+    with("/snapshot/session", json!("x"), "damaged at snapshot: its session or agent is not the one");
     with("/snapshot/sequence", json!(3), "damaged at events: the document has ");
-    with("/session/agent", json!("x"), "damaged at snapshot: its session or agent differs");
+    with("/session/agent", json!("x"), "damaged at snapshot: its session or agent is not the one");
     with("/session/user", json!("x".repeat(129)), "damaged at session.user: the user's name has 129 characters");
     with("/session/user", json!("a\nb"), "damaged at session.user: the user's name contains '\\n'");
     with("/session/title", json!("x".repeat(81)), "damaged at session.title: it has more than 80 characters");

@@ -14,16 +14,23 @@ use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestPro
 use crate::session::{OpenSession, Session, SessionError};
 use agent_store::{SessionFilter, SessionState, StoreError};
 use backoff::Backoff;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Time between two attempts to reach a session that is being opened or closed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
+
+/// Maximum number of times that a session is opened for one request.
+const MAX_OPENINGS: u32 = 3;
+/// Maximum number of sessions that the scan continues at the same time.
+const CONTINUED_SESSIONS: usize = 64;
+/// Error for a request whose session was closed before it handled the request.
+const CLOSED_EARLY: &str = "the session cannot be used now; the host's log contains the reason";
 
 /// Settings of a [`Supervisor`].
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +43,8 @@ pub struct SupervisorOptions {
     /// Maximum time for which a request waits while another process has the session open, or while the session is busy.
     /// Default: 30 s.
     pub request_timeout: Duration,
+    /// Maximum number of sessions that are open at the same time. Default: 1,000.
+    pub open_sessions: usize,
 }
 
 impl Default for SupervisorOptions {
@@ -44,6 +53,7 @@ impl Default for SupervisorOptions {
             idle_timeout: Duration::from_secs(5),
             scan_interval: Duration::from_millis(500),
             request_timeout: Duration::from_secs(30),
+            open_sessions: 1_000,
         }
     }
 }
@@ -62,6 +72,10 @@ struct Shared {
     /// Wakes the scan, because a session may be able to continue.
     changed: Notify,
     backoff: Backoff,
+    /// Limits the number of sessions that the scan continues at the same time.
+    continuing: Arc<Semaphore>,
+    /// The sessions that the scan is opening.
+    opening: Mutex<HashSet<String>>,
     /// Cancelled when the supervisor shuts down.
     stop: CancellationToken,
 }
@@ -73,7 +87,8 @@ impl Supervisor {
         let (tasks, changed, backoff) = (TaskTracker::new(), Notify::new(), Backoff::default());
         // When the process shuts down, the scan stops too.
         let stop = host.leaving.child_token();
-        let shared = Arc::new(Shared { host, agents, options, tasks, changed, backoff, stop });
+        let (continuing, opening) = (Arc::new(Semaphore::new(CONTINUED_SESSIONS)), Mutex::default());
+        let shared = Arc::new(Shared { host, agents, options, tasks, changed, backoff, continuing, opening, stop });
         shared.tasks.spawn(scan::scan(shared.clone()));
         Self(shared)
     }
@@ -81,15 +96,14 @@ impl Supervisor {
     /// Creates a session of an agent, and begins its first turn. Returns the subject of the session.
     pub async fn create(&self, agent: &str, prompt: Prompt) -> Result<String, RequestError> {
         let live = self.0.agent(agent)?.clone();
+        self.0.check_capacity()?;
         let open = prompt.user.clone().map_or(OpenSession::New, OpenSession::NewOf);
-        let session = Session::open(&self.0.host, live, open).await?;
-        let subject = session.subject().to_owned();
         let (reply, answer) = oneshot::channel();
         let first = PendingRequest { request: SessionRequest::Prompt(prompt), reply };
-        self.0.spawn_actor(session, Some(first));
+        let subject = self.0.open_in_task(live, open, (Some(first), Opened::ByRequest)).await?;
         match answer.await {
             Ok(answer) => answer.map(|_| subject),
-            Err(_) => Err(RequestError::new(RequestProblem::Unavailable, "the host is shutting down")),
+            Err(_) => Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY)),
         }
     }
 
@@ -137,27 +151,47 @@ impl Shared {
         })
     }
 
-    /// Sends a request to a session. If the session is closed before it handles the request, it is opened again.
+    /// Refuses to open another session if too many sessions are open.
+    fn check_capacity(&self) -> Result<(), RequestError> {
+        match self.tasks.len() < self.options.open_sessions {
+            true => Ok(()),
+            false => Err(RequestError::new(RequestProblem::Unavailable, "too many sessions are open; try again later")),
+        }
+    }
+
+    /// Sends a request to a session. If the session is closed before it handles the request, it is opened again, but only
+    /// a few times.
     async fn send(self: &Arc<Self>, session: &str, request: SessionRequest) -> Result<Accepted, RequestError> {
+        let mut openings = 0;
         loop {
             if self.stop.is_cancelled() {
                 return Err(RequestError::new(RequestProblem::Unavailable, "the host is shutting down"));
             }
-            match self.host.sessions.requests_to(session) {
-                Some(requests) => {
-                    if let Some(answer) = deliver(&requests, request.clone()).await {
-                        return answer;
-                    }
+            if let Some(requests) = self.host.sessions.requests_to(session) {
+                if let Some(answer) = deliver(&requests, request.clone()).await {
+                    return answer;
                 }
-                None => match self.open(session).await {
-                    Ok(()) => continue,
+            } else {
+                self.check_capacity()?;
+                let (reply, answer) = oneshot::channel();
+                let first = PendingRequest { request: request.clone(), reply };
+                match self.open(session, (Some(first), Opened::ByRequest)).await {
+                    Ok(()) => {
+                        openings += 1;
+                        if let Ok(answer) = answer.await {
+                            return answer;
+                        }
+                        if openings == MAX_OPENINGS {
+                            return Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY));
+                        }
+                    }
                     Err(SessionError::Store(StoreError::Busy { .. })) => {}
                     Err(SessionError::Store(StoreError::NoSession { .. })) => {
                         let message = format!("there is no session `{session}` of an agent that this host runs");
                         return Err(RequestError::new(RequestProblem::NotFound, message));
                     }
                     Err(error) => return Err(error.into()),
-                },
+                }
             }
             tokio::time::sleep(RETRY_INTERVAL).await;
         }
@@ -165,20 +199,55 @@ impl Shared {
 
     /// Opens a session, and runs it in its own task. Fails with [`StoreError::NoSession`] if no agent of this supervisor
     /// has a session with this subject.
-    async fn open(self: &Arc<Self>, session: &str) -> Result<(), SessionError> {
+    async fn open(self: &Arc<Self>, session: &str, opened: OpenedFor) -> Result<(), SessionError> {
         let filter = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
         let found = self.host.store.sessions(filter, 1).await?.pop();
         let found = found.filter(|found| found.state != SessionState::Incomplete);
         let agent = found.and_then(|found| self.agents.get(&found.agent));
-        let agent = agent.ok_or_else(|| StoreError::NoSession { session: session.to_owned() })?;
-        let session = Session::open(&self.host, agent.clone(), OpenSession::Existing(session.to_owned())).await?;
-        self.spawn_actor(session, None);
-        Ok(())
+        let agent = agent.ok_or_else(|| StoreError::NoSession { session: session.to_owned() })?.clone();
+        self.open_in_task(agent, OpenSession::Existing(session.to_owned()), opened).await.map(drop)
     }
 
-    fn spawn_actor(self: &Arc<Self>, session: Session, first: Option<PendingRequest>) {
-        self.tasks.spawn(actor::run(self.clone(), session, first));
+    /// Opens a session in a task of its own, and runs it. If the caller stops waiting, the session is still opened, used
+    /// and closed, so that its lease never stays behind.
+    async fn open_in_task(
+        self: &Arc<Self>,
+        agent: LiveAgent,
+        open: OpenSession,
+        (first, by): OpenedFor,
+    ) -> Result<String, SessionError> {
+        let (shared, (opened, subject)) = (self.clone(), oneshot::channel());
+        self.tasks.spawn(async move {
+            match Session::open(&shared.host, agent, open).await {
+                Ok(session) => {
+                    // The caller may have stopped waiting.
+                    let _ = opened.send(Ok(session.subject().to_owned()));
+                    actor::run(shared, session, (first, by)).await;
+                }
+                Err(error) => {
+                    let _ = opened.send(Err(error));
+                }
+            }
+        });
+        match subject.await {
+            Ok(opened) => opened,
+            Err(_) => Err(StoreError::Closed.into()),
+        }
     }
+}
+
+/// The request for which a session is opened, and who opened it.
+type OpenedFor = (Option<PendingRequest>, Opened);
+
+/// Who opened a session.
+enum Opened {
+    /// A request arrived.
+    ByRequest,
+    /// The scan found that the session can continue.
+    ByScan {
+        /// Released when the session is closed.
+        _permit: OwnedSemaphorePermit,
+    },
 }
 
 /// Sends a request to an open session. Returns `None` if the session was closed before it handled the request.

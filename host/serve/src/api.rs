@@ -76,8 +76,9 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
 
 /// Checks the headers and the token of each request, before anything else is read.
 async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
+    let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
     let checked = state.origins.check(request.headers()).and_then(|()| {
-        if PUBLIC_ROUTES.contains(&request.uri().path()) {
+        if is_public {
             return Ok(None);
         }
         state.caller(request.headers()).map(Some)
@@ -93,6 +94,10 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
     };
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    // A client without a token must not keep a connection for further requests (row 25).
+    if is_public || matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     // Answers contain the data of sessions, and browsers must not guess their type.
     for (name, value) in [("cache-control", "no-store"), ("x-content-type-options", "nosniff")] {

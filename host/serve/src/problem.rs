@@ -48,6 +48,11 @@ impl From<RequestError> for Problem {
             RequestProblem::Unavailable => (StatusCode::SERVICE_UNAVAILABLE, "unavailable"),
             RequestProblem::Failed => (StatusCode::INTERNAL_SERVER_ERROR, "failed"),
         };
+        if kind == RequestProblem::Failed {
+            // The message may contain paths of the host's files, which a client must not see.
+            tracing::error!(message, "a request failed");
+            return Self::new(status, code, "the host failed; the host's log contains the reason");
+        }
         Self::new(status, code, message)
     }
 }

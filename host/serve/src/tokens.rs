@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use uuid::Uuid;
 
 /// Beginning of each token, by which tools that search for leaked secrets recognise it.
@@ -133,6 +134,12 @@ impl TokenFile {
         &self.path
     }
 
+    /// Returns a value that changes whenever the file changes.
+    pub(crate) fn version(&self) -> Option<(SystemTime, u64)> {
+        let metadata = fs::metadata(&self.path).ok()?;
+        Some((metadata.modified().ok()?, metadata.len()))
+    }
+
     /// Returns the stored tokens. If the file does not exist, there are none.
     pub fn tokens(&self) -> Result<Vec<Token>, TokenError> {
         let text = match fs::read_to_string(&self.path) {
@@ -161,6 +168,7 @@ impl TokenFile {
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_allowed) {
             return Err(TokenError::Name(name));
         }
+        let _lock = self.lock()?;
         let mut tokens = self.tokens()?;
         if tokens.iter().any(|token| token.name == name) {
             return Err(TokenError::Exists(name));
@@ -175,6 +183,7 @@ impl TokenFile {
 
     /// Revokes the token with this name.
     pub fn revoke(&self, name: &str) -> Result<(), TokenError> {
+        let _lock = self.lock()?;
         let mut tokens = self.tokens()?;
         let count = tokens.len();
         tokens.retain(|token| token.name != name);
@@ -182,6 +191,17 @@ impl TokenFile {
             return Err(TokenError::Unknown(name.to_owned()));
         }
         self.write(tokens)
+    }
+
+    /// Waits until no other process changes the file. The lock ends when the result is dropped.
+    fn lock(&self) -> Result<File, TokenError> {
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(self.path.with_extension("lock")).map_err(|error| self.unusable(error))?;
+        file.lock().map_err(|error| self.unusable(error))?;
+        Ok(file)
     }
 
     /// Writes a token to a file that only its owner can read, for programs on this machine.
@@ -269,7 +289,7 @@ mod tests {
         }
         file.revoke("reader").unwrap();
         assert!(matches!(file.revoke("reader"), Err(TokenError::Unknown(_))));
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "no temporary file remains");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "only the file and its lock remain");
     }
 
     /// I3: a file that other users can read is refused, and so is a damaged file.

@@ -12,7 +12,7 @@ use agent_mcp::McpServers;
 use agent_runtime::{Host, LiveAgent, Notice, Supervisor, SupervisorOptions};
 use agent_serve::{AllowedOrigins, Server, ServerOptions, TokenFile};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -32,7 +32,11 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     interrupts.kill_servers_on_exit(served.servers());
     let agents = served.agents();
     let names: Vec<_> = agents.keys().cloned().collect();
-    let new_token = tokens.create_first().map_err(Failure::refused)?;
+    if let Some(token) = tokens.create_first().map_err(Failure::refused)? {
+        let path = data.root().join(FIRST_TOKEN_FILE);
+        TokenFile::write_private(&path, &token).map_err(Failure::refused)?;
+        terminal.note(format!("created a token with all rights, in {}", path.display()));
+    }
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
     let options = ServerOptions { origins, ..ServerOptions::new(arguments.listen, tokens.clone()) };
@@ -44,11 +48,6 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
         }
     };
     terminal.note(format!("listening on {BOLD}http://{}{BOLD:#} with {}", server.address(), names.join(", ")));
-    if let Some(token) = new_token {
-        let path = data.root().join(FIRST_TOKEN_FILE);
-        TokenFile::write_private(&path, &token).map_err(Failure::refused)?;
-        terminal.note(format!("created a token with all rights, in {}", path.display()));
-    }
     served.show_changes(&stop, terminal).await;
     terminal.note("shutting down: open turns continue at the next start");
     server.shutdown().await;
@@ -93,14 +92,9 @@ async fn assemble(arguments: &ServeArguments, data: &DataDirectory, terminal: &T
     };
     let mut agents: Vec<AssembledAgents> = Vec::new();
     for settings in &all_settings {
-        if agents.iter().any(|other| other.agent.current().config().name == settings.name) {
-            return Err(Failure::refused(format!(
-                "two agents have the name `{}`: sessions belong to a name, so give one of them another `name`",
-                settings.name
-            )));
-        }
         agents.push(assembler.assemble(settings).await?);
     }
+    refuse_shared_names(&agents)?;
     let host = Host {
         checkpoint: checkpoint(),
         leaving: CancellationToken::new(),
@@ -108,6 +102,30 @@ async fn assemble(arguments: &ServeArguments, data: &DataDirectory, terminal: &T
     };
     let watches = agents.iter().map(|agents| AgentWatch::begin(&host, &agents.all)).collect();
     Ok(Served { host, agents, watches })
+}
+
+/// Refuses agents of different files with the same name. Sessions belong to a name, so a session of one file could continue
+/// with the grants of the other file.
+fn refuse_shared_names(agents: &[AssembledAgents]) -> Result<(), Failure> {
+    let mut files: BTreeMap<String, Option<PathBuf>> = BTreeMap::new();
+    for agent in agents.iter().flat_map(|agents| &agents.all) {
+        let (name, path) = (agent.settings.name.clone(), agent.settings.path.clone());
+        let file = path.map(|path| path.canonicalize().unwrap_or(path));
+        let shown =
+            |file: &Option<PathBuf>| file.as_ref().map_or("no file".to_owned(), |file| file.display().to_string());
+        match files.get(&name) {
+            Some(other) if *other != file => {
+                return Err(Failure::refused(format!(
+                    "two agents have the name `{name}` ({} and {}): sessions belong to a name, so give one of them another \
+                     `name`",
+                    shown(other),
+                    shown(&file)
+                )));
+            }
+            _ => files.insert(name, file),
+        };
+    }
+    Ok(())
 }
 
 /// Returns the options of each agent that is served.
@@ -121,18 +139,12 @@ fn agent_options(arguments: &ServeArguments) -> Vec<AgentOptions> {
 }
 
 impl Served {
-    /// Returns the agents and their delegates, by name. If a delegate has the name of a served agent, the served agent is
-    /// used.
+    /// Returns the agents and their delegates, by name.
     fn agents(&self) -> BTreeMap<String, LiveAgent> {
-        let mut agents = BTreeMap::new();
-        for live in self.agents.iter().flat_map(|agents| agents.all.iter().map(|agent| &agent.live)) {
-            agents.insert(live.current().config().name.clone(), live.clone());
-        }
-        agents.extend(self.agents.iter().map(|agents| {
-            let live = &agents.agent;
-            (live.current().config().name.clone(), live.clone())
-        }));
-        agents
+        // The agents of the command line come last, so that a changed file is applied to the agent that is used.
+        let delegates = self.agents.iter().flat_map(|agents| agents.all.iter().map(|agent| &agent.live));
+        let served = self.agents.iter().map(|agents| &agents.agent);
+        delegates.chain(served).map(|live| (live.current().config().name.clone(), live.clone())).collect()
     }
 
     fn servers(&self) -> Vec<McpServers> {

@@ -386,6 +386,10 @@ impl Run {
             turn.phase = Phase::Ended(end);
             turn.repetition = Default::default();
         }
+        if self.delegated_by.is_some() {
+            // A delegated session runs no further turn for a prompt that arrived too late to steer its turn.
+            self.queued_prompts.retain(|prompt| !prompt.steers);
+        }
         let cost = self.turn.as_ref().map(Turn::cost);
         self.emit(change, EventKind::LoopEnd { reason, cost });
     }

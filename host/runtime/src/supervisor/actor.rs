@@ -1,10 +1,11 @@
 //! The task of one open session: it handles requests, and runs the turns of the session.
 
-use super::Shared;
+use super::{Opened, OpenedFor, Shared};
 use crate::agent::UserName;
 use crate::outbox::now_ms;
 use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::session::{Session, SessionError, TurnResult};
+use crate::waiting::check_delegation;
 use agent_core::message::TurnInput;
 use futures::FutureExt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ enum Next {
 }
 
 /// Runs a session until it is idle, cannot continue, or the process shuts down. Then closes the session.
-pub(super) async fn run(shared: Arc<Shared>, mut session: Session, first: Option<PendingRequest>) {
+pub(super) async fn run(shared: Arc<Shared>, mut session: Session, (first, opened): OpenedFor) {
     let (subject, opened_at) = (session.subject().to_owned(), session.revision());
     let parent = session.state().delegated_by.clone();
     let mut actor = Actor { shared: &shared, session: &mut session };
@@ -32,7 +33,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut session: Session, first: Option
     let closed = close(&shared, session).await;
     match result.and(closed) {
         // The session could continue, but made no progress. Without a delay, it would be opened again immediately.
-        Ok(()) if is_due && revision == opened_at => {
+        Ok(()) if revision == opened_at && (is_due || matches!(opened, Opened::ByScan { .. })) => {
             let delay = shared.backoff.failed(&subject, Instant::now());
             tracing::debug!(session = subject, ?delay, "the session did not continue, and is opened again later");
         }
@@ -78,12 +79,18 @@ impl Actor<'_> {
             next = match next {
                 Next::Close => return Ok(()),
                 Next::Continue => self.run_turn(None, CancellationToken::new()).await?,
-                Next::Wait => match self.session.next_queued_prompt() {
+                Next::Wait => match self.next_queued_prompt() {
                     Some(prompt) => self.begin_turn(prompt).await?,
                     None => self.wait().await?,
                 },
             };
         }
+    }
+
+    /// Returns the queued prompt with which the next turn begins. A delegated session works only for its parent, so it runs
+    /// no further turn.
+    fn next_queued_prompt(&self) -> Option<TurnInput> {
+        self.session.next_queued_prompt().filter(|_| self.session.state().delegated_by.is_none())
     }
 
     /// Waits for a request or for the deadline of the open turn. Decides to close the session if it is idle.
@@ -108,6 +115,11 @@ impl Actor<'_> {
     /// Handles a request while no turn runs.
     async fn handle(&mut self, PendingRequest { request, reply }: PendingRequest) -> Result<Next, SessionError> {
         let is_open = self.session.state().is_open();
+        let is_internal = matches!(request, SessionRequest::Continue | SessionRequest::Cancel);
+        if reply.is_closed() && !is_internal {
+            // The sender was told that the session is busy, and may send the request again.
+            return Ok(if is_open { Next::Continue } else { Next::Wait });
+        }
         let answer = match request {
             SessionRequest::Prompt(prompt) if !is_open => match self.check_owner(&prompt) {
                 Ok(()) => {
@@ -137,6 +149,7 @@ impl Actor<'_> {
 
     /// Checks that a prompt comes from the user to whom the session belongs.
     fn check_owner(&self, prompt: &Prompt) -> Result<(), RequestError> {
+        check_delegation(self.session.state(), prompt)?;
         let (user, owner) = (prompt.user.as_ref().map(UserName::as_str), self.session.owner.as_deref());
         match user.is_none() || user == owner {
             true => Ok(()),
@@ -151,11 +164,17 @@ impl Actor<'_> {
     async fn begin_turn(&mut self, input: TurnInput) -> Result<Next, SessionError> {
         let configured = self.session.agent().config().user.clone();
         let owner = self.session.owner.clone().filter(|owner| Some(owner) != configured.as_ref());
-        match owner.and_then(|owner| UserName::new(&owner).ok()) {
+        match owner.map(|owner| UserName::new(&owner)) {
             None => self.run_turn(Some(input), CancellationToken::new()).await,
-            Some(owner) => {
+            Some(Ok(owner)) => {
                 let ended = self.session.run_for(owner, input, CancellationToken::new()).await;
                 self.after_turn(ended)
+            }
+            Some(Err(error)) => {
+                if let Some(reply) = self.session.start_reply.take() {
+                    let _ = reply.send(Err(RequestError::new(RequestProblem::Failed, error)));
+                }
+                Ok(Next::Close)
             }
         }
     }
@@ -168,9 +187,15 @@ impl Actor<'_> {
     /// Answers the requests that the turn did not answer, and decides what the session does next.
     #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
     fn after_turn(&mut self, ended: Result<TurnResult, SessionError>) -> Result<Next, SessionError> {
+        let is_open = self.session.state().is_open();
         for reply in self.session.cancel_replies.drain(..) {
-            // The turn ended or began to wait before it could be cancelled.
-            let _ = reply.send(Ok(Accepted::Cancelled));
+            let _ = reply.send(match is_open {
+                // The turn ended before it could be cancelled.
+                false => Ok(Accepted::Cancelled),
+                true => {
+                    Err(RequestError::new(RequestProblem::Unavailable, "the turn cannot be cancelled now; try again"))
+                }
+            });
         }
         match (self.session.start_reply.take(), ended) {
             // The turn could not begin, so only the sender of the prompt needs the error.

@@ -1,13 +1,15 @@
 //! Searches the store for sessions that can continue without a request, and for events that other processes have
 //! committed.
 
-use super::Shared;
-use crate::requests::{RequestError, SessionRequest};
+use super::{Opened, Shared};
+use crate::requests::{PendingRequest, SessionRequest};
+use crate::session::SessionError;
 use agent_core::event::WaitCause;
 use agent_core::run::Run;
 use agent_store::{ContinuationReason, MAX_PAGE, SessionFilter, StoreError};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 /// Maximum number of sessions that one query returns.
 const PAGE: usize = 256;
@@ -57,22 +59,35 @@ async fn continue_sessions(shared: &Arc<Shared>) -> Result<(), StoreError> {
     }
 }
 
-/// Continues a session in its own task, unless an earlier attempt has just failed.
+/// Opens a session in its own task, so that it continues, unless an earlier attempt has just failed. Each scan tries at most
+/// once.
 fn continue_session(shared: &Arc<Shared>, session: String, request: SessionRequest) {
     let is_open = shared.host.sessions.requests_to(&session).is_some();
     if is_open || !shared.backoff.is_over(&session, Instant::now()) {
         return;
     }
+    // If too many sessions continue already, a later scan continues this session.
+    let Ok(permit) = shared.continuing.clone().try_acquire_owned() else { return };
+    if !shared.opening.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone()) {
+        return;
+    }
     let shared_with_task = shared.clone();
     shared.tasks.spawn(async move {
         let shared = shared_with_task;
-        let sent = tokio::select! {
-            () = shared.stop.cancelled() => return,
-            sent = shared.send(&session, request) => sent,
-        };
-        if let Err(RequestError { message, .. }) = sent {
-            let delay = shared.backoff.failed(&session, Instant::now());
-            tracing::warn!(session, message, ?delay, "the session cannot continue now");
+        let (reply, _answer) = oneshot::channel();
+        let first = PendingRequest { request, reply };
+        let opened = shared.open(&session, (Some(first), Opened::ByScan { _permit: permit })).await;
+        shared.opening.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        match opened {
+            Ok(()) => {}
+            // Another process or a request has opened the session, and continues it.
+            Err(SessionError::Store(StoreError::Busy { .. })) => {
+                shared.backoff.failed(&session, Instant::now());
+            }
+            Err(error) => {
+                let delay = shared.backoff.failed(&session, Instant::now());
+                tracing::warn!(session, %error, ?delay, "the session cannot continue now");
+            }
         }
     });
 }
@@ -93,7 +108,9 @@ async fn continue_delegations(shared: &Arc<Shared>) -> Result<(), StoreError> {
             for wait in run.waits() {
                 let WaitCause::Agent { session } = wait.cause else { continue };
                 let filter = SessionFilter { subject: Some(session), ..SessionFilter::default() };
-                if shared.host.store.sessions(filter, 1).await?.is_empty() {
+                // A session without a commit was created by a process that stopped before it began the turn.
+                let children = shared.host.store.sessions(filter, 1).await?;
+                if children.iter().all(|child| child.revision == 0) {
                     continue_session(shared, subject, SessionRequest::Continue);
                     break;
                 }

@@ -4,6 +4,7 @@
 use super::action::ActionResult;
 use super::run::TurnBounds;
 use crate::records::CommitNotes;
+use crate::requests::{PendingRequest, SessionRequest};
 use crate::session::{Session, SessionError, TurnResult};
 use crate::tools::results::error_result;
 use crate::waiting::{ChildTurn, delegate_result, open_child};
@@ -17,6 +18,7 @@ use futures::future::BoxFuture;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
@@ -130,7 +132,10 @@ impl Children {
             if self.stopped.contains(&call) {
                 continue;
             }
-            if let Ok(child) = session.child_turn(&call, &subject, &self.cancel).await? {
+            if let Some(requests) = session.services.sessions.requests_to(&subject) {
+                // The child runs in a task of its own, for example because a user has answered its question.
+                self.tasks.spawn(cancel_open_child(call, requests));
+            } else if let Ok(child) = session.child_turn(&call, &subject, &self.cancel).await? {
                 self.tasks.spawn(run_child(child));
             }
         }
@@ -154,6 +159,17 @@ impl Children {
         }
         Ok(())
     }
+}
+
+/// Cancels the turn of a child session that is open in this process, and waits until the cancellation is committed.
+async fn cancel_open_child(call: CallId, requests: mpsc::Sender<PendingRequest>) -> (CallId, ChildOutcome) {
+    let (reply, answer) = oneshot::channel();
+    let sent = requests.send(PendingRequest { request: SessionRequest::Cancel, reply }).await;
+    // If the child was closed meanwhile, its turn has ended or waits. The supervisor cancels a turn that waits.
+    if sent.is_ok() {
+        let _ = answer.await;
+    }
+    (call, ChildOutcome::Stopped)
 }
 
 /// Runs a child session. The future is boxed, because a child session can itself start child sessions.

@@ -145,8 +145,20 @@ impl Driver<'_> {
                 () = self.cancel.cancelled() => return Some(Ok((Input::Cancel, CommitNotes::default()))),
                 result = &mut acting => break result,
                 pending = unused.inbox.next() => {
-                    let postponed = handle_during_action(&mut unused, pending, self.cancel).boxed().await;
+                    // The action goes on meanwhile. It may hold a connection to the store that the request needs.
+                    let mut handling = handle_during_action(&mut unused, pending, self.cancel).boxed();
+                    let mut ended = None;
+                    let postponed = loop {
+                        tokio::select! {
+                            postponed = &mut handling => break postponed,
+                            result = &mut acting, if ended.is_none() => ended = Some(result),
+                        }
+                    };
+                    drop(handling);
                     self.postponed.extend(postponed);
+                    if let Some(result) = ended {
+                        break result;
+                    }
                 }
             }
         };
@@ -169,6 +181,11 @@ impl Driver<'_> {
     }
 
     async fn handle_request(&mut self, PendingRequest { request, reply }: PendingRequest) {
+        let is_internal = matches!(request, SessionRequest::Continue | SessionRequest::Cancel);
+        if reply.is_closed() && !is_internal {
+            // The sender was told that the session is busy, and may send the request again.
+            return;
+        }
         let answer = match request {
             SessionRequest::Cancel => {
                 self.session.cancel_replies.push(reply);

@@ -31,12 +31,25 @@ impl Session {
 /// Checks that a queued prompt comes from the user for whom the open turn works, because the turn that it begins or steers
 /// works for this user.
 pub(crate) fn check_user(run: &Run, prompt: &Prompt) -> Result<(), RequestError> {
+    check_delegation(run, prompt)?;
     let user = run.turn.as_ref().and_then(|turn| turn.config.user.as_deref());
     match prompt.user.as_ref().is_none_or(|own| Some(own.as_str()) == user) {
         true => Ok(()),
         false => Err(RequestError::new(
             RequestProblem::Conflict,
             "the open turn of this session works for another user; try again when the turn has ended",
+        )),
+    }
+}
+
+/// Refuses a prompt that would begin a turn in a delegated session, because the result of the delegated turn belongs to the
+/// parent (L16). A prompt may steer the delegated turn.
+pub(crate) fn check_delegation(run: &Run, prompt: &Prompt) -> Result<(), RequestError> {
+    match run.delegated_by.is_some() && !(prompt.steers && run.is_open()) {
+        false => Ok(()),
+        true => Err(RequestError::new(
+            RequestProblem::Conflict,
+            "this session works for another session, so it accepts only prompts that steer its open turn",
         )),
     }
 }

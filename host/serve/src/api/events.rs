@@ -16,11 +16,14 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
+use tokio::time::Interval;
 use utoipa::IntoParams;
 
 /// Time between two comments that keep an idle connection open.
 const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// Time between two checks whether the token and the session of a stream still exist.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Selects where a stream begins.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -65,8 +68,11 @@ pub(crate) async fn stream_events(
     let after = header.or(query.after).map_or(Ok(EventPosition::default()), |id| position_of(&id))?;
     let stream = EventStream {
         events: state.supervisor.events(&session, after),
-        draining: state.draining.clone(),
         _open: state.streams.open(&caller)?,
+        next_check: tokio::time::interval(CHECK_INTERVAL),
+        state,
+        caller,
+        session,
     };
     let events = futures::stream::unfold(stream, |mut stream| async move { Some((Ok(stream.next().await?), stream)) });
     Ok(Sse::new(events).keep_alive(KeepAlive::new().interval(HEARTBEAT).text("idle")))
@@ -75,18 +81,29 @@ pub(crate) async fn stream_events(
 /// An open stream, which counts towards the limits until it is dropped.
 struct EventStream {
     events: SessionEvents,
-    draining: CancellationToken,
     _open: OpenStream,
+    next_check: Interval,
+    state: Arc<ApiState>,
+    caller: Caller,
+    session: String,
 }
 
 impl EventStream {
-    /// Waits for the next event. Returns `None` when the server shuts down or the store fails. The client then connects
-    /// again.
+    /// Waits for the next event. Returns `None` when the server shuts down, the token is revoked, the session is deleted or
+    /// the store fails.
     async fn next(&mut self) -> Option<Event> {
-        let next = tokio::select! {
-            biased;
-            () = self.draining.cancelled() => return None,
-            next = self.events.next() => next,
+        let next = loop {
+            tokio::select! {
+                biased;
+                () = self.state.draining.cancelled() => return None,
+                _ = self.next_check.tick() => {
+                    let is_valid = self.state.is_still_valid(&self.caller);
+                    if !is_valid || self.state.session(&self.caller, &self.session).await.is_err() {
+                        return None;
+                    }
+                }
+                next = self.events.next() => break next,
+            }
         };
         match next {
             Ok(event) => Some(server_sent_event(&event)),

@@ -8,11 +8,18 @@ use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
 use axum::http::{HeaderMap, StatusCode};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tokio_util::sync::CancellationToken;
 
 /// Time for which tokens are kept in memory. A revoked token is refused at most this time later.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(1);
+
+/// Tokens that were read from their file.
+struct CachedTokens {
+    checked: Instant,
+    version: Option<(SystemTime, u64)>,
+    tokens: Arc<Vec<Token>>,
+}
 
 /// The data that all requests share.
 pub(crate) struct ApiState {
@@ -22,7 +29,7 @@ pub(crate) struct ApiState {
     /// Cancelled when the server begins to drain. Event streams then end.
     pub(crate) draining: CancellationToken,
     token_file: TokenFile,
-    cached_tokens: Mutex<Option<(Instant, Arc<Vec<Token>>)>>,
+    cached_tokens: Mutex<Option<CachedTokens>>,
 }
 
 impl ApiState {
@@ -50,13 +57,21 @@ impl ApiState {
         }
     }
 
-    /// Returns the tokens of the server. The file is read again if it was read longer than `lifetime` ago.
+    /// Returns the tokens of the server. If the file was checked longer than `lifetime` ago, it is checked again, and it is
+    /// read again if it has changed.
     fn tokens(&self, lifetime: Duration) -> Result<Arc<Vec<Token>>, Problem> {
         let mut cached = self.cached_tokens.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((read, tokens)) = &*cached
-            && read.elapsed() < lifetime
+        if let Some(cached) = &*cached
+            && cached.checked.elapsed() < lifetime
         {
-            return Ok(tokens.clone());
+            return Ok(cached.tokens.clone());
+        }
+        let version = self.token_file.version();
+        if let Some(cached) = &mut *cached
+            && cached.version == version
+        {
+            cached.checked = Instant::now();
+            return Ok(cached.tokens.clone());
         }
         let tokens = self.token_file.tokens().map_err(|error| {
             tracing::error!(%error, "requests are refused, because the tokens cannot be read");
@@ -64,8 +79,13 @@ impl ApiState {
             Problem::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
         })?;
         let tokens = Arc::new(tokens);
-        *cached = Some((Instant::now(), tokens.clone()));
+        *cached = Some(CachedTokens { checked: Instant::now(), version, tokens: tokens.clone() });
         Ok(tokens)
+    }
+
+    /// Returns whether the token of the caller still exists and allows what it allowed when the request arrived.
+    pub(crate) fn is_still_valid(&self, caller: &Caller) -> bool {
+        self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
     }
 
     /// Checks that the caller may use this agent, and that the server runs it.

@@ -72,9 +72,19 @@ pub(super) async fn parents_and_children_continue_after_each_other(test: TestSto
     in_state(store, "child", (SessionState::Suspended, None), child_of("parent")).await;
     in_state(store, "parent", (SessionState::Cancelled, None), meta("a")).await;
     assert_eq!(continuable(store, 1).await, [("child".to_owned(), ContinuationReason::ParentEnded)]);
-    // A user has begun another turn in the child's session.
-    tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     in_state(store, "child", (SessionState::Suspended, None), child_of("parent")).await;
+    let still = continuable(store, 1).await;
+    assert_eq!(
+        still,
+        [("child".to_owned(), ContinuationReason::ParentEnded)],
+        "a later commit of the child changes nothing"
+    );
+    // A user has begun another turn in the child's session.
+    let opened = store.open("child", OpenMode::Existing, meta("a")).await.expect("the session opens");
+    let status = Status { state: SessionState::Suspended, turn: 2, ..Status::default() };
+    let commit = Commit { status, ..Commit::default() };
+    store.commit(&opened.lease, opened.revision, commit).await.expect("the commit succeeds");
+    store.release(opened.lease).await.expect("the lease is released");
     assert_eq!(continuable(store, 1).await, []);
 }
 

@@ -127,7 +127,7 @@ fn continuable(
         WITH candidates (id, reason) AS (
             SELECT c.id, 1 FROM sessions c JOIN sessions p ON p.subject = c.delegated_by
                 WHERE c.delegated_by IS NOT NULL AND c.state IN ('running', 'suspended')
-                AND p.state IN ('cancelled', 'failed') AND c.updated <= p.updated
+                AND p.state IN ('cancelled', 'failed') AND c.turns <= 1
             UNION ALL
             SELECT id, 2 FROM sessions WHERE continues_at IS NOT NULL AND continues_at <= ?2
             UNION ALL

@@ -13,6 +13,10 @@ pub(super) async fn handle_during_action(
     PendingRequest { request, reply }: PendingRequest,
     cancel: &CancellationToken,
 ) -> Option<PendingRequest> {
+    if reply.is_closed() && !matches!(request, SessionRequest::Cancel) {
+        // The sender was told that the session is busy, and may send the request again.
+        return None;
+    }
     let answer = match request {
         SessionRequest::Prompt(prompt) => match check_user(unused.run, &prompt) {
             Ok(()) => {
