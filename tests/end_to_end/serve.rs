@@ -258,10 +258,12 @@ async fn i3_every_route_needs_a_token_and_a_right() {
         }
     }
     assert!(routes >= 15, "{routes}");
+    let created = all.post("/api/sessions", json!({"agent": "clerk", "prompt": "Hi."})).await.json(201);
+    let mut stream = all.stream(created["events"].as_str().unwrap(), "0").await;
     let name = server.tokens.tokens().unwrap()[0].name.clone();
     server.tokens.revoke(&name).unwrap();
-    tokio::time::sleep(Duration::from_millis(1_100)).await;
-    assert_eq!(all.get("/api/agents").await.status, 401);
+    while stream.next().await.is_some() {}
+    assert_eq!(all.get("/api/agents").await.status, 401, "the stream of a revoked token ends, too");
     server.stop().await;
 }
 
@@ -287,4 +289,22 @@ fn event_headers(path: &str) -> Vec<(String, String)> {
     ];
     let is_event = path == "/api/events";
     attributes.into_iter().filter(|_| is_event).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// I3, P14: agents of different files with the same name are refused, because sessions belong to a name.
+#[test]
+fn i3_p14_two_agents_with_one_name_are_not_served() {
+    let folder = tempfile::tempdir().unwrap();
+    for file in ["one.toml", "two.toml"] {
+        std::fs::write(folder.path().join(file), "name = \"clerk\"\nplugin_directory = \".\"\nmodel = \"offline\"\n")
+            .unwrap();
+    }
+    let program = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"))
+        .args(["serve", "--agent", "one.toml", "--agent", "two.toml", "--listen", "127.0.0.1:0", "--data", "data"])
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&program.stderr);
+    assert_eq!(program.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("two agents have the name `clerk`"), "{stderr}");
 }

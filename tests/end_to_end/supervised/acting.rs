@@ -12,8 +12,8 @@ use agent_core::event::EventKind;
 use agent_core::loop_break::Finish;
 use agent_core::message::TurnInput;
 use agent_runtime::{
-    Accepted, AgentConfig, ApprovalDecision, Delegate, Host, OpenSession, ServiceConfig, Session, SessionRequest,
-    TurnResult, Verdict,
+    Accepted, AgentConfig, ApprovalDecision, Delegate, Host, OpenSession, RequestProblem, ServiceConfig, Session,
+    SessionRequest, TurnResult, Verdict,
 };
 use agent_store::{Commit, OpenMode, SessionLog, SessionMeta, SessionState, Status};
 use serde_json::json;
@@ -204,5 +204,49 @@ async fn i9_a_session_that_cannot_continue_does_not_stop_others() {
     let session = create(&supervisor, "clerk", "Go.").await;
     until_end(&mut events(&supervisor, &session)).await;
     assert_eq!(until_closed(&test_host, "clerk/newer", SessionState::Running).await.revision, 1);
+    supervisor.shutdown().await;
+}
+
+/// I9: a sender that stops waiting while a session is being opened leaves no lease behind.
+#[tokio::test(flavor = "multi_thread")]
+async fn i9_an_abandoned_request_leaves_the_session_usable() {
+    let test_host = TestHost::new(&[]).await;
+    let agent = test_host.agent(AgentConfig::new("clerk"), script(&[text_reply("One."), text_reply("Two.")])).await;
+    let supervisor = supervisor(&test_host, &[&agent]);
+    let session = create(&supervisor, "clerk", "Go.").await;
+    until_end(&mut events(&supervisor, &session)).await;
+    for round in 0..40 {
+        until_closed(&test_host, &session, SessionState::Idle).await;
+        let abandoned = supervisor.send(&session, SessionRequest::Continue);
+        let _ = tokio::time::timeout(Duration::from_micros(round * 100), abandoned).await;
+    }
+    let begun = supervisor.send(&session, SessionRequest::Prompt(prompt("More."))).await;
+    assert_eq!(begun, Ok(Accepted::Started { turn: 2 }));
+    supervisor.shutdown().await;
+}
+
+/// L16, L29, I9: a parent is cancelled while its child works in a task of its own, because a user has answered the child.
+/// Prompts that would change the child's result are refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn i9_l16_a_child_that_works_by_itself_is_cancelled_with_its_parent() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let payer = AgentConfig { name: "payer-agent".to_owned(), ..with_tree_grant(&test_host, "payer") };
+    let slow = json!({"chunks": ["Paid ", "3."], "delay_ms": 60_000});
+    let payer = test_host.agent(payer, script(&[pay(), slow])).await;
+    let mut config = AgentConfig::new("lead");
+    config.delegates.insert("payer-agent".to_owned(), delegate(&payer));
+    let lead = test_host.agent(config, script(&[delegation("payer-agent")])).await;
+    let supervisor = supervisor(&test_host, &[&lead, &payer]);
+    let parent = create(&supervisor, "lead", "Pay.").await;
+    let child = child_of(&test_host, &parent).await;
+    let mut of_child = events(&supervisor, &child);
+    let call = until_suspended(&mut of_child).await.remove(0);
+    until_closed(&test_host, &child, SessionState::Suspended).await;
+    supervisor.send(&child, allow(call)).await.expect("the approval is stored");
+    until(&mut of_child, |kind| matches!(kind, EventKind::ToolResult { .. })).await;
+    let refused = supervisor.send(&child, SessionRequest::Prompt(prompt("Pay more."))).await.expect_err("a child");
+    assert_eq!(refused.kind, RequestProblem::Conflict, "{refused}");
+    assert_eq!(supervisor.send(&parent, SessionRequest::Cancel).await, Ok(Accepted::Cancelled));
+    until_closed(&test_host, &child, SessionState::Cancelled).await;
     supervisor.shutdown().await;
 }
