@@ -2,7 +2,7 @@
 
 use crate::problem::Problem;
 use crate::tokens::{Right, Token, digest};
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::collections::HashSet;
 use url::Url;
 
@@ -45,6 +45,14 @@ impl AllowedOrigins {
         let detail =
             format!("web pages of `{origin}` may not use this server; to allow them, start it with --origin {origin}");
         forbidden("wrong_origin", detail)
+    }
+}
+
+impl AllowedOrigins {
+    /// Returns the origin of the page that sends the request, if it is one of the configured origins.
+    pub(crate) fn page_of(&self, headers: &HeaderMap) -> Option<HeaderValue> {
+        let origin = headers.get(header::ORIGIN)?;
+        self.origins.iter().any(|allowed| allowed.as_bytes() == origin.as_bytes()).then(|| origin.clone())
     }
 }
 
@@ -109,7 +117,6 @@ impl Caller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
 
     fn headers(pairs: &[(&'static str, &str)]) -> HeaderMap {
         let mut headers = HeaderMap::new();

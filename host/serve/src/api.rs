@@ -12,7 +12,7 @@ pub(crate) use state::{ApiState, StreamLimits};
 use crate::problem::Problem;
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -76,6 +76,10 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
 
 /// Checks the headers and the token of each request, before anything else is read.
 async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
+    let page = state.origins.page_of(request.headers());
+    if let Some(origin) = page.clone().filter(|_| request.method() == Method::OPTIONS) {
+        return preflight(&state, request.headers(), origin);
+    }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
     let checked = state.origins.check(request.headers()).and_then(|()| {
         if is_public {
@@ -99,9 +103,35 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
     if is_public || matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
+    if let Some(origin) = page {
+        allow_page(&mut response, origin);
+    }
     // Answers contain the data of sessions, and browsers must not guess their type.
     for (name, value) in [("cache-control", "no-store"), ("x-content-type-options", "nosniff")] {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Answers the question of a browser whether a page of another origin may send a request. Only configured origins may.
+fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Response {
+    if let Err(problem) = state.origins.check(headers) {
+        return problem.into_response();
+    }
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    allow_page(&mut response, origin);
+    for (name, value) in [
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, last-event-id"),
+        (header::ACCESS_CONTROL_MAX_AGE, "600"),
+    ] {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// Lets a page of this origin read the response.
+fn allow_page(response: &mut Response, origin: HeaderValue) {
+    response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+    response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
 }

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -41,6 +42,8 @@ pub struct ServerOptions {
     /// Maximum time until the headers of a request have arrived. An idle connection is closed after this time, too.
     /// Default: 10 s.
     pub header_timeout: Duration,
+    /// Maximum time for which the server waits until a client reads a part of an answer. Default: 30 s.
+    pub write_timeout: Duration,
     /// Maximum time for which the server waits for running requests when it shuts down. Default: 10 s.
     pub drain_timeout: Duration,
 }
@@ -56,6 +59,7 @@ impl ServerOptions {
             streams_per_token: 3,
             streams: 256,
             header_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(10),
         }
     }
@@ -86,7 +90,7 @@ impl Server {
     /// Starts a server for the sessions of the supervisor.
     pub async fn start(supervisor: Supervisor, options: ServerOptions) -> Result<Self, ServeError> {
         let ServerOptions { address, origins, tokens, connections, streams_per_token, streams, .. } = options;
-        let (header_timeout, drain_timeout) = (options.header_timeout, options.drain_timeout);
+        let (timeouts, drain_timeout) = ((options.header_timeout, options.write_timeout), options.drain_timeout);
         let listen = |error| ServeError::Listen { address, error };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
@@ -98,7 +102,7 @@ impl Server {
             slots: Arc::new(Semaphore::new(connections)),
             stop: stop.clone(),
             tasks: tasks.clone(),
-            header_timeout,
+            timeouts,
         };
         tasks.spawn(accepting.accept(listener));
         Ok(Self { address, stop, tasks, drain_timeout })
@@ -125,7 +129,8 @@ struct Accepting {
     slots: Arc<Semaphore>,
     stop: CancellationToken,
     tasks: TaskTracker,
-    header_timeout: Duration,
+    /// The maximum time until headers have arrived, and until a client reads a part of an answer.
+    timeouts: (Duration, Duration),
 }
 
 impl Accepting {
@@ -157,14 +162,18 @@ impl Accepting {
 
     /// Serves one connection until the client closes it, a limit is exceeded, or the server shuts down.
     fn serve(&self, stream: TcpStream, slot: OwnedSemaphorePermit) -> impl Future<Output = ()> + Send + use<> {
-        let (router, stop, header_timeout) = (self.router.clone(), self.stop.clone(), self.header_timeout);
+        let (router, stop) = (self.router.clone(), self.stop.clone());
+        let (header_timeout, write_timeout) = self.timeouts;
         async move {
             let _slot = slot;
             // Small events must not wait for more data. A failure only makes them slower.
             let _ = stream.set_nodelay(true);
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(HEADER_BYTES);
-            let connection = builder.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+            let mut stream = TimeoutStream::new(stream);
+            stream.set_write_timeout(Some(write_timeout));
+            let stream = TokioIo::new(Box::pin(stream));
+            let connection = builder.serve_connection(stream, TowerToHyperService::new(router));
             tokio::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,

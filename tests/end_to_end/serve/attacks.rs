@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::{TestServer, clerk};
 use crate::support::{TestHost, text_reply};
-use agent_serve::{Right, ServerOptions};
+use agent_serve::{AllowedOrigins, Right, ServerOptions};
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -38,6 +38,32 @@ async fn row_24_requests_of_foreign_pages_are_refused() {
         let body = json!({"agent": "clerk", "prompt": "Hi."}).to_string();
         let answer = client.send("POST", "/api/sessions", content_type, &[], body).await;
         assert_eq!(answer.json(415)["code"], "not_json", "{content_type}");
+    }
+    server.stop().await;
+}
+
+/// I3, row 24: a page of a configured origin may use the server from a browser. Other pages get no such answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn i3_row_24_only_configured_pages_may_use_the_server() {
+    let test_host = TestHost::new(&[]).await;
+    let agent = clerk(&test_host, &[text_reply("One.")]).await;
+    let page = "https://console.example";
+    let origins = AllowedOrigins { hosts: Vec::new(), origins: vec![page.to_owned()] };
+    let with_page = |options: ServerOptions| ServerOptions { origins: origins.clone(), ..options };
+    let server = TestServer::start_with(&test_host, &[&agent], with_page).await;
+    let client = server.client(&[Right::Read]);
+    let ask = async |method: &str, origin: &str| {
+        let request = client.request(method, "/api/agents");
+        client.exchange(format!("{request}origin: {origin}\r\nconnection: close\r\n\r\n").into_bytes()).await
+    };
+    let allows = |head: &str| head.contains(&format!("access-control-allow-origin: {page}"));
+    let asked = ask("OPTIONS", page).await;
+    assert!(asked.status == 204 && allows(&asked.head) && asked.head.contains("authorization"), "{}", asked.head);
+    let read = ask("GET", page).await;
+    assert!(read.status == 200 && allows(&read.head), "{}", read.head);
+    for method in ["OPTIONS", "GET"] {
+        let foreign = ask(method, "https://evil.example").await;
+        assert!(foreign.status == 403 && !foreign.head.contains("access-control"), "{}", foreign.head);
     }
     server.stop().await;
 }
@@ -91,6 +117,24 @@ async fn row_25_hoarded_connections_and_streams_are_limited() {
     // A closed stream no longer counts. The request that succeeds stays open, so only its beginning is awaited.
     let freed = tokio::time::timeout(Duration::from_secs(5), freed).await;
     assert!(freed.is_err(), "an opened stream does not end by itself");
+    server.stop().await;
+}
+
+/// Row 25: a client that sends requests and never reads the answers loses its connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_25_a_client_that_never_reads_is_disconnected() {
+    let test_host = TestHost::new(&[]).await;
+    let agent = clerk(&test_host, &[text_reply("One.")]).await;
+    let limits =
+        |options: ServerOptions| ServerOptions { connections: 1, write_timeout: Duration::from_millis(300), ..options };
+    let server = TestServer::start_with(&test_host, &[&agent], limits).await;
+    let client = server.client(&[Right::Read]);
+    let mut hoarder = TcpStream::connect(server.server.address()).await.unwrap();
+    let request = format!("{}\r\n", client.request("GET", "/openapi.json"));
+    let flood = async { while hoarder.write_all(request.as_bytes()).await.is_ok() {} };
+    let disconnected = tokio::time::timeout(Duration::from_secs(60), flood).await;
+    assert!(disconnected.is_ok(), "the server closes the connection");
+    assert_eq!(client.get("/api/agents").await.status, 200, "the only connection is free again");
     server.stop().await;
 }
 

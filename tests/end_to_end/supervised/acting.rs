@@ -11,6 +11,7 @@ use agent_core::cloud_event::CloudEvent;
 use agent_core::event::EventKind;
 use agent_core::loop_break::Finish;
 use agent_core::message::TurnInput;
+use agent_runtime::transfer::{ImportAs, export, import};
 use agent_runtime::{
     Accepted, AgentConfig, ApprovalDecision, Delegate, Host, OpenSession, RequestProblem, ServiceConfig, Session,
     SessionRequest, TurnResult, Verdict,
@@ -249,4 +250,26 @@ async fn i9_l16_a_child_that_works_by_itself_is_cancelled_with_its_parent() {
     assert_eq!(supervisor.send(&parent, SessionRequest::Cancel).await, Ok(Accepted::Cancelled));
     until_closed(&test_host, &child, SessionState::Cancelled).await;
     supervisor.shutdown().await;
+}
+
+/// P14, I9: nobody on this host has begun the turn of an imported session, so the turn continues only on request.
+#[tokio::test(flavor = "multi_thread")]
+async fn i9_p14_an_imported_turn_continues_only_on_request() {
+    let test_host = TestHost::new(&[]).await;
+    let replies = [json!({"chunks": ["One ", "two."], "delay_ms": 300})];
+    let agent = test_host.agent(AgentConfig::new("clerk"), script(&replies)).await;
+    let first = supervisor(&test_host, &[&agent]);
+    let session = create(&first, "clerk", "Go.").await;
+    until(&mut events(&first, &session), |kind| matches!(kind, EventKind::StreamToken { .. })).await;
+    first.shutdown().await;
+    let mut document = Vec::new();
+    export(&*test_host.store, &session, &mut document).await.unwrap();
+    import(&*test_host.store, &document, ImportAs::Subject("clerk/copy".to_owned())).await.unwrap();
+    let imported = until_closed(&test_host, "clerk/copy", SessionState::Running).await;
+    let second = supervisor(&test_host, &[&agent]);
+    until_end(&mut events(&second, &session)).await;
+    assert_eq!(until_closed(&test_host, "clerk/copy", SessionState::Running).await.revision, imported.revision);
+    second.send("clerk/copy", SessionRequest::Continue).await.expect("the session continues");
+    until_closed(&test_host, "clerk/copy", SessionState::Idle).await;
+    second.shutdown().await;
 }

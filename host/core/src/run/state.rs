@@ -397,9 +397,10 @@ impl Run {
     /// Returns the time from which the session can continue without an answer from outside, in milliseconds since the Unix
     /// epoch (I9). 0 means immediately: the turn was interrupted, or a queued prompt can begin a turn. For a suspended
     /// turn, the result is the earliest deadline. `None` means that only an answer, a decision or a prompt can continue
-    /// the session.
+    /// the session. An imported turn continues only on request, because nobody on this host has begun it (P14).
     pub fn continues_at(&self) -> Option<u64> {
         match self.action() {
+            _ if self.is_unpinned() => None,
             Action::Idle | Action::Ended => (!self.queued_prompts.is_empty()).then_some(0),
             Action::Suspended(suspension) => suspension.waits.iter().filter_map(|wait| wait.cause.expires_at()).min(),
             _ => Some(0),

@@ -432,9 +432,10 @@ CREATE TABLE turn_usage (
 const CONTINUATION_TIMES: &str = "
 ALTER TABLE sessions ADD COLUMN continues_at INTEGER;
 UPDATE sessions SET continues_at = (
-    SELECT CASE sessions.state
-        WHEN 'running' THEN 0
-        WHEN 'suspended' THEN (
+    SELECT CASE
+        WHEN sessions.state IN ('running', 'suspended') AND json_extract(run, '$.turn.pinned') IS NULL THEN NULL
+        WHEN sessions.state = 'running' THEN 0
+        WHEN sessions.state = 'suspended' THEN (
             SELECT min(deadlines.value) FROM json_tree(run, '$.turn.phase') AS deadlines
             WHERE deadlines.key = 'expires_at' AND deadlines.type = 'integer'
         )

@@ -2,9 +2,9 @@
 
 use super::{APPLICATION_ID, INITIAL_SCHEMA};
 use crate::{
-    Approvals, Audit, CallFilter, Commit, ContinuationReason, Integrity, Lease, MemoryFilter, MemoryKind, MessageRange,
-    OpenMode, Options, Outbox, OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionIndex, SessionLog,
-    SessionMeta, SqliteStore, VersionFilter,
+    Approvals, Audit, CallFilter, Commit, Integrity, Lease, MemoryFilter, MemoryKind, MessageRange, OpenMode, Options,
+    Outbox, OutboxFilter, PluginVersions, RecordRange, SessionFilter, SessionIndex, SessionLog, SessionMeta,
+    SqliteStore, VersionFilter,
 };
 use crate::{Bucket, ENTRY_BYTES, KeyValue, Memories, StoreError, digest_of};
 use agent_core::change::{CallChange, CallState, Change, HiddenMessage, HideReason};
@@ -52,8 +52,7 @@ async fn check_migrated_data(store: &SqliteStore) -> Lease {
     let listed = store.sessions(SessionFilter::default(), 10).await.unwrap().remove(0);
     assert_eq!((listed.subject.as_str(), listed.delegated_by, listed.revision), ("agent/1", None, 3));
     let due = store.continuable(&["agent".to_owned()], 0, "", 9).await.unwrap();
-    assert!(due.iter().all(|session| session.reason == ContinuationReason::Due), "{due:?}");
-    assert_eq!(due.len(), 1, "the running turn was interrupted");
+    assert_eq!(due.len(), 0, "the running turn is not pinned to an agent");
     let opened = store.open("agent/1", OpenMode::Existing, SessionMeta::default()).await.unwrap();
     let meta = SessionMeta { agent: "agent".to_owned(), user: Some("ann".to_owned()), delegated_by: None };
     assert_eq!((opened.meta, opened.revision, opened.last_message), (meta, 3, 3));
@@ -135,15 +134,19 @@ async fn i9_times_to_continue_are_migrated() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("agent.db");
     write_first_version(&path);
-    let waiting = json!({"turn": {"input": {"expires_at": 1}, "phase": {"working": {"calls": [
+    let running = json!({"turn": {"pinned": {}, "phase": "building"}});
+    let waiting = json!({"turn": {"pinned": {}, "input": {"expires_at": 1}, "phase": {"working": {"calls": [
         {"state": {"outstanding": {"cause": "service", "expires_at": 9_000}}},
         {"state": {"outstanding": {"cause": "answer", "expires_at": 7_000}}},
     ]}}}});
     let queued = json!({"kept": [{"input": {"text": "And then?"}}], "turn": null});
     let connection = Connection::open(&path).unwrap();
-    for (id, state, run) in
-        [(8, "suspended", waiting.to_string()), (9, "idle", queued.to_string()), (10, "suspended", "{".to_owned())]
-    {
+    for (id, state, run) in [
+        (6, "running", running.to_string()),
+        (8, "suspended", waiting.to_string()),
+        (9, "idle", queued.to_string()),
+        (10, "suspended", "{".to_owned()),
+    ] {
         let session = "INSERT INTO sessions SELECT ?1, 'agent/' || ?1, agent, user, created, updated, revision, epoch,
                        owner, last_message, last_event, turns, ?2, title FROM sessions WHERE id = 7";
         connection.execute(session, rusqlite::params![id, state]).unwrap();
@@ -155,6 +158,6 @@ async fn i9_times_to_continue_are_migrated() {
         let found = store.continuable(&["agent".to_owned()], now, "", 9).await.unwrap();
         found.into_iter().map(|session| session.subject).collect::<Vec<_>>()
     };
-    assert_eq!(due(6_999).await, ["agent/1", "agent/9"]);
-    assert_eq!(due(7_000).await, ["agent/1", "agent/8", "agent/9"]);
+    assert_eq!(due(6_999).await, ["agent/6", "agent/9"]);
+    assert_eq!(due(7_000).await, ["agent/6", "agent/8", "agent/9"]);
 }
