@@ -6,15 +6,15 @@ use crate::requests::{PendingRequest, SessionRequest};
 use crate::session::SessionError;
 use agent_core::event::WaitCause;
 use agent_core::run::Run;
-use agent_store::{ContinuationReason, MAX_PAGE, SessionFilter, StoreError};
+use agent_store::{ContinuationReason, MAX_PAGE, SessionFilter, SessionState, StoreError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 /// Maximum number of sessions that one query returns.
 const PAGE: usize = 256;
-/// Time between two searches for turns that wait for a delegated session that does not exist. Such a turn results only
-/// from a crash.
+/// Time between two searches for turns that wait for a delegated session that does not exist or has ended. Such a turn
+/// results only from a crash, or if several processes use the sessions.
 const DELEGATION_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Searches again and again until the supervisor shuts down.
@@ -93,7 +93,7 @@ fn continue_session(shared: &Arc<Shared>, session: String, request: SessionReque
 }
 
 /// Continues the turns that wait for a delegated session that does not exist, because the host stopped before it created
-/// the session (D3).
+/// the session (D3), or whose turn has ended, if [`continue_sessions`] did not notice the end.
 async fn continue_delegations(shared: &Arc<Shared>) -> Result<(), StoreError> {
     let mut after = String::new();
     loop {
@@ -110,7 +110,8 @@ async fn continue_delegations(shared: &Arc<Shared>) -> Result<(), StoreError> {
                 let filter = SessionFilter { subject: Some(session), ..SessionFilter::default() };
                 // A session without a commit was created by a process that stopped before it began the turn.
                 let children = shared.host.store.sessions(filter, 1).await?;
-                if children.iter().all(|child| child.revision == 0) {
+                let is_open = |state| matches!(state, SessionState::Running | SessionState::Suspended);
+                if children.iter().all(|child| child.revision == 0 || !is_open(child.state)) {
                     continue_session(shared, subject, SessionRequest::Continue);
                     break;
                 }
