@@ -1,6 +1,7 @@
 //! Declares the command-line arguments, which clap parses.
 
 pub(crate) mod approval;
+mod config;
 mod help;
 pub(crate) mod new;
 pub(crate) mod replay;
@@ -8,18 +9,19 @@ mod request_number;
 pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod sharing;
+mod stored_data;
 pub(crate) mod test;
 mod typo_hints;
 pub(crate) mod versions;
 
 use agent_config::agent_file::url_problem;
 use agent_config::grants::Grant;
-use agent_config::settings::AGENT_FILE;
 use agent_config::{AgentOptions, COMPILE_COMMAND};
 use agent_runtime::UserName;
 use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+pub(crate) use config::ConfigCommand;
 use help::{LONG, SHORT, USAGE};
 use new::{DevArguments, NewArguments};
 use replay::ReplayArguments;
@@ -31,6 +33,7 @@ use sharing::{
 };
 use std::ffi::OsString;
 use std::path::PathBuf;
+pub(crate) use stored_data::{OutboxCommand, StoreCommand};
 use test::TestArguments;
 pub(crate) use typo_hints::hint_for_error;
 use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackArguments};
@@ -187,76 +190,6 @@ pub(crate) struct ForUser<C: Subcommand> {
     // to every argument with the same id.
     #[arg(long = "user", id = "sessions_of", value_name = "NAME", global = true, value_parser = user_name)]
     pub(crate) user: Option<String>,
-}
-
-/// Commands on the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
-pub(crate) enum StoreCommand {
-    /// Check, without changing anything, that the database file is intact and its indexes match the stored data
-    Check {
-        /// Print one JSON line per comparison
-        #[arg(long)]
-        json: bool,
-    },
-    /// Rebuild the indexes for searching and listing from the stored messages, memories and states
-    Rebuild,
-}
-
-/// Commands on the outbox.
-#[derive(Debug, Subcommand)]
-pub(crate) enum OutboxCommand {
-    /// List pending items, oldest first
-    List {
-        /// Select only the events of this session: its id, or a unique prefix of the id
-        #[arg(long, value_name = "ID", value_parser = session_id)]
-        session: Option<String>,
-        /// Include delivered items
-        #[arg(long)]
-        all: bool,
-        /// Print one JSON line per item
-        #[arg(long)]
-        json: bool,
-    },
-    /// Write each pending event as a file into a folder, as `[outbox] directory` does after each commit
-    Deliver {
-        /// Folder for the files; it must exist
-        #[arg(value_name = "DIR")]
-        directory: PathBuf,
-        /// Select only the events of this session: its id, or a unique prefix of the id
-        #[arg(long, value_name = "ID", value_parser = session_id)]
-        session: Option<String>,
-    },
-}
-
-/// Commands on agent configurations.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ConfigCommand {
-    /// Write an agent.toml that explains every key; all keys are commented out
-    Init {
-        /// Output file; `-` is stdout
-        #[arg(short, long, value_name = "FILE", default_value = AGENT_FILE)]
-        output: PathBuf,
-        /// Overwrite an existing file
-        #[arg(long)]
-        force: bool,
-    },
-    /// Print the JSON Schema of agent.toml for editors
-    Schema {
-        /// Output file; `-` is stdout
-        #[arg(short, long, value_name = "FILE", default_value = "-")]
-        output: PathBuf,
-        /// Overwrite an existing file
-        #[arg(long)]
-        force: bool,
-    },
-    /// Check a configuration, and show its agent or all its errors
-    Check {
-        /// Configuration file, or the name of an agent in this folder
-        #[arg(value_name = "FILE|NAME", default_value = AGENT_FILE)]
-        agent: PathBuf,
-    },
-    /// List the agents in this folder
-    List,
 }
 
 /// Commands on plugins.

@@ -77,7 +77,7 @@ pub(crate) struct AuthContext<'a> {
     pub(crate) url: &'a Url,
     /// The scope of the token to request.
     pub(crate) scope: &'a str,
-    /// The requested reference, which error messages contain.
+    /// The address or reference that was requested, such as `host/name:version`. Error messages contain it.
     pub(crate) place: &'a str,
     /// Token servers that the user allowed to receive the login.
     pub(crate) token_servers: &'a TokenServers,

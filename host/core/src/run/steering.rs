@@ -1,13 +1,21 @@
 //! Prompts that steer the open turn: they are added to the conversation before the next model call (I9).
 
+use super::depth;
+use super::input::ResolvedReply;
 use super::planning::ModelRole;
-use super::state::Run;
-use super::{depth, state::QueuedPrompt};
+use super::state::{QueuedPrompt, Run};
 use crate::change::{Body, Change};
 use crate::event::EventKind;
 use crate::tokens;
 
 impl Run {
+    /// Begins the next step, or an eviction that must happen before the step (L27). If the turn has reached its limit
+    /// of interactions and its configuration allows no last model call, the turn ends with an error (L4).
+    pub(super) fn next_step(&mut self, change: &mut Change) {
+        self.add_steering_prompts(change);
+        self.step_without_steering(change);
+    }
+
     /// Moves the queued prompts that steer the turn from the queue to the end of the conversation. If the turn ends
     /// before its next model call, these prompts stay in the queue and begin turns.
     ///
@@ -32,5 +40,15 @@ impl Run {
             self.append(change, message.role, Body::Parts(parts), tokens);
             self.emit(change, EventKind::Steered { text });
         }
+    }
+
+    /// Appends a reply that the provider interrupted, so that the next model call continues it. The interrupted reply
+    /// counts as an interaction, so the limit of interactions (L4) also limits such replies. No other message may
+    /// follow an interrupted reply, so prompts that steer the turn are added after the complete reply.
+    pub(super) fn continue_paused(&mut self, reply: ResolvedReply, change: &mut Change) {
+        if !reply.text.is_empty() || reply.replay.is_some() {
+            self.append_request(reply.text, reply.replay, &[], change);
+        }
+        self.step_without_steering(change);
     }
 }

@@ -37,15 +37,8 @@ pub(super) fn text_result(text: &str, is_error: bool) -> CallResult {
 }
 
 impl Run {
-    /// Begins the next step, or an eviction that must happen before the step (L27). If the turn has reached its limit
-    /// of interactions and its configuration allows no last model call, the turn ends with an error (L4).
-    pub(super) fn next_step(&mut self, change: &mut Change) {
-        self.add_steering_prompts(change);
-        self.step_without_steering(change);
-    }
-
     /// Does the same as [`Run::next_step`], but leaves the prompts that steer the turn in the queue.
-    fn step_without_steering(&mut self, change: &mut Change) {
+    pub(super) fn step_without_steering(&mut self, change: &mut Change) {
         let Some(turn) = &self.turn else { return self.inconsistent(NO_TURN) };
         let interactions = turn.interactions;
         if interactions >= turn.config.max_interactions && turn.config.at_limit == AtLimit::Error {
@@ -184,16 +177,6 @@ impl Run {
         cut(reply.stop).is_none() && !reply.text.trim().is_empty()
     }
 
-    /// Appends a reply that the provider interrupted, so that the next model call continues it. The interrupted reply
-    /// counts as an interaction, so the limit of interactions (L4) also limits such replies. No other message may
-    /// follow an interrupted reply, so prompts that steer the turn are added after the complete reply.
-    fn continue_paused(&mut self, reply: ResolvedReply, change: &mut Change) {
-        if !reply.text.is_empty() || reply.replay.is_some() {
-            self.append_request(reply.text, reply.replay, &[], change);
-        }
-        self.step_without_steering(change);
-    }
-
     /// Reminds or nudges the model if a reply without a tool call must not end the turn. Returns false if the reply
     /// may be the output of the turn. A reply that was cut is not classified, because the feedback about the cut
     /// follows (L12).
@@ -257,7 +240,7 @@ impl Run {
     }
 
     /// Appends the model's message, which consists of its text, its calls and the provider's data.
-    fn append_request(
+    pub(super) fn append_request(
         &mut self,
         text: String,
         replay: Option<Replay>,

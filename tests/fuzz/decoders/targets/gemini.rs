@@ -1,3 +1,5 @@
+//! Decodes arbitrary bytes as a reply in the format Gemini.
+
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| decoder_fuzz::check(agent_models::Protocol::Gemini, input));

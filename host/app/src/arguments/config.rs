@@ -1,0 +1,36 @@
+//! Arguments of the command `config`.
+
+use agent_config::settings::AGENT_FILE;
+use clap::Subcommand;
+use std::path::PathBuf;
+
+/// Commands on agent configurations.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Write an agent.toml that explains every key; all keys are commented out
+    Init {
+        /// Output file; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = AGENT_FILE)]
+        output: PathBuf,
+        /// Overwrite an existing file
+        #[arg(long)]
+        force: bool,
+    },
+    /// Print the JSON Schema of agent.toml for editors
+    Schema {
+        /// Output file; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = "-")]
+        output: PathBuf,
+        /// Overwrite an existing file
+        #[arg(long)]
+        force: bool,
+    },
+    /// Check a configuration, and show its agent or all its errors
+    Check {
+        /// Configuration file, or the name of an agent in this folder
+        #[arg(value_name = "FILE|NAME", default_value = AGENT_FILE)]
+        agent: PathBuf,
+    },
+    /// List the agents in this folder
+    List,
+}
