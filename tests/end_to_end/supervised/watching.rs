@@ -85,7 +85,7 @@ async fn row_32_a_session_of_another_process_is_watched() {
     let replies = [json!({"text": "One."}), json!({"text": "Two."})];
     let agent = test_host.agent(AgentConfig::new("clerk"), script(&replies)).await;
     let running = supervisor(&test_host, &[&agent]);
-    // A second store with its own lock file stands for another process.
+    // A second store with its own lock file behaves like another process.
     let store = SqliteStore::open(test_host.directory.path().join("agent-host.db"), Options::default());
     let host = Host::new(Arc::new(store.expect("the database opens")), test_host.sandbox.clone());
     let watching = Supervisor::start(host, BTreeMap::new(), quick());

@@ -1,5 +1,6 @@
 //! `serve`: runs agents behind an HTTP API until the process is told to stop (I3, I9).
 
+use super::chat::build_news;
 use super::open_session::checkpoint;
 use crate::arguments::serve::ServeArguments;
 use crate::environment;
@@ -156,7 +157,9 @@ impl Served {
         while !stop.is_cancelled() {
             for watch in &mut self.watches {
                 while let Some(event) = watch.try_next() {
-                    terminal.note(describe(&event));
+                    if let Some(text) = describe(&event) {
+                        terminal.note(text);
+                    }
                 }
             }
             tokio::select! {
@@ -176,13 +179,14 @@ impl Served {
     }
 }
 
-fn describe(event: &WatchEvent) -> String {
-    match event {
+/// Describes a change. Returns `None` if users need not see it.
+fn describe(event: &WatchEvent) -> Option<String> {
+    Some(match event {
         WatchEvent::Plugins(Notice::Refused { subject, reason }) => {
             let text = format!("{subject}: {reason}; the previous version stays in use");
             format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&text))
         }
-        WatchEvent::Plugins(notice) => text::harmless(&format!("{notice:?}")).into_owned(),
+        WatchEvent::Plugins(notice) => return build_news::describe_version_change(notice),
         WatchEvent::Configured { path, later, .. } => {
             let later =
                 if later.is_empty() { String::new() } else { format!("; after a restart: {}", later.join(", ")) };
@@ -192,5 +196,5 @@ fn describe(event: &WatchEvent) -> String {
             let text = format!("{reason}; the previous configuration stays in effect");
             format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&text))
         }
-    }
+    })
 }

@@ -89,7 +89,7 @@ struct Source<'s> {
 
 /// Returns the approximate size of a part in memory, in bytes.
 fn size_of_part(part: &Part) -> usize {
-    // One token stands for about four bytes.
+    // A token has about four bytes.
     tokens::of_parts(std::slice::from_ref(part)) as usize * 4
 }
 

@@ -46,7 +46,7 @@ fn describe_built(plugin: &BuiltPlugin) -> String {
 }
 
 /// Describes a change to the plugin version in use, or returns `None` if the version has not changed.
-pub(super) fn describe_version_change(notice: &Notice) -> Option<String> {
+pub(in crate::commands) fn describe_version_change(notice: &Notice) -> Option<String> {
     match notice {
         Notice::Swapped { plugin, to: Some(to), .. } => {
             let plugin = text::one_line(plugin, 64);
