@@ -8,8 +8,8 @@ use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
 use agent_core::event::{EventKind, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_runtime::{
-    Accepted, Agent, AgentConfig, EventPosition, LiveAgent, Prompt, RequestProblem, SessionEvent, SessionEvents,
-    SessionRequest, Supervisor, SupervisorOptions, UserName,
+    Accepted, Agent, AgentConfig, DuringTurn, EventPosition, LiveAgent, Prompt, RequestProblem, SessionEvent,
+    SessionEvents, SessionRequest, Supervisor, SupervisorOptions, UserName,
 };
 use agent_store::{SessionFilter, SessionIndex, SessionState, SessionSummary};
 use serde_json::{Value, json};
@@ -33,7 +33,7 @@ fn supervisor(test_host: &TestHost, agents: &[&Arc<Agent>]) -> Supervisor {
 }
 
 fn prompt(text: &str) -> Prompt {
-    Prompt { input: TurnInput::Text(text.to_owned()), steers: false, user: None, trace: None }
+    Prompt::new(TurnInput::Text(text.to_owned()))
 }
 
 async fn create(supervisor: &Supervisor, agent: &str, text: &str) -> String {
@@ -129,7 +129,7 @@ async fn i9_prompts_that_arrive_during_a_model_call_are_queued_or_steer_the_turn
     let mut events = events(&supervisor, &session);
     until(&mut events, |kind| matches!(kind, EventKind::StreamToken { .. })).await;
     let later = supervisor.send(&session, SessionRequest::Prompt(prompt("And then?"))).await;
-    let steering = Prompt { steers: true, ..prompt("Answer in German.") };
+    let steering = Prompt { during_turn: DuringTurn::Steer, ..prompt("Answer in German.") };
     let steers = supervisor.send(&session, SessionRequest::Prompt(steering)).await;
     assert_eq!((later, steers), (Ok(Accepted::Queued), Ok(Accepted::Queued)));
     let next = until(&mut events, |kind| !matches!(kind, EventKind::StreamToken { .. })).await;

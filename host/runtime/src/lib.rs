@@ -2,7 +2,7 @@
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
 //! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`,
-//! `requests`, `open_sessions`, `event_stream`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
+//! `requests`, `open_sessions`, `event_stream`, `turn_events`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
 //! `swap`, `transfer`, `replay`, `supervisor`.
 
 pub mod agent;
@@ -24,6 +24,7 @@ pub mod swap;
 mod tools;
 pub mod transfer;
 mod turn;
+mod turn_events;
 mod waiting;
 
 pub use agent::models;
@@ -33,6 +34,7 @@ pub use agent::{
     UserNameError, VersionTrial,
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
+pub use agent_plugins::NewMediaItem;
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
@@ -40,11 +42,12 @@ pub use host::{Checkpoint, CheckpointObserver, FirstUse, FirstUses, Host, Stored
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
-pub use requests::{Accepted, Prompt, RequestError, RequestProblem, SessionRequest};
+pub use requests::{Accepted, DuringTurn, Prompt, RequestError, RequestProblem, SessionName, SessionRequest};
 pub use session::{OpenSession, Session, SessionError, TurnResult};
 pub use supervisor::{Supervisor, SupervisorOptions};
 pub use swap::{Notice, PluginWatcher};
 pub use tools::registry::{Registry, RegistryError};
 pub use tools::{builtins, registry};
 pub use turn::summary;
+pub use turn_events::{TurnEvents, TurnUpdate};
 pub use waiting::{RespondError, ResponseOutcome, question};

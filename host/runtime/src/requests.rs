@@ -9,7 +9,10 @@ use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::Decision;
 use agent_core::tool::Violation;
+use agent_plugins::NewMediaItem;
+use agent_store::digest_of;
 use serde_json::Value;
+use std::fmt;
 use tokio::sync::oneshot;
 
 /// A user's decision about one call that waits for an approval.
@@ -41,13 +44,22 @@ pub enum Verdict {
 }
 
 /// A prompt for a session.
+///
+/// ```
+/// use agent_core::message::TurnInput;
+/// use agent_runtime::{DuringTurn, Prompt};
+///
+/// let prompt = Prompt::new(TurnInput::Text("Answer in German.".to_owned()));
+/// let steering = Prompt { during_turn: DuringTurn::Steer, ..prompt };
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prompt {
     /// The input.
     pub input: TurnInput,
-    /// Whether the prompt is added to the open turn before its next model call (I9). Without this flag, and if no turn is
-    /// open, the prompt begins a turn.
-    pub steers: bool,
+    /// Images and other media items that belong to the input. They are stored in the session before the prompt is.
+    pub attachments: Vec<NewMediaItem>,
+    /// What happens to the prompt if a turn is open. If no turn is open, the prompt begins a turn.
+    pub during_turn: DuringTurn,
     /// The user for whom the turn works. `None` means the user in the agent's configuration. A prompt that is queued
     /// begins a turn for the user of the open turn, so its user must be the same.
     pub user: Option<UserName>,
@@ -55,11 +67,62 @@ pub struct Prompt {
     pub trace: Option<TraceContext>,
 }
 
+impl Prompt {
+    /// Returns a prompt without attachments, which waits until an open turn has ended.
+    pub fn new(input: TurnInput) -> Self {
+        Self { input, attachments: Vec::new(), during_turn: DuringTurn::Queue, user: None, trace: None }
+    }
+}
+
+/// What happens to a prompt that arrives while a turn is open (I9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DuringTurn {
+    /// The prompt begins a turn when the open turn has ended.
+    #[default]
+    Queue,
+    /// The prompt is added to the open turn before its next model call.
+    Steer,
+    /// The prompt is refused with [`RequestProblem::Conflict`].
+    Refuse,
+}
+
+/// The part of a session's subject after the agent's name, for a session that is created once for something outside, such
+/// as a webhook's delivery or a time of a schedule.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionName(String);
+
+impl SessionName {
+    /// Creates a name from the kind of the thing outside, such as `webhook`, and an id of any form, of which the name contains
+    /// a digest. Different ids give different names.
+    ///
+    /// ```
+    /// use agent_runtime::SessionName;
+    ///
+    /// let name = SessionName::new("webhook", "delivery 17/β").to_string();
+    /// assert!(name.starts_with("webhook-") && name.len() == "webhook-".len() + 40);
+    /// assert_ne!(name, SessionName::new("webhook", "delivery 18/β").to_string());
+    /// ```
+    pub fn new(kind: &'static str, id: &str) -> Self {
+        let digest = digest_of(format!("{kind}\0{id}").as_bytes()).to_string();
+        let digest = digest.rsplit(':').next().unwrap_or_default();
+        Self(format!("{kind}-{}", digest.get(..40).unwrap_or(digest)))
+    }
+}
+
+impl fmt::Display for SessionName {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
 /// What a request asks a session to do.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SessionRequest {
     /// Begin a turn with this prompt, or queue the prompt if a turn is open.
     Prompt(Prompt),
+    /// Begin the first turn of the session with this prompt. If the session already has a turn, nothing changes, and the
+    /// answer is [`Accepted::Duplicate`].
+    FirstPrompt(Prompt),
     /// Take the answer of a service, or the answer to an approval request, as an event (I6).
     Respond(Box<CloudEvent>),
     /// Take these decisions about calls that wait for an approval (L17).
@@ -104,7 +167,7 @@ pub enum Accepted {
         /// What the turn still waits for.
         waits: Vec<Wait>,
     },
-    /// The call already has exactly this answer. Nothing was changed.
+    /// The call already has exactly this answer, or the session already has its first prompt. Nothing was changed.
     Duplicate,
     /// The call already has another result. Nothing was changed.
     Late,

@@ -18,7 +18,7 @@ use crate::approvals::{
 use crate::events::{SessionWatch, Watchers};
 use crate::history::LoadedHistory;
 use crate::host::{Checkpoint, FinishedQuestion, SessionServices, trace};
-use crate::media::{AttachError, describe};
+use crate::media::AttachError;
 use crate::open_sessions::Inbox;
 use crate::outbox::{self, DeferredDelivery, ResultOrigin, now_ms};
 use crate::records::{CommitNotes, HostAnswersRecord, ServiceRequestRecord, StepRecordBody};
@@ -30,7 +30,7 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
 use agent_mcp::AcquiredServers;
 use agent_plugins::{GenerationError, NewMediaItem};
-use agent_store::{Blobs, Commit, Lease, Status, StoreError, ViewPiece, digest_of};
+use agent_store::{Commit, Lease, Status, StoreError, ViewPiece, digest_of};
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
@@ -296,9 +296,7 @@ impl Session {
     ///
     /// [`Part::Media`]: agent_core::message::Part::Media
     pub async fn attach(&self, medium: NewMediaItem) -> Result<Media, AttachError> {
-        let NewMediaItem { bytes, mime_type, name } = medium;
-        let about = describe(&bytes, &mime_type, name).map_err(AttachError::Refused)?;
-        Ok(Blobs::put(&*self.services.store, self.subject(), bytes, about).await?)
+        self.services.attach(medium).await
     }
 
     /// Replaces the agent with which the session runs the open turn.

@@ -10,9 +10,12 @@ use crate::agent::LiveAgent;
 use crate::event_stream::SessionEvents;
 use crate::events::EventPosition;
 use crate::host::Host;
-use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
+use crate::requests::{
+    Accepted, DuringTurn, PendingRequest, Prompt, RequestError, RequestProblem, SessionName, SessionRequest,
+};
 use crate::session::{OpenSession, Session, SessionError};
-use agent_store::{SessionFilter, SessionState, StoreError};
+use crate::turn_events::TurnEvents;
+use agent_store::{SessionFilter, SessionState, SessionSummary, StoreError};
 use backoff::Backoff;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
@@ -107,6 +110,73 @@ impl Supervisor {
         }
     }
 
+    /// Creates the session `AGENT/NAME` and begins its first turn, unless this session already exists. The session is
+    /// created exactly once, even if several processes try it at the same time or a process stops in between. Returns the
+    /// subject of the session, and whether it is new.
+    pub async fn create_once(
+        &self,
+        agent: &str,
+        name: &SessionName,
+        prompt: Prompt,
+    ) -> Result<(String, bool), RequestError> {
+        let (live, subject) = (self.0.agent(agent)?.clone(), format!("{agent}/{name}"));
+        let until = Instant::now() + self.0.options.request_timeout;
+        loop {
+            if let Some(found) = self.0.stored(&subject).await?.filter(|found| found.revision > 0) {
+                return match found.agent == agent {
+                    true => Ok((subject, false)),
+                    false => {
+                        let message = format!("the session `{subject}` belongs to another agent");
+                        Err(RequestError::new(RequestProblem::Conflict, message))
+                    }
+                };
+            }
+            self.0.check_capacity()?;
+            let open = OpenSession::Named { subject: subject.clone(), owner: prompt.user.clone() };
+            let (reply, answer) = oneshot::channel();
+            let first = PendingRequest { request: SessionRequest::FirstPrompt(prompt.clone()), reply };
+            match self.0.open_in_task(live.clone(), open, (Some(first), Opened::ByRequest)).await {
+                Ok(_) => match answer.await {
+                    Ok(answer) => return answer.map(|accepted| (subject, accepted != Accepted::Duplicate)),
+                    Err(_) => return Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY)),
+                },
+                // Another task or process creates the session at this moment.
+                Err(SessionError::Store(StoreError::Busy { .. })) if Instant::now() < until => {
+                    tokio::time::sleep(RETRY_INTERVAL).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Begins a turn in a session, and follows it. Fails with [`RequestProblem::Conflict`] if a turn of the session is open,
+    /// because the prompt would have to wait.
+    pub async fn begin(&self, session: &str, prompt: Prompt) -> Result<TurnEvents, RequestError> {
+        let after = self.last_event(session).await?;
+        let prompt = Prompt { during_turn: DuringTurn::Refuse, ..prompt };
+        match self.send(session, SessionRequest::Prompt(prompt)).await? {
+            Accepted::Started { turn } => Ok(TurnEvents::new(self.events(session, after), turn)),
+            accepted => {
+                let message = format!("session `{session}` did not begin a turn: {accepted:?}");
+                Err(RequestError::new(RequestProblem::Failed, message))
+            }
+        }
+    }
+
+    /// Creates a session of an agent, begins its first turn, and follows the turn. Returns the subject of the session too.
+    pub async fn begin_session(&self, agent: &str, prompt: Prompt) -> Result<(String, TurnEvents), RequestError> {
+        let session = self.create(agent, prompt).await?;
+        let events = self.events(&session, EventPosition::default());
+        Ok((session, TurnEvents::new(events, 1)))
+    }
+
+    /// Returns the position of the last stored event of a session.
+    pub async fn last_event(&self, session: &str) -> Result<EventPosition, RequestError> {
+        let last = self.0.host.store.last_events(&[session.to_owned()]).await?;
+        let sequence = last.first().map_or(0, |(_, last_event)| *last_event);
+        Ok(EventPosition { sequence, provisional: 0 })
+    }
+
     /// Sends a request to a session, which is opened if necessary. Returns after the session has committed everything that
     /// the result describes. If this future is dropped, the session may still handle the request.
     pub async fn send(&self, session: &str, request: SessionRequest) -> Result<Accepted, RequestError> {
@@ -197,11 +267,16 @@ impl Shared {
         }
     }
 
+    /// Returns the summary of a stored session.
+    async fn stored(&self, session: &str) -> Result<Option<SessionSummary>, StoreError> {
+        let filter = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
+        Ok(self.host.store.sessions(filter, 1).await?.pop())
+    }
+
     /// Opens a session, and runs it in its own task. Fails with [`StoreError::NoSession`] if no agent of this supervisor
     /// has a session with this subject.
     async fn open(self: &Arc<Self>, session: &str, opened: OpenedFor) -> Result<(), SessionError> {
-        let filter = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
-        let found = self.host.store.sessions(filter, 1).await?.pop();
+        let found = self.stored(session).await?;
         let found = found.filter(|found| found.state != SessionState::Incomplete);
         let agent = found.and_then(|found| self.agents.get(&found.agent));
         let agent = agent.ok_or_else(|| StoreError::NoSession { session: session.to_owned() })?.clone();

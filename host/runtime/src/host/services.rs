@@ -7,14 +7,16 @@ use super::key_values::StoredValues;
 use super::plugin_model::{AgentModel, ModelLedger};
 use super::trace;
 use crate::agent::{Agent, AnsweredGrants, LiveAgent, MemoryUse};
-use crate::media::{Downscaler, OutgoingMedia, StoredMedia};
+use crate::media::{AttachError, Downscaler, OutgoingMedia, StoredMedia, describe};
 use crate::open_sessions::OpenSessions;
-use agent_core::message::CallId;
+use agent_core::message::{CallId, Media};
 use agent_core::model::Downscaled;
 use agent_core::plugin::Scope;
 use agent_core::run::Run;
-use agent_plugins::{Grants, HttpPort, MediaPort, ModelPort, PluginSetup, Ports, Sandbox, TreeGrant, intersect_trees};
-use agent_store::{MemoryFilter, MemoryScope, Store};
+use agent_plugins::{
+    Grants, HttpPort, MediaPort, ModelPort, NewMediaItem, PluginSetup, Ports, Sandbox, TreeGrant, intersect_trees,
+};
+use agent_store::{Blobs, MemoryFilter, MemoryScope, Store};
 use std::borrow::Cow;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -209,6 +211,13 @@ impl SessionServices {
     /// Returns the object from which a model provider reads the bytes of the media in a request.
     pub(crate) fn outgoing_media<'m>(&'m self, downscaled: &'m [Downscaled]) -> OutgoingMedia<'m> {
         OutgoingMedia { store: &*self.store, session: &self.subject, downscaler: &self.downscaler, downscaled }
+    }
+
+    /// Stores a media item in the session. If several items have the same bytes, the bytes are stored once.
+    pub(crate) async fn attach(&self, medium: NewMediaItem) -> Result<Media, AttachError> {
+        let NewMediaItem { bytes, mime_type, name } = medium;
+        let about = describe(&bytes, &mime_type, name).map_err(AttachError::Refused)?;
+        Ok(Blobs::put(&*self.store, &self.subject, bytes, about).await?)
     }
 
     pub(crate) fn reach_checkpoint(&self, checkpoint: Checkpoint<'_>) {

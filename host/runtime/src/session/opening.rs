@@ -24,6 +24,14 @@ pub enum OpenSession {
     New,
     /// Create a new session, which belongs to this user.
     NewOf(UserName),
+    /// Open the session with this subject, or create it. A new session belongs to the owner, or else to the user in the
+    /// agent's configuration. An existing session keeps its owner.
+    Named {
+        /// The subject. It begins with the name of the agent and `/`.
+        subject: String,
+        /// The user to whom a new session belongs.
+        owner: Option<UserName>,
+    },
     /// Open the session with this subject.
     Existing(String),
     /// Open the session with this subject in order to make a decision about its open turn. The turn is not continued,
@@ -50,6 +58,10 @@ impl Session {
             OpenSession::NewOf(owner) => {
                 user = Some(owner.as_str().to_owned());
                 (new_subject(&name), OpenMode::CreateNew, OpenPurpose::Continue)
+            }
+            OpenSession::Named { subject, owner } => {
+                user = owner.map(|owner| owner.as_str().to_owned()).or(user);
+                (subject, OpenMode::Either, OpenPurpose::Continue)
             }
             OpenSession::Existing(subject) => (subject, OpenMode::Existing, OpenPurpose::Continue),
             OpenSession::ToDecide(subject) => (subject, OpenMode::Existing, OpenPurpose::Decide),

@@ -5,7 +5,7 @@ use crate::agent::UserName;
 use crate::outbox::now_ms;
 use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::session::{Session, SessionError, TurnResult};
-use crate::waiting::check_delegation;
+use crate::waiting::{check_delegation, with_attachments};
 use agent_core::message::TurnInput;
 use futures::FutureExt;
 use std::sync::Arc;
@@ -121,16 +121,16 @@ impl Actor<'_> {
             return Ok(if is_open { Next::Continue } else { Next::Wait });
         }
         let answer = match request {
-            SessionRequest::Prompt(prompt) if !is_open => match self.check_owner(&prompt) {
-                Ok(()) => {
-                    self.session.start_reply = Some(reply);
-                    if let Some(trace) = prompt.trace {
-                        self.session.continue_trace(trace);
+            SessionRequest::FirstPrompt(_) if self.session.state().turns > 0 => Ok(Accepted::Duplicate),
+            SessionRequest::Prompt(prompt) | SessionRequest::FirstPrompt(prompt) if !is_open => {
+                match self.input_of(prompt).await {
+                    Ok(input) => {
+                        self.session.start_reply = Some(reply);
+                        return self.begin_turn(input).await;
                     }
-                    return self.begin_turn(prompt.input).await;
+                    Err(error) => Err(error),
                 }
-                Err(error) => Err(error),
-            },
+            }
             SessionRequest::Cancel if is_open => {
                 self.session.cancel_replies.push(reply);
                 let cancelled = CancellationToken::new();
@@ -145,6 +145,16 @@ impl Actor<'_> {
         // The sender may have stopped waiting for the answer.
         let _ = reply.send(answer);
         Ok(if continues { Next::Continue } else { Next::Wait })
+    }
+
+    /// Checks a prompt with which a turn begins, and stores its attachments. Returns the input of the turn.
+    async fn input_of(&mut self, prompt: Prompt) -> Result<TurnInput, RequestError> {
+        self.check_owner(&prompt)?;
+        let input = with_attachments(&self.session.services, prompt.input, prompt.attachments).await?;
+        if let Some(trace) = prompt.trace {
+            self.session.continue_trace(trace);
+        }
+        Ok(input)
     }
 
     /// Checks that a prompt comes from the user to whom the session belongs.

@@ -2,9 +2,13 @@
 
 use super::responses::{RespondError, ResponseOutcome};
 use crate::approvals::ApprovalError;
-use crate::requests::{Accepted, Prompt, RequestError, RequestProblem, SessionRequest};
+use crate::host::SessionServices;
+use crate::media::AttachError;
+use crate::requests::{Accepted, DuringTurn, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::session::{Session, SessionError};
+use agent_core::message::{Part, TurnInput};
 use agent_core::run::{InputError, QueuedPrompt, Run};
+use agent_plugins::NewMediaItem;
 use agent_store::StoreError;
 
 impl Session {
@@ -13,11 +17,12 @@ impl Session {
         match request {
             SessionRequest::Prompt(prompt) => {
                 check_user(&self.run, &prompt)?;
-                let queued = QueuedPrompt { input: prompt.input, trace: prompt.trace, steers: prompt.steers };
+                let queued = queued_prompt(&self.services, prompt).await?;
                 self.log.queue_prompt(&self.services, &self.run, queued).await?;
                 self.add_queued_prompts();
                 return Ok(Accepted::Queued);
             }
+            SessionRequest::FirstPrompt(_) => return Ok(Accepted::Duplicate),
             SessionRequest::Respond(event) => return Ok(self.respond(*event).await?.into()),
             SessionRequest::Approve(decisions) => self.approve(decisions).await?,
             SessionRequest::Answer { call, text } => self.answer(call, text).await?,
@@ -26,6 +31,32 @@ impl Session {
         }
         Ok(Accepted::Stored { violations: Vec::new(), waits: self.run.waits() })
     }
+}
+
+/// Stores the attachments of a prompt in the session, and returns the prompt as it is queued.
+pub(crate) async fn queued_prompt(services: &SessionServices, prompt: Prompt) -> Result<QueuedPrompt, RequestError> {
+    if prompt.during_turn == DuringTurn::Refuse {
+        let message = "a turn of this session is open; try again when it has ended";
+        return Err(RequestError::new(RequestProblem::Conflict, message));
+    }
+    let input = with_attachments(services, prompt.input, prompt.attachments).await?;
+    Ok(QueuedPrompt { input, trace: prompt.trace, steers: prompt.during_turn == DuringTurn::Steer })
+}
+
+/// Stores the attachments of an input in the session, and returns the input with the stored items.
+pub(crate) async fn with_attachments(
+    services: &SessionServices,
+    input: TurnInput,
+    attachments: Vec<NewMediaItem>,
+) -> Result<TurnInput, RequestError> {
+    if attachments.is_empty() {
+        return Ok(input);
+    }
+    let mut parts = input.message().parts;
+    for attachment in attachments {
+        parts.push(Part::Media(services.attach(attachment).await?));
+    }
+    Ok(TurnInput::Message(parts))
 }
 
 /// Checks that a queued prompt comes from the user for whom the open turn works, because the turn that it begins or steers
@@ -45,7 +76,7 @@ pub(crate) fn check_user(run: &Run, prompt: &Prompt) -> Result<(), RequestError>
 /// Refuses a prompt that would begin a turn in a delegated session, because the result of the delegated turn belongs to the
 /// parent (L16). A prompt may steer the delegated turn.
 pub(crate) fn check_delegation(run: &Run, prompt: &Prompt) -> Result<(), RequestError> {
-    match run.delegated_by.is_some() && !(prompt.steers && run.is_open()) {
+    match run.delegated_by.is_some() && !(prompt.during_turn == DuringTurn::Steer && run.is_open()) {
         false => Ok(()),
         true => Err(RequestError::new(
             RequestProblem::Conflict,
@@ -86,6 +117,17 @@ impl From<SessionError> for RequestError {
 impl From<StoreError> for RequestError {
     fn from(error: StoreError) -> Self {
         Self::new(problem_of_store(&error), error)
+    }
+}
+
+impl From<AttachError> for RequestError {
+    fn from(error: AttachError) -> Self {
+        match error {
+            AttachError::Refused(problem) => {
+                Self::new(RequestProblem::Invalid, format!("the attachment is refused: {problem}"))
+            }
+            AttachError::Store(error) => error.into(),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use crate::tokens::Right;
 use agent_core::message::{MessageId, Part, StoredMessage, TurnInput};
 use agent_core::run::Run;
-use agent_runtime::{Accepted, Prompt, SessionRequest, UserName};
+use agent_runtime::{Accepted, DuringTurn, Prompt, SessionRequest, UserName};
 use agent_store::{MessageRange, SessionFilter, SessionState, SessionSummary};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -209,7 +209,7 @@ pub(crate) async fn create_session(
     caller.require(Right::Talk)?;
     state.check_agent(&caller, &new.agent)?;
     let (input, user) = (input_of(new.prompt)?, user_of(&caller, new.user)?);
-    let prompt = Prompt { input, steers: false, user, trace: None };
+    let prompt = Prompt { user, ..Prompt::new(input) };
     let session = state.supervisor.create(&new.agent, prompt).await?;
     Ok((StatusCode::CREATED, Json(CreatedSession { events: events_path(&session), session })))
 }
@@ -399,7 +399,8 @@ pub(crate) async fn send_prompt(
     caller.require(Right::Talk)?;
     state.session(&caller, &session).await?;
     let (input, user) = (input_of(new.prompt)?, user_of(&caller, new.user)?);
-    let prompt = Prompt { input, steers: new.steer, user, trace: None };
+    let during_turn = if new.steer { DuringTurn::Steer } else { DuringTurn::Queue };
+    let prompt = Prompt { during_turn, user, ..Prompt::new(input) };
     let accepted = match state.supervisor.send(&session, SessionRequest::Prompt(prompt)).await? {
         Accepted::Started { turn } => AcceptedPrompt { status: "started", turn: Some(turn) },
         _ => AcceptedPrompt { status: "queued", turn: None },

@@ -1,9 +1,8 @@
 //! Handles requests that arrive while an action of the turn, such as a model call, borrows the session.
 
-use crate::requests::{Accepted, PendingRequest, RequestError, RequestProblem, SessionRequest};
+use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::turn::action::UnusedParts;
-use crate::waiting::{check_user, settled_answer};
-use agent_core::run::QueuedPrompt;
+use crate::waiting::{check_user, queued_prompt, settled_answer};
 use tokio_util::sync::CancellationToken;
 
 /// Handles a request with the parts of the session that the action does not use. Returns the request if it must wait
@@ -19,13 +18,10 @@ pub(super) async fn handle_during_action(
     }
     let answer = match request {
         SessionRequest::Prompt(prompt) => match check_user(unused.run, &prompt) {
-            Ok(()) => {
-                let queued = QueuedPrompt { input: prompt.input, trace: prompt.trace, steers: prompt.steers };
-                let added = unused.log.queue_prompt(unused.services, unused.run, queued).await;
-                added.map(|()| Accepted::Queued).map_err(RequestError::from)
-            }
+            Ok(()) => queue(unused, prompt).await,
             Err(error) => Err(error),
         },
+        SessionRequest::FirstPrompt(_) => Ok(Accepted::Duplicate),
         SessionRequest::Cancel => {
             unused.cancel_replies.push(reply);
             cancel.cancel();
@@ -46,4 +42,10 @@ pub(super) async fn handle_during_action(
     // The sender may have stopped waiting for the answer.
     let _ = reply.send(answer);
     None
+}
+
+async fn queue(unused: &mut UnusedParts<'_>, prompt: Prompt) -> Result<Accepted, RequestError> {
+    let queued = queued_prompt(unused.services, prompt).await?;
+    unused.log.queue_prompt(unused.services, unused.run, queued).await?;
+    Ok(Accepted::Queued)
 }
