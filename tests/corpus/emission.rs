@@ -27,6 +27,7 @@ fn agent(types: &[&str]) -> AgentConfig {
     let mut config = with_grants("intruder", Grants { events, ..Grants::default() }, CallLimits::default());
     config.outbox = OutboxConfig {
         directory: None,
+        server: None,
         announced: AnnouncedEvents { approvals: Emission::Emitted, completions: Emission::Emitted },
     };
     config

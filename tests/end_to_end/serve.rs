@@ -2,6 +2,7 @@
 
 mod attacks;
 mod client;
+mod webhooks;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
 use agent_runtime::{Agent, AgentConfig, LiveAgent, Supervisor, SupervisorOptions};
@@ -53,6 +54,11 @@ impl TestServer {
 
     fn client_with_all_rights(&self) -> Client {
         self.client(&[Right::Read, Right::Talk, Right::Approve, Right::Administer])
+    }
+
+    /// Returns a client without a token.
+    fn anonymous(&self) -> Client {
+        Client::new(self.server.address(), None)
     }
 
     async fn stop(self) {

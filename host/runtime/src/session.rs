@@ -20,7 +20,7 @@ use crate::history::LoadedHistory;
 use crate::host::{Checkpoint, FinishedQuestion, SessionServices, trace};
 use crate::media::AttachError;
 use crate::open_sessions::Inbox;
-use crate::outbox::{self, DeferredDelivery, ResultOrigin, now_ms};
+use crate::outbox::{self, DeferredDelivery, OutboxError, Receivers, ResultOrigin, now_ms};
 use crate::records::{CommitNotes, HostAnswersRecord, ServiceRequestRecord, StepRecordBody};
 use crate::requests::{Accepted, RequestReply};
 use agent_core::change::{Change, Denial};
@@ -297,6 +297,16 @@ impl Session {
     /// [`Part::Media`]: agent_core::message::Part::Media
     pub async fn attach(&self, medium: NewMediaItem) -> Result<Media, AttachError> {
         self.services.attach(medium).await
+    }
+
+    /// Sends the session's pending events to the server in the agent's configuration. A [`Supervisor`](crate::Supervisor)
+    /// does this by itself. If the server does not accept an event, the event stays in the outbox.
+    pub async fn deliver_events(&self) -> Result<(), OutboxError> {
+        let config = &self.services.agent.config().outbox;
+        if config.server.is_none() {
+            return Ok(());
+        }
+        outbox::deliver(&*self.services.store, (config, Receivers::All), Some(self.subject()), &|_| {}).await
     }
 
     /// Replaces the agent with which the session runs the open turn.

@@ -4,7 +4,9 @@
 
 mod actor;
 mod backoff;
+mod dispatch;
 mod scan;
+mod schedule;
 
 use crate::agent::LiveAgent;
 use crate::event_stream::SessionEvents;
@@ -93,6 +95,8 @@ impl Supervisor {
         let (continuing, opening) = (Arc::new(Semaphore::new(CONTINUED_SESSIONS)), Mutex::default());
         let shared = Arc::new(Shared { host, agents, options, tasks, changed, backoff, continuing, opening, stop });
         shared.tasks.spawn(scan::scan(shared.clone()));
+        shared.tasks.spawn(dispatch::dispatch(shared.clone()));
+        shared.tasks.spawn(schedule::run_schedules(shared.clone()));
         Self(shared)
     }
 

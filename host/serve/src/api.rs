@@ -6,6 +6,7 @@ mod events;
 mod health;
 mod sessions;
 mod state;
+mod webhooks;
 
 pub(crate) use state::{ApiState, StreamLimits};
 
@@ -66,6 +67,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(answers::answer_question))
         .routes(routes!(answers::resolve_call))
         .routes(routes!(answers::receive_event))
+        .routes(routes!(webhooks::receive_webhook))
         .split_for_parts();
     openapi.info.title = "agent-host".to_owned();
     openapi.info.description = Some("Agents, sessions and their events.".to_owned());
@@ -81,8 +83,11 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         return preflight(&state, request.headers(), origin);
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
+    // A request to a webhook may have a signature instead of a token, which its handler checks.
+    let may_be_signed = request.uri().path().starts_with(webhooks::WEBHOOK_PATH)
+        && !request.headers().contains_key(header::AUTHORIZATION);
     let checked = state.origins.check(request.headers()).and_then(|()| {
-        if is_public {
+        if is_public || may_be_signed {
             return Ok(None);
         }
         state.caller(request.headers()).map(Some)
@@ -100,7 +105,7 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     // A client without a token must not keep a connection for further requests (row 25).
-    if is_public || matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+    if is_public || may_be_signed || matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(origin) = page {

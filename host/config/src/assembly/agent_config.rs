@@ -43,11 +43,14 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         services: file.services.iter().filter_map(|(name, table)| Some((name.clone(), service(table)?))).collect(),
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|located| file.folder.join(&located.value)),
+            server: settings.events.server.clone(),
             announced: AnnouncedEvents {
                 completions: emission(file.outbox.completions),
                 approvals: emission(file.outbox.approvals),
             },
         },
+        schedules: settings.events.schedules.clone(),
+        webhooks: settings.events.webhooks.clone(),
         ..defaults
     }
 }

@@ -173,7 +173,7 @@ fn events_path(session: &str) -> String {
 }
 
 /// Returns the user for whom a prompt works: the user of the token, or else the user in the request.
-fn user_of(caller: &Caller, requested: Option<String>) -> Result<Option<UserName>, Problem> {
+pub(super) fn user_of(caller: &Caller, requested: Option<String>) -> Result<Option<UserName>, Problem> {
     let user = match (&caller.token.user, requested) {
         (Some(own), Some(other)) if *own != other => {
             let detail = format!("the token works for the user `{own}`, not for `{other}`");
