@@ -135,6 +135,8 @@ pub struct AgentFile {
     pub media_policies: BTreeMap<String, String>,
     /// Rules that decide which tool calls need an approval.
     pub approvals: ApprovalRules,
+    /// Maximum time, in milliseconds, that a call waits for an approval.
+    pub approval_within_ms: Option<u32>,
     /// Location (file, line and key) of each approval rule for a single tool, by the tool's name or pattern.
     pub approval_locations: BTreeMap<String, String>,
     /// Services, by the name of the tool that calls the service.
@@ -286,6 +288,7 @@ impl AgentFile {
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|value| string_map(&value)).unwrap_or_default(),
             approvals: ApprovalRules::default(),
+            approval_within_ms: root.table("approval").and_then(|table| table.get("decide_within_ms")?.number()),
             approval_locations: BTreeMap::new(),
             services: services::services(root, &folder),
             outbox: events::outbox(root),

@@ -368,7 +368,7 @@ impl Session {
         let (input, notes) = redacted.map_err(|error| *error)?;
         let results = ResultOrigin::of(&input);
         let mut run = self.run.clone();
-        let mut change = run.apply(input)?;
+        let mut change = run.apply_at(input, now_ms())?;
         let states = (&self.run, &run);
         outbox::announce_end(&self.services, &mut self.history, states, &mut change).await?;
         outbox::add_memories(&self.services, &mut self.history, states, results, &mut change).await;

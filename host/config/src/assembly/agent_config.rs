@@ -91,6 +91,7 @@ fn loop_config(settings: &Settings) -> LoopConfig {
         finish: file.finish.unwrap_or(defaults.finish),
         persistence: file.persistence.unwrap_or(defaults.persistence),
         answer_within_ms: file.answer_within_ms.map(u64::from),
+        approval_within_ms: file.approval_within_ms.map(u64::from),
         execution_units: file.execution_units,
         ..defaults
     }

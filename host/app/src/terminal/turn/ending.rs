@@ -189,7 +189,7 @@ impl TurnView<'_> {
 
     /// Shows the calls that still need an approval.
     async fn note_pending_approvals(&mut self, suspension: &Suspension) -> Result<(), Failure> {
-        let pending = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
+        let pending = suspension.waits.iter().filter(|wait| matches!(wait.cause, WaitCause::Approval { .. }));
         let pending = self.calls(pending.map(|wait| wait.call.clone()).collect()).await.map_err(Failure::failed)?;
         if !pending.is_empty() {
             let lines = match self.usage {
