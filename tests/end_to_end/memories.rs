@@ -18,7 +18,7 @@ use agent_store::{
     MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison,
     Projections, RebuiltProjection, RecordRange, Rollback, ScheduleState, Schedules, ServedPlugin, SessionFilter,
     SessionIndex, SessionLog, SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant,
-    StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, Swap, TimedEvent, TrialCalls, VersionChange,
+    StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, Swap, TimedEvent, TrialCalls, UsageTotal, VersionChange,
     VersionFilter,
 };
 use async_trait::async_trait;
@@ -478,6 +478,7 @@ forward_to_real_store! {
         fn unfinished(after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
         fn continuable(agents: &[String], now: u64, after: &str, limit: usize) -> Vec<ContinuableSession>;
         fn last_events(sessions: &[String]) -> Vec<(String, u64)>;
+        fn usage(agents: &[String], user: Option<&str>) -> Vec<UsageTotal>;
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }

@@ -1,7 +1,9 @@
 //! The HTTP API (I3): routes, tokens and rights, event streams, limits and attacks (rows 24, 25, 26 and 29).
 
 mod attacks;
-mod client;
+pub(crate) mod client;
+mod operations;
+pub(crate) mod process;
 mod webhooks;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
@@ -70,6 +72,32 @@ impl TestServer {
 fn new_token() -> NewToken {
     let name = format!("t{}", uuid::Uuid::new_v4().simple());
     NewToken { name, agents: Vec::new(), rights: [Right::Read, Right::Talk].into(), user: None }
+}
+
+/// Maximum time that a test waits for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks again and again until the answer is the expected one, and returns it.
+async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+    let asked = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("the expected answer arrives")
+}
+
+/// Waits until no turn of the session is open.
+async fn until_idle(client: &Client, session: &str) -> Value {
+    let path = format!("/api/sessions/{}", encoded(session));
+    until(async || {
+        let details = client.get(&path).await.json(200);
+        (details["state"] == "idle").then_some(details)
+    })
+    .await
 }
 
 async fn clerk(test_host: &TestHost, replies: &[Value]) -> Arc<Agent> {

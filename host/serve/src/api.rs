@@ -4,6 +4,9 @@ mod agents;
 mod answers;
 mod events;
 mod health;
+mod memories;
+mod operations;
+mod plugins;
 mod sessions;
 mod state;
 mod webhooks;
@@ -68,6 +71,12 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(answers::resolve_call))
         .routes(routes!(answers::receive_event))
         .routes(routes!(webhooks::receive_webhook))
+        .routes(routes!(plugins::list_versions))
+        .routes(routes!(plugins::roll_back_plugin, plugins::undo_plugin_rollback))
+        .routes(routes!(memories::list_memories))
+        .routes(routes!(memories::forget_memory))
+        .routes(routes!(operations::report_usage))
+        .routes(routes!(operations::list_pending_events))
         .split_for_parts();
     openapi.info.title = "agent-host".to_owned();
     openapi.info.description = Some("Agents, sessions and their events.".to_owned());

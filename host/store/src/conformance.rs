@@ -107,6 +107,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     projections::pending_messages_do_not_count_as_differences(new_store()).await;
     projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
+    usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;
     hostile::strange_text_is_stored_unchanged(new_store()).await;
     hostile::search_accepts_any_query(new_store()).await;

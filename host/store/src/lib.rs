@@ -36,7 +36,7 @@ pub use schedules::{ScheduleState, Schedules};
 pub use session_holder::SessionHolder;
 pub use session_index::{
     ContinuableSession, ContinuationReason, MessageHit, SessionFilter, SessionIndex, SessionSummary, SessionUsage,
-    Unowned,
+    Unowned, UsageTotal,
 };
 pub use session_log::{
     CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,

@@ -70,7 +70,7 @@ pub(crate) enum RightName {
     Talk,
     /// Decide about approvals and about calls whose outcome is unknown
     Approve,
-    /// Delete sessions
+    /// Delete sessions and memories, roll plugins back
     Administer,
 }
 

@@ -4,9 +4,7 @@
 use super::directory_name;
 use agent_core::message::Digest;
 use agent_plugins::{PluginStore, PluginStoreError};
-use agent_store::{
-    AuditAction, MAX_PAGE, PluginVersion, Rollback, Store, StoreError, VersionEndReason, VersionFilter,
-};
+use agent_store::{AuditAction, MAX_PAGE, PluginVersion, Rollback, Store, StoreError, VersionEndReason, VersionFilter};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -142,5 +140,46 @@ fn target(
         (false, [digest]) => Ok((*digest).clone()),
         (false, []) => Err(format!("no version has a digest that begins with `{prefix}`")),
         _ => Err(format!("the digests of several versions begin with `{prefix}`; write more characters")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(byte: u8) -> PluginVersion {
+        PluginVersion {
+            number: u64::from(byte),
+            directory: "/plugins".to_owned(),
+            plugin: "text".to_owned(),
+            digest: Digest::from_sha256([byte; 32]),
+            origin: "text.wasm".to_owned(),
+            began: "2026-01-31T12:00:00Z".to_owned(),
+            ended: None,
+            why: None,
+        }
+    }
+
+    /// P10: a rollback returns to the previous version or to the version that the user names, and never to the version
+    /// in the plugin's file.
+    #[test]
+    fn p10_rollback_target_is_the_previous_or_the_named_version() {
+        let versions = [version(3), version(2), version(3), version(1)];
+        let digest = |byte: u8| Digest::from_sha256([byte; 32]);
+        let target_of = |prefix| target(&versions, (&digest(3), Some(&digest(3))), prefix);
+        assert_eq!(target_of(None), Ok(digest(2)));
+        assert_eq!(
+            target(&versions, (&digest(3), Some(&digest(2))), None),
+            Ok(digest(1)),
+            "the version before the previous version"
+        );
+        assert_eq!(target_of(Some("0101")), Ok(digest(1)));
+        let first = digest(1);
+        assert_eq!(target_of(Some(first.as_str())), Ok(digest(1)));
+        assert!(target_of(Some("0303")).unwrap_err().contains("undo the rollback"));
+        assert!(target_of(Some("0")).unwrap_err().contains("several"));
+        assert!(target_of(Some("")).unwrap_err().contains("several"));
+        assert!(target_of(Some("ff")).unwrap_err().contains("no version has a digest"));
+        assert!(target(&versions[..1], (&digest(3), None), None).is_err());
     }
 }

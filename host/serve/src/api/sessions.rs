@@ -3,7 +3,7 @@
 use super::ApiState;
 use crate::access::Caller;
 use crate::body::{JsonBody, PROMPT_BYTES};
-use crate::problem::Problem;
+use crate::problem::{ApiProblems, Problem};
 use crate::tokens::Right;
 use agent_core::message::{MessageId, Part, StoredMessage, TurnInput};
 use agent_core::run::Run;
@@ -101,8 +101,7 @@ fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
     get, path = "/api/sessions", tag = "sessions", security(("token" = [])), params(SessionQuery),
     responses(
         (status = 200, body = SessionList),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn list_sessions(
@@ -197,8 +196,7 @@ fn input_of(prompt: String) -> Result<TurnInput, Problem> {
     post, path = "/api/sessions", tag = "sessions", security(("token" = [])), request_body = NewSession,
     responses(
         (status = 201, body = CreatedSession, description = "The session exists, and the prompt is stored."),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn create_session(
@@ -234,8 +232,7 @@ pub(crate) struct SessionDetails {
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
     responses(
         (status = 200, body = SessionDetails),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn show_session(
@@ -261,8 +258,7 @@ pub(crate) async fn show_session(
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
     responses(
         (status = 204, description = "The session and its data are deleted."),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn delete_session(
@@ -330,8 +326,7 @@ pub(crate) struct MessageQuery {
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`."), MessageQuery),
     responses(
         (status = 200, body = MessageList),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn list_messages(
@@ -386,8 +381,7 @@ pub(crate) struct AcceptedPrompt {
     request_body = NewPrompt,
     responses(
         (status = 202, body = AcceptedPrompt),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn send_prompt(
@@ -414,8 +408,7 @@ pub(crate) async fn send_prompt(
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
     responses(
         (status = 204, description = "No turn of the session is open any more."),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn cancel_turn(

@@ -4,7 +4,7 @@ use super::ApiState;
 use super::sessions::user_of;
 use crate::access::{Caller, single};
 use crate::body::read;
-use crate::problem::Problem;
+use crate::problem::{ApiProblems, Problem};
 use crate::tokens::Right;
 use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
 use agent_core::message::{Part, TurnInput};
@@ -46,8 +46,7 @@ pub(crate) struct WebhookReceipt {
     request_body(content = Object, description = "JSON data, or a CloudEvent."),
     responses(
         (status = 202, body = WebhookReceipt, description = "The session exists, and the data is stored."),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn receive_webhook(
