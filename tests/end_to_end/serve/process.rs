@@ -51,6 +51,12 @@ impl ServeProcess {
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, Some(self.token.clone()))
     }
+
+    /// Ends the process immediately, as a power failure would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server ends");
+    }
 }
 
 impl Drop for ServeProcess {
