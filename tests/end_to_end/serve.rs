@@ -2,6 +2,7 @@
 
 mod attacks;
 pub(crate) mod client;
+mod generated_requests;
 mod killed;
 mod operations;
 pub(crate) mod process;

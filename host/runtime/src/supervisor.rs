@@ -194,6 +194,29 @@ impl Supervisor {
         }
     }
 
+    /// Deletes a session with all of its data. Fails with [`RequestProblem::Conflict`] if a turn of the session runs, or if
+    /// another process keeps the session open.
+    pub async fn delete(&self, session: &str) -> Result<(), RequestError> {
+        let until = Instant::now() + self.0.options.request_timeout;
+        loop {
+            if let Some(requests) = self.0.host.sessions.requests_to(session)
+                && let Some(Err(error)) = deliver(&requests, SessionRequest::Close).await
+            {
+                return Err(error);
+            }
+            match self.0.host.store.delete(session).await {
+                Ok(_) => return Ok(()),
+                // The session is being closed, or another process has it open.
+                Err(StoreError::Busy { .. }) if Instant::now() < until => tokio::time::sleep(RETRY_INTERVAL).await,
+                Err(StoreError::Busy { .. }) => {
+                    let message = format!("another process has the session `{session}` open; close it there first");
+                    return Err(RequestError::new(RequestProblem::Conflict, message));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
     /// Streams the events of a session after this position. Watching a session needs no lease, and does not open it.
     pub fn events(&self, session: &str, after: EventPosition) -> SessionEvents {
         SessionEvents::new(self.0.host.store.clone(), &self.0.host.sessions, session, after)

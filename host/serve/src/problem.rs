@@ -73,7 +73,11 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoSession { .. } | StoreError::Incomplete { .. } => Self::not_found(error),
-            StoreError::Busy { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error),
+            // The message names the process, which a client need not know.
+            StoreError::Busy { .. } => {
+                let detail = "the session is in use; try again later";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
+            }
             // The message may contain paths of the host's files, which a client must not see.
             error => {
                 tracing::error!(%error, "a request failed, because the store failed");

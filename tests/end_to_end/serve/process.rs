@@ -47,6 +47,16 @@ impl ServeProcess {
         Self { child, address, token: token.trim().to_owned() }
     }
 
+    /// Returns the token with all rights.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Returns the URL of a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
     /// Returns a client with all rights.
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, Some(self.token.clone()))

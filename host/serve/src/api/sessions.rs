@@ -81,6 +81,7 @@ pub(crate) struct SessionQuery {
     /// Only sessions of this agent.
     agent: Option<String>,
     /// Only sessions in this state: `idle`, `running`, `suspended`, `failed` or `cancelled`.
+    #[param(pattern = "^(idle|running|suspended|failed|cancelled)$")]
     state: Option<String>,
     /// Only sessions to which this session delegated work.
     delegated_by: Option<String>,
@@ -150,7 +151,7 @@ pub(crate) struct NewSession {
     #[schema(example = "clerk")]
     agent: String,
     /// The first prompt.
-    #[schema(example = "How many berths has the harbour?")]
+    #[schema(min_length = 1, pattern = r"\S", example = "How many berths has the harbour?")]
     prompt: String,
     /// The user for whom the session works. Only tokens without a user may set this field.
     user: Option<String>,
@@ -252,7 +253,7 @@ pub(crate) async fn show_session(
     }))
 }
 
-/// Deletes a session with all of its data.
+/// Deletes a session with all of its data, unless a turn of the session runs.
 #[utoipa::path(
     delete, path = "/api/sessions/{session}", tag = "sessions", security(("token" = [])),
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
@@ -268,7 +269,7 @@ pub(crate) async fn delete_session(
 ) -> Result<StatusCode, Problem> {
     caller.require(Right::Administer)?;
     state.session(&caller, &session).await?;
-    state.store().delete(&session).await?;
+    state.supervisor.delete(&session).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -314,6 +315,7 @@ impl From<StoredMessage> for MessageItem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageQuery {
     /// Only messages after the message with this id. Default: 0, which means all messages.
+    #[param(value_type = Option<u64>)]
     after: Option<MessageId>,
     /// Maximum number of messages, 1 to 500. Default: 50.
     #[param(minimum = 1, maximum = 500)]
@@ -354,7 +356,7 @@ pub(crate) async fn list_messages(
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPrompt {
     /// The prompt.
-    #[schema(example = "And how deep are they?")]
+    #[schema(min_length = 1, pattern = r"\S", example = "And how deep are they?")]
     prompt: String,
     /// Whether the prompt is added to the open turn before its next model call. Otherwise, it begins a turn after the open
     /// turn has ended. Default: `false`.
