@@ -2,6 +2,7 @@
 
 mod attacks;
 pub(crate) mod client;
+mod endpoints;
 mod generated_requests;
 mod killed;
 mod operations;
@@ -53,7 +54,7 @@ impl TestServer {
 
     fn client_of(&self, new: NewToken) -> Client {
         let token = self.tokens.create(new).expect("the token is created");
-        Client::new(self.server.address(), Some(token))
+        Client::new(self.address(), Some(token))
     }
 
     fn client_with_all_rights(&self) -> Client {
@@ -62,7 +63,11 @@ impl TestServer {
 
     /// Returns a client without a token.
     fn anonymous(&self) -> Client {
-        Client::new(self.server.address(), None)
+        Client::new(self.address(), None)
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        self.server.address().expect("the server listens on an address")
     }
 
     async fn stop(self) {
@@ -276,8 +281,7 @@ async fn i3_every_route_needs_a_token_and_a_right() {
     let document = all.get("/openapi.json").await.json(200);
     assert_eq!(document, serde_json::to_value(agent_serve::openapi()).unwrap());
     let nothing = server.client(&[]);
-    let (anonymous, wrong) =
-        (Client::new(server.server.address(), None), Client::new(server.server.address(), Some("aht_x".into())));
+    let (anonymous, wrong) = (Client::new(server.address(), None), Client::new(server.address(), Some("aht_x".into())));
     let mut routes = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {
