@@ -7,6 +7,7 @@ mod generated_requests;
 mod killed;
 mod operations;
 pub(crate) mod process;
+mod streams;
 mod webhooks;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
@@ -159,6 +160,22 @@ async fn i3_a_session_is_used_over_http() {
     };
     tokio::time::timeout(Duration::from_secs(30), deleted).await.expect("an idle session is closed and deleted");
     assert_eq!(client.get(&path).await.json(404)["code"], "not_found");
+    server.stop().await;
+}
+
+/// I3, L30: many readers that disconnect again and again lose no event, and receive none twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn l30_many_interrupted_readers_receive_each_event_once() {
+    let test_host = TestHost::new(&[]).await;
+    let pieces: Vec<String> = (0..40).map(|piece| format!("piece {piece}, ")).collect();
+    let agent = clerk(&test_host, &[json!({"chunks": pieces, "delay_ms": 5})]).await;
+    let many = |options: ServerOptions| ServerOptions { streams_per_token: 100, ..options };
+    let server = TestServer::start_with(&test_host, &[&agent], many).await;
+    let client = server.client(&[Right::Read, Right::Talk]);
+    let readers = (0..40).map(|reader| streams::read_first_turn(&client, "clerk", 1 + reader % 9));
+    for received in futures::future::join_all(readers).await {
+        received.check(&pieces.concat());
+    }
     server.stop().await;
 }
 
