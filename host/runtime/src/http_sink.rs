@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::error::Error;
 use std::fmt::{self, Write};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use url::Url;
+use url::{Host, Url};
 
 /// Maximum number of bytes of an error response that are shown to users.
 const SHOWN_ERROR_BYTES: usize = 300;
@@ -76,8 +76,12 @@ impl HttpSink {
     pub fn new(config: HttpSinkConfig) -> Result<Self, InvalidSink> {
         // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let client = Client::builder().redirect(redirect::Policy::none()).timeout(config.timeout).build();
-        let client = client.map_err(|error| InvalidSink::Tls(innermost_reason(&error)))?;
+        let mut builder = Client::builder().redirect(redirect::Policy::none()).timeout(config.timeout);
+        if is_loopback(&config.url) {
+            // A proxy cannot reach this machine under the same address.
+            builder = builder.no_proxy();
+        }
+        let client = builder.build().map_err(|error| InvalidSink::Tls(innermost_reason(&error)))?;
         let mut headers = HeaderMap::new();
         for (name, value) in config.headers.iter().chain(&config.secret_headers) {
             let invalid = || InvalidSink::Header(name.clone());
@@ -149,6 +153,15 @@ fn is_rejection(status: StatusCode) -> bool {
     // A server that does not know the sender rejects all events, until somebody changes the configuration.
     let is_for_all = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::NOT_FOUND);
     status.is_client_error() && !is_temporary && !is_for_all
+}
+
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 fn structured(event: &OutgoingEvent) -> (HeaderMap, Vec<u8>) {

@@ -55,7 +55,7 @@ impl<S: AsyncRead + AsyncWrite + Send> Stream for S {}
 /// A connection that was accepted. A TLS connection must still be agreed on.
 pub(crate) enum Accepted {
     Plain(Connection),
-    Tls(tokio_rustls::Accept<tokio::net::TcpStream>),
+    Tls(Box<tokio_rustls::Accept<tokio::net::TcpStream>>),
 }
 
 impl Accepted {
@@ -63,7 +63,7 @@ impl Accepted {
     pub(crate) async fn establish(self) -> io::Result<Connection> {
         match self {
             Self::Plain(connection) => Ok(connection),
-            Self::Tls(accept) => Ok(Box::pin(accept.await?)),
+            Self::Tls(accept) => Ok(Box::pin((*accept).await?)),
         }
     }
 }
@@ -110,7 +110,7 @@ impl Listener {
                 let _ = stream.set_nodelay(true);
                 Ok(match certificate {
                     None => Accepted::Plain(Box::pin(stream)),
-                    Some(certificate) => Accepted::Tls(certificate.acceptor().accept(stream)),
+                    Some(certificate) => Accepted::Tls(Box::new(certificate.acceptor().accept(stream))),
                 })
             }
             Self::Unix(listener, _) => Ok(Accepted::Plain(Box::pin(listener.accept().await?.0))),

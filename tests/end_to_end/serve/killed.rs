@@ -235,6 +235,7 @@ fn now() -> Duration {
 
 /// D2, D3, I9, row 27: after several kills at random moments, everything ends, nothing is lost and nothing is done twice.
 #[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the test harness captures the output, and shows the seed if the test fails")]
 async fn row_27_killed_servers_lose_and_repeat_nothing() {
     let seed = u64::from(now().subsec_nanos());
     println!("seed {seed}");

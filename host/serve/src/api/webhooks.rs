@@ -58,7 +58,9 @@ pub(crate) async fn receive_webhook(
 ) -> Result<(StatusCode, Json<WebhookReceipt>), Problem> {
     let caller = caller.map(|Extension(caller)| caller);
     let webhook = find(&state, caller.as_ref(), (&agent, &name))?;
+    // The body is read first, so that a sender without a token does not learn from the time of the answer which webhooks exist.
     let body = read(body, MAX_EVENT_BYTES).await?;
+    let webhook = webhook.ok_or_else(unauthenticated)?;
     let id = authenticate(&webhook, caller.as_ref(), &headers, &body)?;
     let request = read_request(&headers, &body)?;
     let input = match &webhook.prompt {
@@ -81,19 +83,19 @@ pub(crate) async fn receive_webhook(
     Ok((StatusCode::ACCEPTED, Json(WebhookReceipt { status, session })))
 }
 
-/// Returns the webhook. A sender without a token does not learn which webhooks exist.
-fn find(state: &ApiState, caller: Option<&Caller>, (agent, name): (&str, &str)) -> Result<Webhook, Problem> {
+/// Returns the webhook, or `None` if it does not accept requests without a token. A sender without a token does not learn
+/// which webhooks exist.
+fn find(state: &ApiState, caller: Option<&Caller>, (agent, name): (&str, &str)) -> Result<Option<Webhook>, Problem> {
     if let Some(caller) = caller {
         caller.require(Right::Talk)?;
         state.check_agent(caller, agent)?;
     }
     let found = state.supervisor.agents().get(agent);
     let found = found.and_then(|agent| agent.current().config().webhooks.get(name).cloned());
-    match (found, caller) {
-        (Some(webhook), Some(_)) => Ok(webhook),
-        (Some(webhook), None) if webhook.authentication != WebhookAuthentication::Token => Ok(webhook),
-        (None, Some(_)) => Err(Problem::not_found(format!("the agent `{agent}` has no webhook `{name}`"))),
-        (_, None) => Err(unauthenticated()),
+    match caller {
+        Some(_) if found.is_none() => Err(Problem::not_found(format!("the agent `{agent}` has no webhook `{name}`"))),
+        Some(_) => Ok(found),
+        None => Ok(found.filter(|webhook| webhook.authentication != WebhookAuthentication::Token)),
     }
 }
 
