@@ -34,11 +34,11 @@ pub use agent::{
     UserNameError, VersionTrial,
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
-pub use agent_plugins::NewMediaItem;
+pub use agent_plugins::{Access, NewMediaItem, TreeGrant};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
-pub use host::{Checkpoint, CheckpointObserver, FirstUse, FirstUses, Host, StoredValues};
+pub use host::{Checkpoint, CheckpointObserver, FileChange, FileChanges, FirstUse, FirstUses, Host, StoredValues};
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;

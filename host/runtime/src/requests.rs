@@ -143,6 +143,8 @@ pub enum SessionRequest {
     },
     /// Cancel the open turn (L29).
     Cancel,
+    /// Undo the last turn (D5). Fails with [`RequestProblem::Conflict`] if a turn is open.
+    Undo,
     /// Continue the open turn, because something for which it waited may have happened: a deadline has passed, or the
     /// turn of a delegated session has ended.
     Continue,
@@ -173,6 +175,8 @@ pub enum Accepted {
     Late,
     /// The turn was cancelled, or no turn was open.
     Cancelled,
+    /// The last turn was undone.
+    Undone,
     /// The turn continues.
     Continued,
 }

@@ -66,6 +66,15 @@ impl TurnEvents {
         self.has_stopped = false;
     }
 
+    /// Follows the turn with this number from now on. The turn must not have begun before the update that was returned
+    /// last.
+    pub fn follow(&mut self, turn: u32) {
+        if turn != self.turn {
+            (self.text, self.thinking) = (String::new(), String::new());
+        }
+        (self.turn, self.has_stopped) = (turn, false);
+    }
+
     fn add(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Reply(reply) if reply.turn == self.turn => {

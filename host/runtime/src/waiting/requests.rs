@@ -27,6 +27,10 @@ impl Session {
             SessionRequest::Approve(decisions) => self.approve(decisions).await?,
             SessionRequest::Answer { call, text } => self.answer(call, text).await?,
             SessionRequest::Resolve { call, decision } => self.resolve(call, decision).await?,
+            SessionRequest::Undo => {
+                self.undo().await?;
+                return Ok(Accepted::Undone);
+            }
             SessionRequest::Cancel | SessionRequest::Continue => {}
         }
         Ok(Accepted::Stored { violations: Vec::new(), waits: self.run.waits() })
