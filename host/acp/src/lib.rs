@@ -1,8 +1,8 @@
 //! The Agent Client Protocol (version 1): an agent inside an editor, which talks to the host over the host's standard input
 //! and output (I7). Only this crate uses the types of the protocol.
 //!
-//! Each module imports only modules that come before it in this list: `text`, `transport`, `prompt`, `tool_call`, `updates`,
-//! `shared`, `permission`, `commands`, `replay`, `waits`, `children`, `session`, `requests`, `server`.
+//! Each module imports only modules that come before it in this list: `text`, `transport`, `prompt`, `tool_call`, `shared`,
+//! `updates`, `permission`, `commands`, `replay`, `waits`, `children`, `session`, `requests`, `server`.
 
 mod children;
 mod commands;

@@ -46,7 +46,7 @@ pub(crate) async fn replay(shared: &Shared, session: &str, sending: Sending) -> 
         Sending::Nothing => BTreeMap::new(),
     };
     let mut replayed = Replayed::default();
-    // A text is sent only after the next event has shown that it was not discarded.
+    // A text is sent when the events after it have shown that it was not rejected.
     let mut text = None;
     loop {
         let page = shared.store().events(session, replayed.position.sequence, PAGE).await.map_err(store_error)?;
@@ -58,9 +58,16 @@ pub(crate) async fn replay(shared: &Shared, session: &str, sending: Sending) -> 
             note(&mut replayed, &event);
             let is_shown =
                 sending == Sending::Everything && prompts.get(&event.turn).is_none_or(|prompt| !prompt.is_undone);
-            if let Some(text) = text.take().filter(|_| is_shown && event.kind != EventKind::StreamClear) {
+            if event.kind == EventKind::StreamClear {
+                text = None;
+                continue;
+            }
+            if accepts_reply(&event.kind)
+                && let Some(text) = text.take().filter(|_| is_shown)
+            {
                 let update = replayed.updates.text(text);
                 shared.update(session, update).await?;
+                replayed.updates.begin_paragraph();
             }
             if let (EventKind::LoopStart { .. }, Some(prompt)) = (&event.kind, prompts.get_mut(&event.turn))
                 && is_shown
@@ -82,6 +89,18 @@ pub(crate) async fn replay(shared: &Shared, session: &str, sending: Sending) -> 
         shared.update(session, update).await?;
     }
     Ok(replayed)
+}
+
+/// Whether the reply before this event was not rejected.
+fn accepts_reply(event: &EventKind) -> bool {
+    !matches!(
+        event,
+        EventKind::OutputRejected { .. }
+            | EventKind::Nudge { .. }
+            | EventKind::NoToolCall { .. }
+            | EventKind::ContextBudget { .. }
+            | EventKind::Error { .. }
+    )
 }
 
 fn note(replayed: &mut Replayed, event: &Event) {

@@ -24,6 +24,9 @@ use tokio_util::sync::CancellationToken;
 /// Number of prompts of a session that wait until earlier prompts have ended.
 const WAITING_PROMPTS: usize = 8;
 
+/// Code of the error that ends a turn whose replies were all rejected.
+const OUTPUT_REJECTED: &str = "output_rejected";
+
 /// A prompt, and what its answer needs.
 pub(crate) struct PromptJob {
     blocks: Vec<ContentBlock>,
@@ -336,14 +339,16 @@ impl Actor {
             Some(CurrentPrompt { job, is_cancelled: true, .. }) => respond(job, Ok(StopReason::Cancelled)),
             Some(CurrentPrompt { job, work: PromptWork::Turn(awaited), .. }) if awaited == turn => {
                 let answer = match (reason, error) {
+                    (EndReason::Error, Some((code, _)))
+                        if code == OUTPUT_REJECTED && is_refused(&self.shared, &self.subject, turn).await =>
+                    {
+                        Ok(StopReason::Refusal)
+                    }
                     (EndReason::Error, error) => {
                         Err(failed(error.map_or_else(|| "the turn failed".to_owned(), |(_, message)| message)))
                     }
                     (EndReason::Cancelled, _) => Ok(StopReason::Cancelled),
                     (EndReason::Limit, _) => Ok(StopReason::MaxTurnRequests),
-                    (EndReason::Answered, _) if is_refused(&self.shared, &self.subject, turn).await => {
-                        Ok(StopReason::Refusal)
-                    }
                     _ => Ok(StopReason::EndTurn),
                 };
                 respond(job, answer)
@@ -502,5 +507,5 @@ fn respond(job: PromptJob, answer: Result<StopReason, Error>) -> Result<(), Disc
 async fn is_refused(shared: &Shared, session: &str, turn: u32) -> bool {
     let records = shared.store().records(session, RecordRange::Turn(turn)).await.unwrap_or_default();
     let reply = records.iter().rev().find(|stored| stored.record.kind == "reply");
-    reply.is_some_and(|stored| stored.record.body["stop"] == "content_filter")
+    reply.is_some_and(|stored| stored.record.body["reply"]["stop"] == "content_filter")
 }

@@ -29,6 +29,8 @@ pub(crate) struct Updates {
     plan: Vec<PlanEntry>,
     /// Whether the next text begins a new paragraph, because it belongs to another reply.
     begins_paragraph: bool,
+    /// Whether the text of the last reply was shown, so that it must be withdrawn if the reply is rejected.
+    has_shown_reply: bool,
     /// The error that ends the turn, as a code and a message.
     pub(crate) error: Option<(String, String)>,
 }
@@ -39,6 +41,11 @@ impl Updates {
         let text = if self.begins_paragraph { format!("\n\n{text}") } else { text };
         self.begins_paragraph = false;
         SessionUpdate::AgentMessageChunk(chunk(text))
+    }
+
+    /// Begins a new paragraph with the next text.
+    pub(crate) fn begin_paragraph(&mut self) {
+        self.begins_paragraph = true;
     }
 
     /// Returns the update for text that is no longer valid.
@@ -53,7 +60,11 @@ impl Updates {
         let session = event.session;
         match event.kind {
             EventKind::LoopStart { .. } => *self = Self::default(),
-            EventKind::StreamComplete { text, .. } => self.begins_paragraph |= !text.is_empty(),
+            EventKind::StreamComplete { text, .. } => {
+                self.has_shown_reply = !text.is_empty();
+                self.begins_paragraph |= self.has_shown_reply;
+            }
+            EventKind::StreamClear if std::mem::take(&mut self.has_shown_reply) => return vec![self.withdrawn()],
             EventKind::ToolCall { call, name, arguments, .. } => {
                 return self.started(&agent, call, (&name, &arguments));
             }
