@@ -13,8 +13,8 @@ use url::Url;
 
 /// Maximum number of images and files of a prompt.
 const MAX_ATTACHMENTS: usize = 20;
-/// Maximum total size of the images and files of a prompt, in bytes.
-const MAX_ATTACHED_BYTES: usize = 32 << 20;
+/// Maximum total size of the images and files of a prompt, in bytes. More does not fit into a line when it is encoded.
+const MAX_ATTACHED_BYTES: usize = 24 << 20;
 /// Maximum size of the text of a prompt, with the text of embedded files, in bytes.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 /// Maximum length of a name that is derived from an address, in bytes.
@@ -109,7 +109,7 @@ impl Reader<'_> {
         }
         // The size is checked before the data is decoded.
         if self.bytes + data.len() / 4 * 3 > MAX_ATTACHED_BYTES + 3 {
-            return Err(PromptError("the images and files of the prompt have more than 32 MiB in total".to_owned()));
+            return Err(PromptError("the images and files of the prompt have more than 24 MiB in total".to_owned()));
         }
         let bytes = STANDARD
             .decode(data)
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn i7_prompts_are_bounded() {
         let image = || ContentBlock::Image(ImageContent::new("AAEC", "image/png"));
-        let large = || ContentBlock::Image(ImageContent::new("A".repeat(24 << 20), "image/png"));
+        let large = || ContentBlock::Image(ImageContent::new("A".repeat(20 << 20), "image/png"));
         let cases = [
             (vec![], "empty"),
             (vec![text(" \n")], "empty"),
@@ -207,7 +207,7 @@ mod tests {
             (vec![ContentBlock::Audio(AudioContent::new("AAEC", "audio/wav"))], "audio"),
             (vec![text(&"x".repeat(MAX_TEXT_BYTES + 1))], "limit is 1048576"),
             ((0..=MAX_ATTACHMENTS).map(|_| image()).collect(), "at most 20"),
-            (vec![large(), large()], "32 MiB"),
+            (vec![large(), large()], "24 MiB"),
         ];
         for (blocks, expected) in cases {
             let error = EditorPrompt::read(blocks, &[]).expect_err(expected).to_string();

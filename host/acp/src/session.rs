@@ -272,7 +272,10 @@ impl Actor {
             self.shared.update(&self.subject, update).await?;
         }
         match kind {
-            EventKind::LoopStart { .. } | EventKind::Resumed => self.state = TurnState::Running,
+            EventKind::LoopStart { .. } => self.state = TurnState::Running,
+            // The turn may continue without an answer of this user, for example because a time limit has passed or the
+            // answer was given elsewhere. Questions that are still open are asked again when the turn is suspended again.
+            EventKind::Resumed => (self.state, self.asking) = (TurnState::Running, None),
             EventKind::Suspended { .. } => {
                 self.turn.resume();
                 self.state = TurnState::Suspended;

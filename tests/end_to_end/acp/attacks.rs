@@ -1,9 +1,9 @@
-//! Attacks of a client, and of models and tools, against the connection to an editor (rows 17, 25, 26, 49 and 56).
+//! Attacks of a client, and of models and tools, against the connection to an editor (rows 16, 17, 25, 26, 33, 39, 41, 49 and 56).
 
 use super::FILES;
 use super::editor::{Editor, PATIENCE, Project, ended_calls, patient, said, stopped, texts};
 use crate::support::{call_reply, text_reply};
-use agent_client_protocol::v1::schema::{NewSessionRequest, SessionUpdate, StopReason};
+use agent_client_protocol::v1::schema::{NewSessionRequest, SessionUpdate, StopReason, ToolCallContent};
 use serde_json::{Value, json};
 use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -260,6 +260,67 @@ async fn i7_row_49_hostile_names_and_results_are_shown_as_text() {
     assert_eq!(stopped(answer).await, StopReason::EndTurn);
     assert!(said(&editor.updates()).contains("waits for your permission"));
     assert!(!project.path("work/b.md").exists());
+    editor.close().await;
+}
+
+/// I7, rows 33 and 39: reading files for differences leaves no granted folder, does not follow links out of it, does not
+/// wait for pipes, and reads no large files. Files that the plugin may only read are not compared.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn i7_row_39_differences_show_only_files_that_the_plugin_may_write() {
+    let paths = [
+        "work/link.md",
+        "work/../elsewhere/secret.md",
+        "work/pipe",
+        "work/large.md",
+        "work/binary",
+        "open/a.md",
+        "work/folder",
+    ];
+    let write = |path: &&str| ("files.write", json!({"path": path, "text": "more\n", "mode": "append"}));
+    let calls: Vec<_> = paths.iter().map(write).collect();
+    let configuration = format!("{FILES}read = [\"open\"]\n");
+    let project = Project::new(&["files"], &configuration, &[call_reply(&calls), text_reply("Written.")]);
+    std::fs::create_dir(project.path("open")).unwrap();
+    std::fs::create_dir(project.path("work/folder")).unwrap();
+    project.write("elsewhere/secret.md", "hidden\n");
+    project.write("open/a.md", "hidden\n");
+    project.write("work/large.md", &"x".repeat((512 << 10) + 1));
+    std::fs::write(project.path("work/binary"), b"\xff\x00").unwrap();
+    std::os::unix::fs::symlink(project.path("elsewhere/secret.md"), project.path("work/link.md")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(project.path("work/pipe")).status().unwrap();
+    assert!(pipe.success());
+    let mut editor = Editor::start(&project).await;
+    let session = editor.new_session(&project.path("")).await;
+    assert_eq!(editor.prompt(&session, "Write.").await, StopReason::EndTurn);
+    let ended = ended_calls(&editor.updates());
+    assert_eq!(ended.len(), paths.len());
+    let is_diff = |content: &ToolCallContent| matches!(content, ToolCallContent::Diff(_));
+    assert!(!ended.iter().any(|(_, content)| content.iter().any(is_diff)), "{ended:?}");
+    assert_eq!(project.read("elsewhere/secret.md"), "hidden\n");
+    editor.close().await;
+}
+
+/// I7, rows 16 and 41: a secret of the configuration that is in a file is masked in the difference.
+#[tokio::test(flavor = "multi_thread")]
+async fn i7_row_41_secrets_are_masked_in_differences() {
+    let write = call_reply(&[("files.write", json!({"path": "work/a.md", "text": "more\n", "mode": "append"}))]);
+    let server = "[mcp.tides]\nurl = \"http://127.0.0.1:9/mcp\"\nheader_env = { \"Authorization\" = \"TIDES_KEY\" }\n";
+    let project = Project::new(&["files"], &format!("{FILES}{server}"), &[write, text_reply("Written.")]);
+    project.write("work/a.md", "key: harbour-master-1234\n");
+    let program = project.start(|command| {
+        command.env("TIDES_KEY", "Bearer harbour-master-1234");
+    });
+    let mut editor = Editor::connect(program).await;
+    let session = editor.new_session(&project.path("")).await;
+    assert_eq!(editor.prompt(&session, "Write.").await, StopReason::EndTurn);
+    let ended = ended_calls(&editor.updates());
+    let diff = ended[0].1.iter().find_map(|content| match content {
+        ToolCallContent::Diff(diff) => Some((diff.old_text.clone(), diff.new_text.clone())),
+        _ => None,
+    });
+    assert_eq!(diff, Some((Some("key: (secret)\n".to_owned()), "key: (secret)\nmore\n".to_owned())), "{ended:?}");
+    assert!(project.read("work/a.md").contains("harbour-master"), "the file keeps its content");
     editor.close().await;
 }
 

@@ -12,6 +12,7 @@ use crate::terminal::Terminal;
 use agent_acp::{AcpOptions, AcpServer};
 use agent_config::{AgentOptions, DataDirectory};
 use agent_runtime::{FileChanges, Host, Supervisor, SupervisorOptions};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use tokio::io::{stdin, stdout};
 
@@ -41,6 +42,10 @@ pub(crate) async fn run(arguments: AcpArguments, data: Option<&Path>, terminal: 
         file_changes,
         version: env!("CARGO_PKG_VERSION").to_owned(),
     });
+    if std::io::stdin().is_terminal() {
+        terminal
+            .note("this command talks to an editor over stdin and stdout; start it from the settings of your editor");
+    }
     let ended = stop.child_token();
     let answering = first_use::FirstUseQueues {
         questions: server.questions(),

@@ -62,7 +62,10 @@ impl FilesBefore {
             if old.as_ref() != Some(&new)
                 && let Some(on_host) = path_on_host(&self.trees, &path)
             {
-                self.changes.add(&services.subject, &record.id, FileChange { path: on_host, old: old.clone(), new });
+                // Secrets that the agent's configuration names are never shown, even if they are in a file of the user.
+                let redaction = services.agent.redaction();
+                let (old, new) = (old.clone().map(|old| redaction.whole(old)), redaction.whole(new));
+                self.changes.add(&services.subject, &record.id, FileChange { path: on_host, old, new });
             }
         }
     }
