@@ -1,4 +1,4 @@
-//! Attacks of a client, and of models and tools, against the connection to an editor (rows 16, 17, 25, 26, 33, 39, 41, 49 and 56).
+//! Attacks of a client, and of models and tools, against the connection to an editor (rows 16, 17, 25, 26, 41, 49 and 56).
 
 use super::FILES;
 use super::editor::{Editor, PATIENCE, Project, ended_calls, patient, said, stopped, texts};
@@ -6,8 +6,12 @@ use crate::support::{call_reply, text_reply};
 use agent_client_protocol::v1::schema::{NewSessionRequest, SessionUpdate, StopReason, ToolCallContent};
 use serde_json::{Value, json};
 use std::process::Stdio;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout};
+
+/// Time after which a write that makes no progress is considered blocked.
+const BLOCKED: Duration = Duration::from_secs(5);
 
 /// A client that writes lines of any kind.
 struct RawClient {
@@ -145,14 +149,14 @@ async fn i7_row_25_floods_are_bounded() {
     while cancelled < 9 {
         cancelled += usize::from(client.next().await["result"]["stopReason"] == "cancelled");
     }
-    // A client that does not read: requests whose answers nobody takes are refused in the end, so that writing blocks.
-    let list = format!("{}\n", json!({"jsonrpc": "2.0", "id": 5, "method": "session/list", "params": {}}));
-    let flood = async {
-        loop {
-            client.input.write_all(list.repeat(1_000).as_bytes()).await.expect("the program runs");
-        }
-    };
-    tokio::time::timeout(std::time::Duration::from_secs(10), flood).await.expect_err("writing blocks");
+    // A client that does not read: the program stops to read when too many answers wait.
+    let list =
+        format!("{}\n", json!({"jsonrpc": "2.0", "id": 5, "method": "session/list", "params": {}})).repeat(1_000);
+    let mut written = 0;
+    while tokio::time::timeout(BLOCKED, client.input.write_all(list.as_bytes())).await.is_ok() {
+        written += list.len();
+        assert!(written < 8 << 20, "the program reads requests although nobody reads its answers");
+    }
     let id = client.child.id().expect("the program runs");
     let status = std::fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -260,44 +264,6 @@ async fn i7_row_49_hostile_names_and_results_are_shown_as_text() {
     assert_eq!(stopped(answer).await, StopReason::EndTurn);
     assert!(said(&editor.updates()).contains("waits for your permission"));
     assert!(!project.path("work/b.md").exists());
-    editor.close().await;
-}
-
-/// I7, rows 33 and 39: reading files for differences leaves no granted folder, does not follow links out of it, does not
-/// wait for pipes, and reads no large files. Files that the plugin may only read are not compared.
-#[cfg(unix)]
-#[tokio::test(flavor = "multi_thread")]
-async fn i7_row_39_differences_show_only_files_that_the_plugin_may_write() {
-    let paths = [
-        "work/link.md",
-        "work/../elsewhere/secret.md",
-        "work/pipe",
-        "work/large.md",
-        "work/binary",
-        "open/a.md",
-        "work/folder",
-    ];
-    let write = |path: &&str| ("files.write", json!({"path": path, "text": "more\n", "mode": "append"}));
-    let calls: Vec<_> = paths.iter().map(write).collect();
-    let configuration = format!("{FILES}read = [\"open\"]\n");
-    let project = Project::new(&["files"], &configuration, &[call_reply(&calls), text_reply("Written.")]);
-    std::fs::create_dir(project.path("open")).unwrap();
-    std::fs::create_dir(project.path("work/folder")).unwrap();
-    project.write("elsewhere/secret.md", "hidden\n");
-    project.write("open/a.md", "hidden\n");
-    project.write("work/large.md", &"x".repeat((512 << 10) + 1));
-    std::fs::write(project.path("work/binary"), b"\xff\x00").unwrap();
-    std::os::unix::fs::symlink(project.path("elsewhere/secret.md"), project.path("work/link.md")).unwrap();
-    let pipe = std::process::Command::new("mkfifo").arg(project.path("work/pipe")).status().unwrap();
-    assert!(pipe.success());
-    let mut editor = Editor::start(&project).await;
-    let session = editor.new_session(&project.path("")).await;
-    assert_eq!(editor.prompt(&session, "Write.").await, StopReason::EndTurn);
-    let ended = ended_calls(&editor.updates());
-    assert_eq!(ended.len(), paths.len());
-    let is_diff = |content: &ToolCallContent| matches!(content, ToolCallContent::Diff(_));
-    assert!(!ended.iter().any(|(_, content)| content.iter().any(is_diff)), "{ended:?}");
-    assert_eq!(project.read("elsewhere/secret.md"), "hidden\n");
     editor.close().await;
 }
 

@@ -104,3 +104,54 @@ fn path_on_host(trees: &[TreeGrant], path: &str) -> Option<PathBuf> {
     let path = trees.iter().filter_map(|tree| tree.path_on_host(path)).max_by_key(|path| path.as_os_str().len())?;
     std::path::absolute(path).ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_plugins::{Sandbox, SandboxOptions};
+
+    /// I7, rows 33 and 39: only text files in the granted directories are read. Links and `..` lead nowhere, and reading
+    /// does not wait for pipes.
+    #[test]
+    #[cfg(unix)]
+    fn i7_row_39_only_text_files_in_granted_directories_are_read() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::create_dir_all(path("work/folder")).expect("a folder");
+        let sandbox = Sandbox::new(SandboxOptions::default()).expect("the sandbox starts");
+        for (name, text) in [("secret.md", "secret"), ("work/a.md", "text"), ("work/empty.md", "")] {
+            std::fs::write(path(name), text).expect("a file");
+        }
+        std::fs::write(path("work/binary"), b"\xff\x00").expect("a file");
+        std::fs::write(path("work/large.md"), "x".repeat((512 << 10) + 1)).expect("a file");
+        std::fs::write(path("work/limit.md"), "x".repeat(512 << 10)).expect("a file");
+        std::os::unix::fs::symlink(path("secret.md"), path("work/link.md")).expect("a link");
+        std::os::unix::fs::symlink("..", path("work/up")).expect("a link");
+        assert!(std::process::Command::new("mkfifo").arg(path("work/pipe")).status().expect("a pipe").success());
+        let tree = TreeGrant { host: path("work"), guest: "work".to_owned(), access: Access::ReadWrite };
+        let trees = HostTrees { sandbox, granted: vec![tree.clone()] };
+        let text = |text: &str| Some(Some(text.to_owned()));
+        let cases = [
+            ("work/a.md", text("text")),
+            ("work/empty.md", text("")),
+            ("work/limit.md", text(&"x".repeat(512 << 10))),
+            ("work/new.md", Some(None)),
+            ("work/large.md", None),
+            ("work/binary", None),
+            ("work/folder", None),
+            ("work/pipe", None),
+            ("work/link.md", None),
+            ("work/up/secret.md", None),
+            ("work/../secret.md", None),
+            ("secret.md", None),
+            ("/etc/hostname", None),
+            ("", None),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(text_of(&trees, path), expected, "{path}");
+        }
+        assert_eq!(path_on_host(&[tree], "work/./a.md"), Some(path("work/a.md")));
+        let elsewhere = TreeGrant { host: path("work"), guest: "work".to_owned(), access: Access::ReadWrite };
+        assert_eq!(path_on_host(&[elsewhere], "work/../secret.md"), None);
+    }
+}
