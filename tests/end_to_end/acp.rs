@@ -9,8 +9,8 @@ mod typescript;
 use crate::support::{call_reply, components, text_reply};
 use agent_client_protocol::v1::schema::{
     CloseSessionRequest, ContentBlock, DeleteSessionRequest, Diff, ImageContent, ListSessionsRequest, McpServer,
-    McpServerStdio, NewSessionRequest, ResourceLink, SessionUpdate, StopReason, ToolCallContent, ToolCallStatus,
-    ToolKind,
+    McpServerStdio, NewSessionRequest, PlanEntryStatus, ResourceLink, SessionUpdate, StopReason, ToolCallContent,
+    ToolCallStatus, ToolKind,
 };
 use agent_core::message::Part;
 use agent_store::{MessageRange, SessionLog};
@@ -216,6 +216,46 @@ async fn i7_d5_slash_commands_work() {
         ("First.Third.", false),
         "{updates:?}"
     );
+    editor.close().await;
+}
+
+/// I7, L24: the plan and its progress are shown.
+#[tokio::test(flavor = "multi_thread")]
+async fn i7_l24_the_plan_is_shown() {
+    let step = |task: &str| json!({"tool": "read_file", "task": task});
+    let plan = json!({"steps": [step("Read one."), step("Read two.")]}).to_string();
+    let read = |path: &str| call_reply(&[("read_file", json!({"path": path}))]);
+    let replies = [text_reply(&plan), read("work/one.md"), read("work/two.md"), text_reply("Both are read.")];
+    let planner =
+        "planner = \"scripted:script.json\"\nexecutor = \"scripted:script.json\"\n[host.grants]\nread = [\"work\"]\n";
+    let project = Project::new(&[], planner, &replies);
+    project.write("work/one.md", "one\n");
+    project.write("work/two.md", "two\n");
+    let mut editor = Editor::start(&project).await;
+    let session = editor.new_session(&project.path("")).await;
+    assert_eq!(editor.prompt(&session, "Read both.").await, StopReason::EndTurn);
+    let updates = editor.updates();
+    let plans = updates.iter().filter_map(|(_, update)| match update {
+        SessionUpdate::Plan(plan) => Some(plan.entries.iter().map(|entry| entry.status.clone()).collect::<Vec<_>>()),
+        _ => None,
+    });
+    let (waits, runs, done) = (PlanEntryStatus::Pending, PlanEntryStatus::InProgress, PlanEntryStatus::Completed);
+    let expected = [vec![runs.clone(), waits], vec![done.clone(), runs], vec![done.clone(), done]];
+    assert_eq!(plans.collect::<Vec<_>>(), expected);
+    assert!(said(&updates).ends_with("Both are read."), "{updates:?}");
+    editor.close().await;
+}
+
+/// I7, L4: a turn that reaches its maximum number of model calls ends with the reason of the protocol.
+#[tokio::test(flavor = "multi_thread")]
+async fn i7_l4_a_limit_ends_the_turn() {
+    let read = call_reply(&[("read_file", json!({"path": "work/one.md"}))]);
+    let limit = "max_interactions = 1\n[host.grants]\nread = [\"work\"]\n";
+    let project = Project::new(&[], limit, &[read, text_reply("That is all.")]);
+    let mut editor = Editor::start(&project).await;
+    let session = editor.new_session(&project.path("")).await;
+    assert_eq!(editor.prompt(&session, "Read.").await, StopReason::MaxTurnRequests);
+    assert!(said(&editor.updates()).ends_with("That is all."));
     editor.close().await;
 }
 
