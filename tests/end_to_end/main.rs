@@ -1,6 +1,7 @@
 //! End-to-end tests: they use the real runtime and the real binary, real components, and a real SQLite file. Only the
 //! model's replies are scripted.
 
+mod acp;
 mod agents;
 mod approvals;
 mod author_workflow;

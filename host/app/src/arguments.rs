@@ -1,5 +1,6 @@
 //! Declares the command-line arguments, which clap parses.
 
+pub(crate) mod acp;
 pub(crate) mod approval;
 mod config;
 mod help;
@@ -171,6 +172,8 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Run agents as a server with an HTTP API
     Serve(serve::ServeArguments),
+    /// Run an agent inside an editor that supports the Agent Client Protocol
+    Acp(acp::AcpArguments),
     /// Create, list and revoke the tokens of the server
     #[command(subcommand)]
     Token(serve::TokenCommand),

@@ -1,6 +1,7 @@
 //! The commands of the program. Each file contains one command, one group of subcommands, or code that several
 //! commands share.
 
+pub(crate) mod acp;
 mod agent_settings;
 mod approval_prompt;
 pub(crate) mod approvals;
@@ -24,6 +25,7 @@ mod prompt;
 pub(crate) mod replay;
 pub(crate) mod run;
 pub(crate) mod serve;
+mod served_agents;
 pub(crate) mod session;
 pub(crate) mod store;
 mod stored_sessions;

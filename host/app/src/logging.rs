@@ -13,7 +13,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Log targets that `-v` shows: the host's own crates, and `plugin` for the output of plugins.
-const HOST_TARGETS: [&str; 10] = [
+const HOST_TARGETS: [&str; 11] = [
     "plugin",
     "agent_host",
     "agent_config",
@@ -24,6 +24,7 @@ const HOST_TARGETS: [&str; 10] = [
     "agent_models",
     "agent_mcp",
     "agent_registry",
+    "agent_acp",
 ];
 
 /// Starts logging. The wasm engine and its compiler log only warnings, because only developers of the engine need more
@@ -34,7 +35,7 @@ pub(crate) fn start(verbose: u8, terminal: &Terminal) {
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
     // Messages of the engine's HTTP library are not logged, because a plugin could cause any number of them. The
     // plugin's request returns an error that contains the same information as the log messages.
-    let filter = format!("warn,rmcp=off,wasmtime_wasi_http=off{host_levels}");
+    let filter = format!("warn,rmcp=off,agent_client_protocol=error,wasmtime_wasi_http=off{host_levels}");
     let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
     let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))

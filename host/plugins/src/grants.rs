@@ -36,6 +36,31 @@ pub struct TreeGrant {
     pub access: Access,
 }
 
+impl TreeGrant {
+    /// Returns the path on the host of a path as a guest writes it, without accessing the file system. Returns `None` if
+    /// the path is not in the directory, or contains `..`.
+    pub fn path_on_host(&self, path: &str) -> Option<PathBuf> {
+        let is_current = |component: &Component<'_>| *component == Component::CurDir;
+        let normalized =
+            |path: &Path| path.components().filter(|component| !is_current(component)).collect::<PathBuf>();
+        let (path, guest) = (normalized(Path::new(path)), normalized(Path::new(&self.guest)));
+        let inner = path.strip_prefix(&guest).or_else(|_| path.strip_prefix(&self.host)).ok()?;
+        let stays_inside = inner.components().all(|component| matches!(component, Component::Normal(_)));
+        stays_inside.then(|| self.host.join(inner))
+    }
+
+    /// Returns the path under which a guest sees this path of the host, without accessing the file system. Returns `None`
+    /// if the path is not in the directory.
+    pub fn path_in_guest(&self, path: &Path) -> Option<PathBuf> {
+        let inner = path.strip_prefix(&self.host).ok()?;
+        let stays_inside = inner.components().all(|component| matches!(component, Component::Normal(_)));
+        stays_inside.then(|| match self.guest.as_str() {
+            "." => inner.to_owned(),
+            guest => Path::new(guest).join(inner),
+        })
+    }
+}
+
 /// What an agent's configuration grants to one plugin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Grants {

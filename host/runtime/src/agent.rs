@@ -29,7 +29,7 @@ use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
 use agent_core::tool::{ToolSource, Violation};
 use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool};
-use agent_plugins::{Generation, Grants, Kind, KnownSecrets, PluginSetup};
+use agent_plugins::{Generation, Grants, Kind, KnownSecrets, PluginSetup, TreeGrant};
 use agent_store::digest_of;
 use pinned::PinnedTools;
 use std::borrow::Cow;
@@ -419,6 +419,18 @@ impl Agent {
     /// Returns the agent's plugins with their grants and limits, by name.
     pub fn setups(&self) -> &BTreeMap<String, PluginSetup> {
         &self.setups
+    }
+
+    /// Returns the directories that the agent's plugins, the host's file tools and the agent's delegates may access, with
+    /// absolute paths. A directory may occur several times.
+    pub fn granted_trees(&self) -> Vec<TreeGrant> {
+        let own = self.config().host_trees.iter().chain(self.setups.values().flat_map(|setup| &setup.grants().trees));
+        let absolute = |tree: &TreeGrant| TreeGrant {
+            host: std::path::absolute(&tree.host).unwrap_or_else(|_| tree.host.clone()),
+            ..tree.clone()
+        };
+        let delegates = self.config().delegates.values().flat_map(|delegate| delegate.agent.current().granted_trees());
+        own.map(absolute).chain(delegates).collect()
     }
 
     pub(crate) fn context_builder(&self) -> Option<&PluginSetup> {

@@ -2,6 +2,7 @@
 //! the questions before a plugin's first use, and trace contexts.
 
 mod checkpoint;
+mod file_changes;
 mod first_use;
 mod first_use_question;
 mod key_values;
@@ -10,6 +11,7 @@ mod services;
 pub(crate) mod trace;
 
 pub use checkpoint::{Checkpoint, CheckpointObserver};
+pub use file_changes::{FileChange, FileChanges};
 pub use first_use::{FirstUse, FirstUses};
 pub(crate) use first_use_question::PluginUse;
 pub use key_values::StoredValues;

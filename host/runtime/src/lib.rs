@@ -37,11 +37,11 @@ pub use agent::{
     UserName, UserNameError, VersionTrial, Webhook, WebhookAuthentication,
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
-pub use agent_plugins::NewMediaItem;
+pub use agent_plugins::{Access, NewMediaItem, TreeGrant};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
-pub use host::{Checkpoint, CheckpointObserver, FirstUse, FirstUses, Host, StoredValues};
+pub use host::{Checkpoint, CheckpointObserver, FileChange, FileChanges, FirstUse, FirstUses, Host, StoredValues};
 pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, InvalidSink};
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;

@@ -145,6 +145,8 @@ pub enum SessionRequest {
     Cancel,
     /// Close the session, unless a turn runs. A turn that waits stays open, and continues when the session is opened again.
     Close,
+    /// Undo the last turn (D5). Fails with [`RequestProblem::Conflict`] if a turn is open.
+    Undo,
     /// Continue the open turn, because something for which it waited may have happened: a deadline has passed, or the
     /// turn of a delegated session has ended.
     Continue,
@@ -175,6 +177,8 @@ pub enum Accepted {
     Late,
     /// The turn was cancelled, or no turn was open.
     Cancelled,
+    /// The last turn was undone.
+    Undone,
     /// The turn continues.
     Continued,
     /// The session is being closed.

@@ -28,6 +28,7 @@ pub enum TurnUpdate {
     /// The text and the thinking of the current reply must be discarded. The model writes another reply.
     Discard,
     /// Any other event of the turn, in order. All of these events are stored, and are never discarded.
+    /// [`EventKind::StreamClear`] means that a reply that was already complete was rejected.
     Event(Event),
 }
 
@@ -67,6 +68,15 @@ impl TurnEvents {
         self.has_stopped = false;
     }
 
+    /// Follows the turn with this number from now on. The turn must not have begun before the update that was returned
+    /// last.
+    pub fn follow(&mut self, turn: u32) {
+        if turn != self.turn {
+            (self.text, self.thinking) = (String::new(), String::new());
+        }
+        (self.turn, self.has_stopped) = (turn, false);
+    }
+
     fn add(&mut self, event: SessionEvent) {
         match event {
             SessionEvent::Reply(reply) if reply.turn == self.turn => {
@@ -90,6 +100,10 @@ impl TurnEvents {
             EventKind::ThinkingContent { text } => self.add_thinking(text.clone()),
             EventKind::ThinkingStart if !self.thinking.is_empty() => self.add_thinking("\n\n".to_owned()),
             EventKind::ThinkingStart | EventKind::ThinkingEnd => {}
+            // The reply was complete, and then it was rejected.
+            EventKind::StreamClear if self.text.is_empty() && self.thinking.is_empty() => {
+                self.ready.push_back(TurnUpdate::Event(event));
+            }
             EventKind::StreamClear => self.discard(),
             EventKind::StreamComplete { text, .. } => {
                 let whole = text.clone();

@@ -41,7 +41,7 @@ fn supervisor(directory: &Path) -> wasmtime::Result<Supervisor> {
     std::fs::write(directory.join("script.json"), json!({"replies": [reply().0]}).to_string())?;
     let provider = agent_models::provider("scripted:script.json", directory)?;
     let agent = Arc::new(Agent::new(AgentConfig::new("bench"), provider, Generation::new([]))?);
-    let store = Arc::new(SqliteStore::open(&directory.join("bench.db"), Options::default())?);
+    let store = Arc::new(SqliteStore::open(directory.join("bench.db"), Options::default())?);
     let host = Host::new(store, Sandbox::new(SandboxOptions::default())?);
     let options =
         SupervisorOptions { idle_timeout: Duration::from_millis(200), open_sessions: 4 * IDLE, ..Default::default() };

@@ -8,6 +8,7 @@ agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host test [DIR] [FILTER]
        agent-host replay SESSION [--with PLUGIN=FILE]
        agent-host serve [--agent FILE|NAME]...
+       agent-host acp [--agent FILE|NAME]
        agent-host plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Text that `-h` prints below the options.
@@ -52,6 +53,9 @@ Examples:
   rebuilds and reloads it after each source change:
     agent-host plugin new words --lang python
     agent-host dev words
+
+  Run an agent inside an editor; the editor starts this command:
+    agent-host acp --agent agent.toml
 
   Run agents as a server with an HTTP API; programs use it with a token:
     agent-host serve --agent agent.toml

@@ -17,7 +17,7 @@ use tokio::sync::mpsc::Receiver;
 
 /// Maximum number of queued questions about first uses of plugins. While the queue is full, a call waits before it adds
 /// its question.
-const FIRST_USE_QUEUE: usize = 16;
+pub(crate) const FIRST_USE_QUEUE: usize = 16;
 
 /// Time between two attempts to open a session that another process has open.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);

@@ -2,6 +2,7 @@
 //! and model calls.
 
 use super::checkpoint::{Checkpoint, CheckpointObserver};
+use super::file_changes::FileChanges;
 use super::first_use::FirstUses;
 use super::key_values::StoredValues;
 use super::plugin_model::{AgentModel, ModelLedger};
@@ -36,6 +37,9 @@ pub struct Host {
     /// Channel for the questions that ask the user, at a plugin's first use, to give missing grants (P6). `None` if
     /// nobody can answer questions.
     pub first_uses: Option<FirstUses>,
+    /// Collects the changes that calls make to files, for a user interface that shows them. `None` if nobody wants to see
+    /// the changes; the files are then not read.
+    pub file_changes: Option<FileChanges>,
     /// Answers the HTTP requests of plugins in place of the network. If `None`, the requests are sent over the network.
     pub http: Option<Arc<dyn HttpPort>>,
     /// Token that is cancelled when the process shuts down. Open turns then stop in the same way as if the process had
@@ -58,6 +62,7 @@ impl Host {
             downscaler: Downscaler::default(),
             checkpoint: None,
             first_uses: None,
+            file_changes: None,
             http: None,
             leaving: CancellationToken::new(),
             sessions: OpenSessions::default(),
@@ -90,6 +95,7 @@ pub(crate) struct SessionServices {
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
     pub(crate) first_uses: Option<FirstUses>,
+    pub(crate) file_changes: Option<FileChanges>,
     /// Token that is cancelled when the process shuts down.
     pub(crate) leaving: CancellationToken,
     /// The sessions of this process that are open or watched.
@@ -126,6 +132,7 @@ impl SessionServices {
             delegated_by: run.delegated_by.clone(),
             checkpoint: host.checkpoint.clone(),
             first_uses: host.first_uses.clone(),
+            file_changes: host.file_changes.clone(),
             leaving: host.leaving.clone(),
             sessions: host.sessions.clone(),
             outbox_changed: host.outbox_changed.clone(),
@@ -183,6 +190,7 @@ impl SessionServices {
             downscaler: self.downscaler.clone(),
             checkpoint: self.checkpoint.clone(),
             first_uses: self.first_uses.clone(),
+            file_changes: self.file_changes.clone(),
             http: self.ports.http.clone(),
             leaving: self.leaving.clone(),
             sessions: self.sessions.clone(),

@@ -1,6 +1,7 @@
 //! Runs one call of a tool from any source, and produces exactly one result for the call.
 
 mod builtin;
+mod changed_files;
 mod file_trees;
 mod mcp;
 
@@ -157,7 +158,11 @@ async fn call_plugin(
     let setup = services.current_setup(setup);
     let context = ToolCallContext { id: record.id.clone(), attempt, time_limit: CALL_TIME_LIMIT, scope };
     let request = ToolCallRequest { name: &record.name, args: record.effective_arguments().to_string(), context };
+    let files_before = changed_files::before(services, &setup, record).await;
     let report = services.sandbox.call_tool(&setup, request, &services.ports).await;
+    if let Some(files) = files_before {
+        files.note_changes(services, record).await;
+    }
     let mut service_request = None;
     let outcome = match report.result {
         Ok(Ok(ToolOutcome::Done(done))) => Ok(done),

@@ -28,6 +28,10 @@ impl Session {
             SessionRequest::Answer { call, text } => self.answer(call, text).await?,
             SessionRequest::Resolve { call, decision } => self.resolve(call, decision).await?,
             SessionRequest::Close => return Err(turn_runs()),
+            SessionRequest::Undo => {
+                self.undo().await?;
+                return Ok(Accepted::Undone);
+            }
             SessionRequest::Cancel | SessionRequest::Continue => {}
         }
         Ok(Accepted::Stored { violations: Vec::new(), waits: self.run.waits() })

@@ -120,7 +120,7 @@ fn lines_of(file: File, path: &str, (from_line, lines): (u64, Option<u64>)) -> R
 
 /// Opens the path in the granted directory that contains it. If several granted directories contain the path, the most
 /// specific of these directories is used.
-fn open(trees: &HostTrees, path: &str) -> Result<HostTreeEntry, ToolError> {
+pub(super) fn open(trees: &HostTrees, path: &str) -> Result<HostTreeEntry, ToolError> {
     let requested = normalized(Path::new(path));
     let containing = trees.granted.iter().filter_map(|tree| {
         let guest = normalized(Path::new(&tree.guest));

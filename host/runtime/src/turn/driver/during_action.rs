@@ -35,6 +35,10 @@ pub(super) async fn handle_during_action(
             Ok(None) => return Some(PendingRequest { request: SessionRequest::Respond(event), reply }),
             Err(error) => Err(error.into()),
         },
+        SessionRequest::Undo => {
+            let message = "a turn of this session is open; undo it when it has ended";
+            Err(RequestError::new(RequestProblem::Conflict, message))
+        }
         SessionRequest::Approve(_) | SessionRequest::Answer { .. } | SessionRequest::Resolve { .. } => {
             let message = "no call of the turn waits for an answer or a decision at the moment";
             Err(RequestError::new(RequestProblem::Conflict, message))

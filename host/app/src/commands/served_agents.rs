@@ -1,0 +1,151 @@
+//! The agents of commands that run until the process is told to stop, such as `serve` and `acp`.
+
+use super::chat::build_news;
+use super::open_session::checkpoint;
+use crate::environment;
+use crate::exit::Failure;
+use crate::terminal::{Terminal, YELLOW, text};
+use agent_config::assembly::{AssembledAgents, Assembler, UnusablePlugins, open_sandbox, open_store};
+use agent_config::{AgentOptions, AgentWatch, DataDirectory, Settings, WatchEvent, choose_model};
+use agent_mcp::McpServers;
+use agent_runtime::{Host, LiveAgent, Notice};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+/// Time between two checks for changes of the agents' files and plugins that are shown.
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// The agents that a process runs until it is told to stop.
+pub(super) struct ServedAgents {
+    /// The services that all sessions share.
+    pub(super) host: Host,
+    /// The agents that the command line names, each with its delegates.
+    pub(super) agents: Vec<AssembledAgents>,
+    watches: Vec<AgentWatch>,
+}
+
+impl ServedAgents {
+    /// Builds the agents. The limits of the sandbox come from the first agent's file. `prepare` changes
+    /// the services that all sessions share.
+    pub(super) async fn assemble(
+        options: Vec<AgentOptions>,
+        data: &DataDirectory,
+        prepare: impl FnOnce(Host) -> Host,
+        terminal: &Terminal,
+    ) -> Result<Self, Failure> {
+        let mut all_settings = Vec::new();
+        for options in options {
+            let mut settings = Settings::read(&options, &environment::host())?;
+            choose_model(&mut settings, terminal, terminal).await?;
+            settings.user = data.user();
+            all_settings.push(settings);
+        }
+        let first = all_settings.first().ok_or_else(|| Failure::refused("there is no agent to serve"))?;
+        let (store, sandbox) = (open_store(data)?, open_sandbox(first, data)?);
+        let delegates = first.environment.clone();
+        let assembler = Assembler {
+            store: &*store,
+            sandbox: &sandbox,
+            delegates: &delegates,
+            unusable_plugins: UnusablePlugins::Report,
+            reporter: terminal,
+        };
+        let mut agents: Vec<AssembledAgents> = Vec::new();
+        for settings in &all_settings {
+            agents.push(assembler.assemble(settings).await?);
+        }
+        refuse_shared_names(&agents)?;
+        let host = Host {
+            checkpoint: checkpoint(),
+            leaving: CancellationToken::new(),
+            ..Host::new(store.clone(), sandbox.clone())
+        };
+        let host = prepare(host);
+        let watches = agents.iter().map(|agents| AgentWatch::begin(&host, &agents.all)).collect();
+        Ok(Self { host, agents, watches })
+    }
+
+    /// Returns the agents and their delegates, by name.
+    pub(super) fn agents(&self) -> BTreeMap<String, LiveAgent> {
+        // The agents of the command line come last, so that a changed file is applied to the agent that is used.
+        let delegates = self.agents.iter().flat_map(|agents| agents.all.iter().map(|agent| &agent.live));
+        let served = self.agents.iter().map(|agents| &agents.agent);
+        delegates.chain(served).map(|live| (live.current().config().name.clone(), live.clone())).collect()
+    }
+
+    pub(super) fn servers(&self) -> Vec<McpServers> {
+        self.agents.iter().flat_map(AssembledAgents::servers).collect()
+    }
+
+    /// Shows changes of the agents' files and plugins until the server must stop.
+    pub(super) async fn show_changes(&mut self, stop: &CancellationToken, terminal: &Terminal) {
+        while !stop.is_cancelled() {
+            for watch in &mut self.watches {
+                while let Some(event) = watch.try_next() {
+                    if let Some(text) = describe(&event) {
+                        terminal.note(text);
+                    }
+                }
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
+            }
+        }
+    }
+
+    /// Stores the results of trials, and stops the MCP servers.
+    pub(super) async fn close(self, terminal: &Terminal) {
+        drop(self.watches);
+        for agents in &self.agents {
+            agents.record_trials(&*self.host.store, terminal).await;
+            agents.agent.current().servers().shutdown().await;
+        }
+    }
+}
+
+/// Refuses agents of different files with the same name. Sessions belong to a name, so a session of one file could continue
+/// with the grants of the other file.
+fn refuse_shared_names(agents: &[AssembledAgents]) -> Result<(), Failure> {
+    let mut files: BTreeMap<String, Option<PathBuf>> = BTreeMap::new();
+    for agent in agents.iter().flat_map(|agents| &agents.all) {
+        let (name, path) = (agent.settings.name.clone(), agent.settings.path.clone());
+        let file = path.map(|path| path.canonicalize().unwrap_or(path));
+        let shown =
+            |file: &Option<PathBuf>| file.as_ref().map_or("no file".to_owned(), |file| file.display().to_string());
+        match files.get(&name) {
+            Some(other) if *other != file => {
+                return Err(Failure::refused(format!(
+                    "two agents have the name `{name}` ({} and {}): sessions belong to a name, so give one of them another \
+                     `name`",
+                    shown(other),
+                    shown(&file)
+                )));
+            }
+            _ => files.insert(name, file),
+        };
+    }
+    Ok(())
+}
+
+/// Describes a change. Returns `None` if users need not see it.
+fn describe(event: &WatchEvent) -> Option<String> {
+    Some(match event {
+        WatchEvent::Plugins(Notice::Refused { subject, reason }) => {
+            let text = format!("{subject}: {reason}; the previous version stays in use");
+            format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&text))
+        }
+        WatchEvent::Plugins(notice) => return build_news::describe_version_change(notice),
+        WatchEvent::Configured { path, later, .. } => {
+            let later =
+                if later.is_empty() { String::new() } else { format!("; after a restart: {}", later.join(", ")) };
+            format!("{} has changed: the next turns use it{later}", path.display())
+        }
+        WatchEvent::Misconfigured { reason } => {
+            let text = format!("{reason}; the previous configuration stays in effect");
+            format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&text))
+        }
+    })
+}
