@@ -1,5 +1,6 @@
 //! The HTTP API (I3): routes, tokens and rights, event streams, limits and attacks (rows 24, 25, 26 and 29).
 
+mod ag_ui;
 mod attacks;
 pub(crate) mod client;
 mod endpoints;
@@ -331,6 +332,7 @@ fn body_of(path: &str) -> Value {
         "prompts" => json!({"prompt": "Hi."}),
         "approvals" => json!({"decisions": [{"verdict": "denied", "call": "call_1_1_1"}]}),
         "answers" => json!({"call": "call_1_1_1", "text": "yes"}),
+        "ag-ui" => json!({"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hi."}]}),
         "resolutions" => json!({"decision": "retry", "call": "call_1_1_1"}),
         _ => json!({}),
     }

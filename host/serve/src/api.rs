@@ -1,5 +1,6 @@
 //! The routes of the HTTP API, and the document that describes them.
 
+mod ag_ui;
 mod agents;
 mod answers;
 mod events;
@@ -71,6 +72,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(answers::resolve_call))
         .routes(routes!(answers::receive_event))
         .routes(routes!(webhooks::receive_webhook))
+        .routes(routes!(ag_ui::run_agent))
         .routes(routes!(plugins::list_versions))
         .routes(routes!(plugins::roll_back_plugin, plugins::undo_plugin_rollback))
         .routes(routes!(memories::list_memories))

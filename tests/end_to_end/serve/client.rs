@@ -42,6 +42,10 @@ impl Client {
         Self { address, token }
     }
 
+    pub(crate) fn token(&self) -> Option<String> {
+        self.token.clone()
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "application/json", &[], String::new()).await
     }

@@ -32,7 +32,10 @@ pub(crate) async fn read_first_turn(client: &Client, agent: &str, events_per_con
             }
             match event.name.as_str() {
                 "stream_token" => received.text.push_str(event.data["text"].as_str().expect("a text")),
-                "reply" => event.data["text"].as_str().expect("a text").clone_into(&mut received.text),
+                // A reader that was disconnected at the end of the reply receives it with the stored event.
+                "reply" | "stream_complete" => {
+                    event.data["text"].as_str().expect("a text").clone_into(&mut received.text)
+                }
                 "loop_end" => return received,
                 _ => {}
             }
