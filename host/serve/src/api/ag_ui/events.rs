@@ -5,7 +5,7 @@ use super::messages::{reply_id, result_id, snapshot};
 use super::threads::StartedRun;
 use crate::access::Caller;
 use crate::api::state::{ApiState, OpenStream};
-use agent_core::event::{EndReason, Event, EventKind, Suspension, Wait, WaitCause};
+use agent_core::event::{EndReason, ErrorScope, Event, EventKind, Suspension, Wait, WaitCause};
 use agent_core::model::Usage;
 use agent_core::run::{Run, TurnEnd};
 use agent_runtime::TurnUpdate;
@@ -203,7 +203,7 @@ impl RunEvents {
             EventKind::PluginSwapped { plugin, to, .. } => {
                 self.custom("plugin_swapped", json!({"plugin": plugin, "to": to}))
             }
-            EventKind::Error { code, message, scope } if scope == agent_core::event::ErrorScope::Turn => {
+            EventKind::Error { code, message, scope: ErrorScope::Turn } => {
                 self.error = Some((code, message));
             }
             EventKind::Suspended { suspension } => self.suspend(&suspension),
