@@ -3,6 +3,7 @@
 pub(crate) mod approval;
 mod config;
 mod help;
+pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod replay;
 mod request_number;
@@ -171,6 +172,8 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Run agents as a server with an HTTP API
     Serve(serve::ServeArguments),
+    /// Offer an agent's tools, or the agent as a tool, to MCP clients such as editors and other agents
+    Mcp(mcp::McpArguments),
     /// Create, list and revoke the tokens of the server
     #[command(subcommand)]
     Token(serve::TokenCommand),

@@ -1,18 +1,19 @@
 //! The HTTP server of agent-host: people and programs use the sessions of a [`Supervisor`](agent_runtime::Supervisor)
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
-//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`, `api`,
-//! `connections`.
+//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`, `mcp`,
+//! `api`, `connections`.
 
 mod access;
 mod api;
 mod body;
 mod connections;
+pub mod mcp;
 mod problem;
 mod tokens;
 
 pub use access::AllowedOrigins;
-pub use api::openapi;
+pub use api::{Expose, McpAgent, openapi};
 pub use connections::{ServeError, Server, ServerOptions};
 pub use problem::Problem;
 pub use tokens::{NewToken, Right, Rights, Token, TokenError, TokenFile};

@@ -86,7 +86,7 @@ impl From<RightName> for Right {
 }
 
 /// Parses an address on this machine.
-fn loopback_address(text: &str) -> Result<SocketAddr, String> {
+pub(super) fn loopback_address(text: &str) -> Result<SocketAddr, String> {
     let address: SocketAddr =
         text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8484".to_owned())?;
     match address.ip().is_loopback() {

@@ -33,11 +33,7 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     interrupts.kill_servers_on_exit(served.servers());
     let agents = served.agents();
     let names: Vec<_> = agents.keys().cloned().collect();
-    if let Some(token) = tokens.create_first().map_err(Failure::refused)? {
-        let path = data.root().join(FIRST_TOKEN_FILE);
-        TokenFile::write_private(&path, &token).map_err(Failure::refused)?;
-        terminal.note(format!("created a token with all rights, in {}", path.display()));
-    }
+    create_first_token(&data, terminal)?;
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
     let options = ServerOptions { origins, ..ServerOptions::new(arguments.listen, tokens.clone()) };
@@ -60,20 +56,34 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
 /// Name of the file that contains the first token, in the data folder.
 const FIRST_TOKEN_FILE: &str = "server-token";
 
+/// Creates a token with all rights if there is no token.
+pub(super) fn create_first_token(data: &DataDirectory, terminal: &Terminal) -> Result<(), Failure> {
+    if let Some(token) = token_file(data).create_first().map_err(Failure::refused)? {
+        let path = data.root().join(FIRST_TOKEN_FILE);
+        TokenFile::write_private(&path, &token).map_err(Failure::refused)?;
+        terminal.note(format!("created a token with all rights, in {}", path.display()));
+    }
+    Ok(())
+}
+
 /// Returns the file with the digests of the server's tokens.
 pub(super) fn token_file(data: &DataDirectory) -> TokenFile {
     TokenFile::new(data.root().join("server-tokens.json"))
 }
 
 /// The agents that a server runs.
-struct Served {
+pub(super) struct Served {
     host: Host,
     agents: Vec<AssembledAgents>,
     watches: Vec<AgentWatch>,
 }
 
 /// Builds the agents. The limits of the sandbox come from the first agent's file.
-async fn assemble(arguments: &ServeArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Served, Failure> {
+pub(super) async fn assemble(
+    arguments: &ServeArguments,
+    data: &DataDirectory,
+    terminal: &Terminal,
+) -> Result<Served, Failure> {
     let mut all_settings = Vec::new();
     for options in agent_options(arguments) {
         let mut settings = Settings::read(&options, &environment::host())?;
@@ -140,20 +150,31 @@ fn agent_options(arguments: &ServeArguments) -> Vec<AgentOptions> {
 }
 
 impl Served {
+    /// Returns the services that the sessions share.
+    pub(super) fn host(&self) -> Host {
+        self.host.clone()
+    }
+
+    /// Returns the name of the first agent of the command line.
+    pub(super) fn first_agent(&self) -> Result<String, Failure> {
+        let first = self.agents.first().ok_or_else(|| Failure::refused("there is no agent to serve"))?;
+        Ok(first.agent.current().config().name.clone())
+    }
+
     /// Returns the agents and their delegates, by name.
-    fn agents(&self) -> BTreeMap<String, LiveAgent> {
+    pub(super) fn agents(&self) -> BTreeMap<String, LiveAgent> {
         // The agents of the command line come last, so that a changed file is applied to the agent that is used.
         let delegates = self.agents.iter().flat_map(|agents| agents.all.iter().map(|agent| &agent.live));
         let served = self.agents.iter().map(|agents| &agents.agent);
         delegates.chain(served).map(|live| (live.current().config().name.clone(), live.clone())).collect()
     }
 
-    fn servers(&self) -> Vec<McpServers> {
+    pub(super) fn servers(&self) -> Vec<McpServers> {
         self.agents.iter().flat_map(AssembledAgents::servers).collect()
     }
 
     /// Shows changes of the agents' files and plugins until the server must stop.
-    async fn show_changes(&mut self, stop: &CancellationToken, terminal: &Terminal) {
+    pub(super) async fn show_changes(&mut self, stop: &CancellationToken, terminal: &Terminal) {
         while !stop.is_cancelled() {
             for watch in &mut self.watches {
                 while let Some(event) = watch.try_next() {
@@ -170,7 +191,7 @@ impl Served {
     }
 
     /// Stores the results of trials, and stops the MCP servers.
-    async fn close(self, terminal: &Terminal) {
+    pub(super) async fn close(self, terminal: &Terminal) {
         drop(self.watches);
         for agents in &self.agents {
             agents.record_trials(&*self.host.store, terminal).await;
