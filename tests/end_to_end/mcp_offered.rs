@@ -40,7 +40,7 @@ impl Workplace {
         self.folder.path().join("data")
     }
 
-    pub(crate) fn start(&self, arguments: &[&str], version: &'static str, capabilities: Value) -> StdioClient {
+    fn start(&self, arguments: &[&str], version: &'static str, capabilities: Value) -> StdioClient {
         let plugins = self.plugins().display().to_string();
         let mut all = vec!["--plugins", &plugins];
         all.extend(arguments);

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod client;
+mod mcp;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
 use agent_runtime::{Agent, AgentConfig, LiveAgent, Supervisor, SupervisorOptions};

@@ -1,1 +1,170 @@
-//! The conformance suite of the Model Context Protocol and its inspector, against the real binary (I4).
+//! The conformance suite of the Model Context Protocol and its inspector, against the real binary (I4). A scenario that is
+//! expected to fail is listed with the reason. If a listed scenario passes, the suite fails.
+
+use super::Workplace;
+use super::client::agent_host;
+use crate::peers::{node, peer};
+use crate::support::{SharedCompiledCode, repository};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// The host offers only tools, because plugins have no prompts, resources, completions and templates.
+const ONLY_TOOLS: &str = "the host offers only tools";
+/// Tools of the host do not use the client's model, files or log.
+const NO_CLIENT_FEATURES: &str = "tools cannot use the client's model, folders or log";
+/// Only the host asks the user of a client: for approvals, and for answers to agents. The forms are the host's own.
+const OWN_FORMS: &str = "tools cannot define forms: the host asks for approvals with its own form";
+
+/// Scenarios with the newest version of the protocol that fail, and why.
+const EXPECTED_STATELESS: &[(&str, &str)] = &[
+    ("server-stateless", "its checks of capabilities and logs need tools that use the client's features"),
+    ("completion-complete", ONLY_TOOLS),
+    ("resources-list", ONLY_TOOLS),
+    ("resources-read-text", ONLY_TOOLS),
+    ("resources-read-binary", ONLY_TOOLS),
+    ("resources-templates-read", ONLY_TOOLS),
+    ("prompts-list", ONLY_TOOLS),
+    ("prompts-get-simple", ONLY_TOOLS),
+    ("prompts-get-with-args", ONLY_TOOLS),
+    ("prompts-get-embedded-resource", ONLY_TOOLS),
+    ("prompts-get-with-image", ONLY_TOOLS),
+    ("caching", "its checks of prompts and resources; the checks of tools pass"),
+    ("input-required-result-basic-elicitation", OWN_FORMS),
+    ("input-required-result-basic-sampling", NO_CLIENT_FEATURES),
+    ("input-required-result-basic-list-roots", NO_CLIENT_FEATURES),
+    ("input-required-result-multiple-input-requests", OWN_FORMS),
+    ("input-required-result-multi-round", OWN_FORMS),
+    ("input-required-result-non-tool-request", ONLY_TOOLS),
+    ("input-required-result-capability-check", NO_CLIENT_FEATURES),
+];
+
+/// Scenarios with the version of the protocol before it that fail, and why.
+const EXPECTED_WITH_HANDSHAKE: &[(&str, &str)] = &[
+    ("logging-set-level", NO_CLIENT_FEATURES),
+    ("completion-complete", ONLY_TOOLS),
+    ("tools-call-with-logging", NO_CLIENT_FEATURES),
+    ("tools-call-sampling", NO_CLIENT_FEATURES),
+    ("elicitation-sep1034-defaults", OWN_FORMS),
+    ("elicitation-sep1330-enums", OWN_FORMS),
+    ("resources-list", ONLY_TOOLS),
+    ("resources-read-text", ONLY_TOOLS),
+    ("resources-read-binary", ONLY_TOOLS),
+    ("resources-templates-read", ONLY_TOOLS),
+    ("resources-subscribe", ONLY_TOOLS),
+    ("resources-unsubscribe", ONLY_TOOLS),
+    ("prompts-list", ONLY_TOOLS),
+    ("prompts-get-simple", ONLY_TOOLS),
+    ("prompts-get-with-args", ONLY_TOOLS),
+    ("prompts-get-embedded-resource", ONLY_TOOLS),
+    ("prompts-get-with-image", ONLY_TOOLS),
+];
+
+/// A process that ends when the value is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Starts a process, and returns it with what `read` finds in a line of its output.
+fn started<T>(mut command: Command, read: impl Fn(&str) -> Option<T>) -> (Running, T) {
+    let mut child = command.stdin(Stdio::null()).spawn().expect("the process starts");
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let running = Running(child);
+    let output: Box<dyn std::io::Read + Send> = match (stdout, stderr) {
+        (Some(stdout), _) => Box::new(stdout),
+        (None, Some(stderr)) => Box::new(stderr),
+        (None, None) => panic!("the output is not captured"),
+    };
+    let mut lines = BufReader::new(output).lines().map_while(Result::ok);
+    let found = lines.by_ref().find_map(|line| read(&line)).expect("the process says where it listens");
+    // The pipe must be read, or the process would wait.
+    std::thread::spawn(move || lines.for_each(drop));
+    (running, found)
+}
+
+/// Runs the suite with the scenarios that this version of the protocol requires.
+fn run_suite(version: &str, expected: &[(&str, &str)]) {
+    let (Some(node), Some(suite)) =
+        (node(), peer("node/node_modules/@modelcontextprotocol/conformance/dist", "index.js"))
+    else {
+        return;
+    };
+    let workplace = Workplace::new(&["conformance"]);
+    let _compiled = SharedCompiledCode::in_data(&workplace.data());
+    let mut server = agent_host(&workplace.data());
+    server.args(["mcp", "--listen", "127.0.0.1:0", "--plugins"]).arg(workplace.plugins()).stderr(Stdio::piped());
+    let address = |line: &str| Some(line.split_once("http://")?.1.split('/').next()?.to_owned());
+    let (_server, address) = started(server, address);
+    let token = std::fs::read_to_string(workplace.data().join("server-token")).expect("the first token");
+    let mut proxy = Command::new(&node);
+    proxy.arg(repository().join("tests/fixtures/mcp_token_proxy.mjs")).args([&address, token.trim()]);
+    let (_proxy, port) = started(with_output(proxy), |line| line.trim().parse::<u16>().ok());
+    let scenarios: String = expected.iter().map(|(scenario, _)| format!("  - {scenario}\n")).collect();
+    let baseline = workplace.folder.path().join("expected.yml");
+    std::fs::write(&baseline, format!("server:\n{scenarios}")).expect("the file is written");
+    let mut command = Command::new(node);
+    command.arg(suite).args(["server", "--requirements", version, "--url", &format!("http://localhost:{port}/mcp")]);
+    command.arg("--expected-failures").arg(baseline).arg("-o").arg(workplace.folder.path().join("results"));
+    let output = command.output().expect("the suite runs");
+    let report = String::from_utf8_lossy(&output.stdout);
+    let summary = report.split("=== SUMMARY ===").last().unwrap_or_default();
+    assert!(output.status.success(), "{summary}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        summary.contains("✓ tools-call-simple-text") && summary.contains("✓ tools-call-with-progress"),
+        "{summary}"
+    );
+}
+
+fn with_output(mut command: Command) -> Command {
+    command.stdout(Stdio::piped());
+    command
+}
+
+/// I4: the suite for the newest version of the protocol.
+#[test]
+fn i4_the_conformance_suite_passes_without_a_handshake() {
+    run_suite("2026-07-28", EXPECTED_STATELESS);
+}
+
+/// I4: the suite for the version of the protocol before it.
+#[test]
+fn i4_the_conformance_suite_passes_with_a_handshake() {
+    run_suite("2025-11-25", EXPECTED_WITH_HANDSHAKE);
+}
+
+/// I4: the inspector lists and calls tools.
+#[test]
+fn i4_the_inspector_uses_the_server() {
+    let (Some(node), Some(inspector)) =
+        (node(), peer("node/node_modules/@modelcontextprotocol/inspector/clients/launcher/build", "index.js"))
+    else {
+        return;
+    };
+    let workplace = Workplace::new(&["text"]);
+    let _compiled = SharedCompiledCode::in_data(&workplace.data());
+    let inspect = |arguments: &[&str]| inspected(&node, &inspector, (&workplace, arguments));
+    let listed = inspect(&["--method", "tools/list"]);
+    let names = listed["tools"].as_array().expect("a list").iter().map(|tool| tool["name"].as_str().expect("a name"));
+    assert!(names.collect::<Vec<_>>().contains(&"text.count"), "{listed}");
+    let arguments = ["--method", "tools/call", "--tool-name", "text.count", "--tool-arg", "text=two words"];
+    let result = inspect(&arguments);
+    assert_eq!(result["structuredContent"]["words"], json!(2), "{result}");
+}
+
+fn inspected(node: &Path, inspector: &Path, (workplace, arguments): (&Workplace, &[&str])) -> Value {
+    let mut command = Command::new(node);
+    command.arg(inspector).arg("--cli").arg(env!("CARGO_BIN_EXE_agent-host")).arg("mcp");
+    // The inspector creates a file in the home folder.
+    command.env("HOME", workplace.folder.path());
+    command.arg("--plugins").arg(workplace.plugins()).arg("--data").arg(workplace.data()).args(arguments);
+    let output = command.stdin(Stdio::null()).output().expect("the inspector runs");
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    serde_json::from_str(&stdout).unwrap_or_else(|error| panic!("{error}: {stdout}{stderr}"))
+}

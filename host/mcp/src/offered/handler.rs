@@ -22,15 +22,38 @@ const PRESENCE_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone)]
 pub(super) struct ClientHandler {
     offer: Arc<dyn Offer>,
-    /// The tools that were listed last, by which headers with arguments are checked.
-    listed: Arc<Mutex<Vec<Tool>>>,
+    listed: ListedTools,
     /// Whether a task announces changes of the list to a client with an older version of the protocol.
     announces: Arc<AtomicBool>,
 }
 
+/// The tools that were listed last, by which headers with arguments are checked.
+#[derive(Clone, Default)]
+pub(super) struct ListedTools(Arc<Mutex<Vec<Tool>>>);
+
+impl ListedTools {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+}
+
 impl ClientHandler {
-    pub(super) fn new(offer: Arc<dyn Offer>) -> Self {
-        Self { offer, listed: Arc::default(), announces: Arc::default() }
+    pub(super) fn new(offer: Arc<dyn Offer>, listed: ListedTools) -> Self {
+        Self { offer, listed, announces: Arc::default() }
+    }
+
+    /// Reads the list of tools, so that headers with arguments can be checked. If the list cannot be read, the request that
+    /// needs it reports the reason.
+    pub(super) async fn read_list(&self) {
+        if let Ok(tools) = self.named_tools().await {
+            self.remember(tools, StructuredResults::AnyJson);
+        }
+    }
+
+    fn remember(&self, tools: Vec<(String, OfferedTool)>, results: StructuredResults) -> Vec<Tool> {
+        let tools: Vec<Tool> = tools.into_iter().map(|(name, tool)| tool_of(name, tool, results)).collect();
+        self.listed.0.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&tools);
+        tools
     }
 
     /// Returns the tools with their names for clients.
@@ -229,14 +252,13 @@ impl ServerHandler for ClientHandler {
             false => StructuredResults::Objects,
         };
         let tools = self.named_tools().await?;
-        let tools: Vec<Tool> = tools.into_iter().map(|(name, tool)| tool_of(name, tool, results)).collect();
-        *self.listed.lock().unwrap_or_else(PoisonError::into_inner) = tools.clone();
+        let tools = self.remember(tools, results);
         // The list can change at any moment, and depends on the client's token.
         Ok(ListToolsResult::with_all_items(tools).with_ttl_ms(0).with_cache_scope(CacheScope::Private))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let listed = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = self.listed.0.lock().unwrap_or_else(PoisonError::into_inner);
         listed.iter().find(|tool| tool.name == name).cloned()
     }
 

@@ -1,6 +1,6 @@
 //! Serves one client over a pair of byte streams, such as standard input and output.
 
-use super::handler::ClientHandler;
+use super::handler::{ClientHandler, ListedTools};
 use super::{MAX_CLIENT_MESSAGE_BYTES, Offer};
 use crate::bounded_lines::{BoundedLines, ExceededLimit, LimitFlag, MAX_DEPTH};
 use rmcp::RoleServer;
@@ -36,7 +36,7 @@ pub async fn serve_stdio(
     // `BoundedLines` enforces the limit and reports it. The transport would skip a longer line silently.
     let transport = AsyncRwTransport::new_server(input, output).with_max_line_length(usize::MAX);
     let transport = ReadOnlyWhatIsRead { inner: transport, permits: Arc::new(Semaphore::new(MAX_UNREAD)) };
-    let served = serve_server_with_ct(ClientHandler::new(offer), transport, stop.clone()).await;
+    let served = serve_server_with_ct(ClientHandler::new(offer, ListedTools::default()), transport, stop.clone()).await;
     let ended = match served {
         Ok(service) => service.waiting().await.map(drop).map_err(|error| error.to_string()),
         Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),

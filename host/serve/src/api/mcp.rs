@@ -23,7 +23,7 @@ use std::time::Duration;
 use tokio::time::Interval;
 
 /// Maximum number of sessions of the protocol that the clients with one token may have.
-const SESSIONS_PER_TOKEN: usize = 16;
+const SESSIONS_PER_TOKEN: usize = 64;
 /// Time between two checks whether the token of an open answer still exists.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 

@@ -80,12 +80,9 @@ impl TurnCall {
             EventKind::ToolCall { name, attempt, .. } if attempt > 0 => {
                 Some(CallUpdate::Progress(format!("{name} is running")))
             }
-            EventKind::ToolResult { name, .. } if self.kind == CallKind::Prompt => {
-                Some(CallUpdate::Progress(format!("{name} has finished")))
-            }
-            EventKind::ToolResultError { name, .. } if self.kind == CallKind::Prompt => {
-                Some(CallUpdate::Progress(format!("{name} has failed")))
-            }
+            EventKind::ToolResult { name, .. } => Some(CallUpdate::Progress(format!("{name} has finished"))),
+            EventKind::ToolResultError { name, .. } => Some(CallUpdate::Progress(format!("{name} has failed"))),
+            EventKind::LoopStart { agent, .. } => Some(CallUpdate::Progress(format!("{agent} has begun"))),
             EventKind::LoopIteration { step, .. } if self.kind == CallKind::Prompt => {
                 Some(CallUpdate::Progress(format!("step {step}")))
             }
