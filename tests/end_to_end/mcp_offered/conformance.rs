@@ -1,65 +1,17 @@
 //! The conformance suite of the Model Context Protocol and its inspector, against the real binary (I4). A scenario that is
 //! expected to fail is listed with the reason. If a listed scenario passes, the suite fails.
 
+mod expected;
+
 use super::Workplace;
 use super::client::agent_host;
 use crate::peers::{node, peer};
 use crate::support::{SharedCompiledCode, repository};
+use expected::{CLIENT_STATELESS, CLIENT_WITH_HANDSHAKE, SERVER_STATELESS, SERVER_WITH_HANDSHAKE};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-
-/// The host offers only tools, because plugins have no prompts, resources, completions and templates.
-const ONLY_TOOLS: &str = "the host offers only tools";
-/// Tools of the host do not use the client's model, files or log.
-const NO_CLIENT_FEATURES: &str = "tools cannot use the client's model, folders or log";
-/// Only the host asks the user of a client: for approvals, and for answers to agents. The forms are the host's own.
-const OWN_FORMS: &str = "tools cannot define forms: the host asks for approvals with its own form";
-
-/// Scenarios with the newest version of the protocol that fail, and why.
-const EXPECTED_STATELESS: &[(&str, &str)] = &[
-    ("server-stateless", "its checks of capabilities and logs need tools that use the client's features"),
-    ("completion-complete", ONLY_TOOLS),
-    ("resources-list", ONLY_TOOLS),
-    ("resources-read-text", ONLY_TOOLS),
-    ("resources-read-binary", ONLY_TOOLS),
-    ("resources-templates-read", ONLY_TOOLS),
-    ("prompts-list", ONLY_TOOLS),
-    ("prompts-get-simple", ONLY_TOOLS),
-    ("prompts-get-with-args", ONLY_TOOLS),
-    ("prompts-get-embedded-resource", ONLY_TOOLS),
-    ("prompts-get-with-image", ONLY_TOOLS),
-    ("caching", "its checks of prompts and resources; the checks of tools pass"),
-    ("input-required-result-basic-elicitation", OWN_FORMS),
-    ("input-required-result-basic-sampling", NO_CLIENT_FEATURES),
-    ("input-required-result-basic-list-roots", NO_CLIENT_FEATURES),
-    ("input-required-result-multiple-input-requests", OWN_FORMS),
-    ("input-required-result-multi-round", OWN_FORMS),
-    ("input-required-result-non-tool-request", ONLY_TOOLS),
-    ("input-required-result-capability-check", NO_CLIENT_FEATURES),
-];
-
-/// Scenarios with the version of the protocol before it that fail, and why.
-const EXPECTED_WITH_HANDSHAKE: &[(&str, &str)] = &[
-    ("logging-set-level", NO_CLIENT_FEATURES),
-    ("completion-complete", ONLY_TOOLS),
-    ("tools-call-with-logging", NO_CLIENT_FEATURES),
-    ("tools-call-sampling", NO_CLIENT_FEATURES),
-    ("elicitation-sep1034-defaults", OWN_FORMS),
-    ("elicitation-sep1330-enums", OWN_FORMS),
-    ("resources-list", ONLY_TOOLS),
-    ("resources-read-text", ONLY_TOOLS),
-    ("resources-read-binary", ONLY_TOOLS),
-    ("resources-templates-read", ONLY_TOOLS),
-    ("resources-subscribe", ONLY_TOOLS),
-    ("resources-unsubscribe", ONLY_TOOLS),
-    ("prompts-list", ONLY_TOOLS),
-    ("prompts-get-simple", ONLY_TOOLS),
-    ("prompts-get-with-args", ONLY_TOOLS),
-    ("prompts-get-embedded-resource", ONLY_TOOLS),
-    ("prompts-get-with-image", ONLY_TOOLS),
-];
 
 /// A process that ends when the value is dropped.
 struct Running(Child);
@@ -105,9 +57,6 @@ fn run_suite(version: &str, expected: &[(&str, &str)]) {
     let mut proxy = Command::new(&node);
     proxy.arg(repository().join("tests/fixtures/mcp_token_proxy.mjs")).args([&address, token.trim()]);
     let (_proxy, port) = started(with_output(proxy), |line| line.trim().parse::<u16>().ok());
-    let scenarios: String = expected.iter().map(|(scenario, _)| format!("  - {scenario}\n")).collect();
-    let baseline = workplace.folder.path().join("expected.yml");
-    std::fs::write(&baseline, format!("server:\n{scenarios}")).expect("the file is written");
     let mut command = Command::new(node);
     command.arg(suite).args(["server", "--requirements", version, "--url", &format!("http://localhost:{port}/mcp")]);
     command.arg("--expected-failures").arg(baseline).arg("-o").arg(workplace.folder.path().join("results"));
@@ -121,6 +70,54 @@ fn run_suite(version: &str, expected: &[(&str, &str)]) {
     );
 }
 
+/// Runs the suite, and returns its summary. Fails if a scenario fails that is not expected to fail, and if a scenario passes
+/// that is expected to fail.
+fn summary_of(
+    mut command: Command,
+    version: &str,
+    (workplace, role, expected): (&Workplace, &str, &[(&str, &str)]),
+) -> String {
+    let scenarios: String = expected.iter().map(|(scenario, _)| format!("  - {scenario}\n")).collect();
+    let baseline = workplace.folder.path().join("expected.yml");
+    std::fs::write(&baseline, format!("{role}:\n{scenarios}")).expect("the file is written");
+    command.args(["--requirements", version, "--expected-failures"]).arg(baseline);
+    command.arg("-o").arg(workplace.folder.path().join("results"));
+    let output = command.stdin(Stdio::null()).output().expect("the suite runs");
+    let report = String::from_utf8_lossy(&output.stdout);
+    let summary = report.split("=== SUMMARY ===").last().unwrap_or_default().to_owned();
+    assert!(output.status.success(), "{report}\n{}", String::from_utf8_lossy(&output.stderr));
+    summary
+}
+
+/// Runs the suite against the binary as a client, with an agent that uses the suite's server (I5).
+fn run_client_suite(version: &str, expected: &[(&str, &str)]) {
+    let (Some(node), Some(suite)) =
+        (node(), peer("node/node_modules/@modelcontextprotocol/conformance/dist", "index.js"))
+    else {
+        return;
+    };
+    let workplace = Workplace::new(&[]);
+    let driver = repository().join("tests/fixtures/mcp_client_driver.mjs");
+    let parts = [&node, &driver, Path::new(env!("CARGO_BIN_EXE_agent-host")), workplace.folder.path()];
+    let client: Vec<String> = parts.iter().map(|part| part.display().to_string()).collect();
+    let mut command = Command::new(&node);
+    command.arg(suite).args(["client", "--timeout", "60000", "--command", &client.join(" ")]);
+    let summary = summary_of(command, version, (&workplace, "client", expected));
+    assert!(summary.contains("✓ tools_call"), "{summary}");
+}
+
+/// I5: the client suite for the newest version of the protocol.
+#[test]
+fn i5_the_client_conformance_suite_passes_without_a_handshake() {
+    run_client_suite("2026-07-28", CLIENT_STATELESS);
+}
+
+/// I5: the client suite for the version of the protocol before it.
+#[test]
+fn i5_the_client_conformance_suite_passes_with_a_handshake() {
+    run_client_suite("2025-11-25", CLIENT_WITH_HANDSHAKE);
+}
+
 fn with_output(mut command: Command) -> Command {
     command.stdout(Stdio::piped());
     command
@@ -129,13 +126,13 @@ fn with_output(mut command: Command) -> Command {
 /// I4: the suite for the newest version of the protocol.
 #[test]
 fn i4_the_conformance_suite_passes_without_a_handshake() {
-    run_suite("2026-07-28", EXPECTED_STATELESS);
+    run_suite("2026-07-28", SERVER_STATELESS);
 }
 
 /// I4: the suite for the version of the protocol before it.
 #[test]
 fn i4_the_conformance_suite_passes_with_a_handshake() {
-    run_suite("2025-11-25", EXPECTED_WITH_HANDSHAKE);
+    run_suite("2025-11-25", SERVER_WITH_HANDSHAKE);
 }
 
 /// I4: the inspector lists and calls tools.
