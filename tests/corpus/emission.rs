@@ -27,6 +27,7 @@ fn agent(types: &[&str]) -> AgentConfig {
     let mut config = with_grants("intruder", Grants { events, ..Grants::default() }, CallLimits::default());
     config.outbox = OutboxConfig {
         directory: None,
+        server: None,
         announced: AnnouncedEvents { approvals: Emission::Emitted, completions: Emission::Emitted },
     };
     config
@@ -246,7 +247,7 @@ fn row_51_asks_the_user_before_sending_a_request_of_a_plugin() {
         for (is_allowed, decision) in [(true, "allowed"), (false, "denied")] {
             let mut session = scene.session(config.clone(), &replies).await;
             let TurnResult::Suspended(suspension) = run_turn(&mut session, "Go.").await else { panic!("{decision}") };
-            assert_eq!(suspension.waits[0].cause, WaitCause::Approval, "{decision}");
+            assert_eq!(suspension.waits[0].cause, WaitCause::Approval { expires_at: None }, "{decision}");
             let subject = session.subject().to_owned();
             let live = session.live().clone();
             session.close().await.unwrap();
@@ -323,7 +324,7 @@ fn row_51_an_event_answers_only_its_own_call() {
         let mut session = scene.session(config, &[call_reply(&calls), text_reply("Done.")]).await;
         let TurnResult::Suspended(suspension) = run_turn(&mut session, "Go.").await else { panic!() };
         let [approval, service] = &suspension.waits[..] else { panic!("{suspension:?}") };
-        assert_eq!(approval.cause, WaitCause::Approval);
+        assert_eq!(approval.cause, WaitCause::Approval { expires_at: None });
         let (waits, asks, subject) = (&approval.call.0, &service.call.0, session.subject().to_owned());
         let requests = outbox(&scene, &session).await;
         let genuine =

@@ -22,6 +22,7 @@ mod components;
 mod emission;
 mod files;
 mod granted_trees;
+mod idle_sessions;
 mod judging;
 mod keys;
 mod loading;

@@ -113,7 +113,7 @@ async fn l17_one_request_asks_for_approval_of_all_calls_of_a_batch() {
     let look_result = position(&|kind| matches!(kind, EventKind::ToolResult { name, .. } if name == "payer.look"));
     let request = position(&|kind| matches!(kind, EventKind::ApprovalRequested { .. }));
     assert!(look_result < request);
-    let EventKind::ApprovalRequested { calls } = &all_events[request].kind else { unreachable!() };
+    let EventKind::ApprovalRequested { calls, .. } = &all_events[request].kind else { unreachable!() };
     let details = calls[1].details.as_ref().expect("the event contains everything that is needed for a decision");
     assert_eq!((details.arguments.clone(), details.because.as_str()), (payment("Bob", 2), "the tool itself"));
     assert!(details.traits.needs_approval && details.source.to_string().starts_with("payer@"));

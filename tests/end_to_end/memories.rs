@@ -16,9 +16,10 @@ use agent_store::{
     Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, ContinuableSession,
     Deletion, Integrity, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit,
     MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison,
-    Projections, RebuiltProjection, RecordRange, Rollback, ServedPlugin, SessionFilter, SessionIndex, SessionLog,
-    SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant, StoredMemory, StoredOutboxItem,
-    StoredRecord, StoredTrial, Swap, TimedEvent, TrialCalls, VersionChange, VersionFilter,
+    Projections, RebuiltProjection, RecordRange, Rollback, ScheduleState, Schedules, ServedPlugin, SessionFilter,
+    SessionIndex, SessionLog, SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant,
+    StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, Swap, TimedEvent, TrialCalls, UsageTotal, VersionChange,
+    VersionFilter,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -477,12 +478,19 @@ forward_to_real_store! {
         fn unfinished(after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
         fn continuable(agents: &[String], now: u64, after: &str, limit: usize) -> Vec<ContinuableSession>;
         fn last_events(sessions: &[String]) -> Vec<(String, u64)>;
+        fn usage(agents: &[String], user: Option<&str>) -> Vec<UsageTotal>;
         fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }
     Outbox {
         fn outbox(session: Option<&str>, which: OutboxFilter, after: u64, limit: usize) -> Vec<StoredOutboxItem>;
         fn mark_delivered(number: u64) -> ();
+        fn note_failed_delivery(number: u64, problem: &str) -> ();
+    }
+    Schedules {
+        fn schedules(agent: &str) -> Vec<ScheduleState>;
+        fn set_schedule(state: ScheduleState) -> ();
+        fn remove_schedule(agent: &str, name: &str) -> ();
     }
     Blobs {
         fn put(session: &str, bytes: Vec<u8>, about: MediaDescription) -> Media;

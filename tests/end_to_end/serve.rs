@@ -1,8 +1,15 @@
 //! The HTTP API (I3): routes, tokens and rights, event streams, limits and attacks (rows 24, 25, 26 and 29).
 
 mod attacks;
-mod client;
+pub(crate) mod client;
+mod endpoints;
+mod generated_requests;
+mod killed;
 mod mcp;
+mod operations;
+pub(crate) mod process;
+mod streams;
+mod webhooks;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
 use agent_runtime::{Agent, AgentConfig, LiveAgent, Supervisor, SupervisorOptions};
@@ -49,11 +56,20 @@ impl TestServer {
 
     fn client_of(&self, new: NewToken) -> Client {
         let token = self.tokens.create(new).expect("the token is created");
-        Client::new(self.server.address(), Some(token))
+        Client::new(self.address(), Some(token))
     }
 
     fn client_with_all_rights(&self) -> Client {
         self.client(&[Right::Read, Right::Talk, Right::Approve, Right::Administer])
+    }
+
+    /// Returns a client without a token.
+    fn anonymous(&self) -> Client {
+        Client::new(self.address(), None)
+    }
+
+    fn address(&self) -> std::net::SocketAddr {
+        self.server.address().expect("the server listens on an address")
     }
 
     async fn stop(self) {
@@ -65,6 +81,32 @@ impl TestServer {
 fn new_token() -> NewToken {
     let name = format!("t{}", uuid::Uuid::new_v4().simple());
     NewToken { name, agents: Vec::new(), rights: [Right::Read, Right::Talk].into(), user: None }
+}
+
+/// Maximum time that a test waits for something that must happen.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Asks again and again until the answer is the expected one, and returns it.
+async fn until<T>(ask: impl AsyncFn() -> Option<T>) -> T {
+    let asked = async {
+        loop {
+            if let Some(answer) = ask().await {
+                return answer;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("the expected answer arrives")
+}
+
+/// Waits until no turn of the session is open.
+async fn until_idle(client: &Client, session: &str) -> Value {
+    let path = format!("/api/sessions/{}", encoded(session));
+    until(async || {
+        let details = client.get(&path).await.json(200);
+        (details["state"] == "idle").then_some(details)
+    })
+    .await
 }
 
 async fn clerk(test_host: &TestHost, replies: &[Value]) -> Arc<Agent> {
@@ -119,6 +161,22 @@ async fn i3_a_session_is_used_over_http() {
     };
     tokio::time::timeout(Duration::from_secs(30), deleted).await.expect("an idle session is closed and deleted");
     assert_eq!(client.get(&path).await.json(404)["code"], "not_found");
+    server.stop().await;
+}
+
+/// I3, L30: many readers that disconnect again and again lose no event, and receive none twice.
+#[tokio::test(flavor = "multi_thread")]
+async fn l30_many_interrupted_readers_receive_each_event_once() {
+    let test_host = TestHost::new(&[]).await;
+    let pieces: Vec<String> = (0..40).map(|piece| format!("piece {piece}, ")).collect();
+    let agent = clerk(&test_host, &[json!({"chunks": pieces, "delay_ms": 5})]).await;
+    let many = |options: ServerOptions| ServerOptions { streams_per_token: 100, ..options };
+    let server = TestServer::start_with(&test_host, &[&agent], many).await;
+    let client = server.client(&[Right::Read, Right::Talk]);
+    let readers = (0..40).map(|reader| streams::read_first_turn(&client, "clerk", 1 + reader % 9));
+    for received in futures::future::join_all(readers).await {
+        received.check(&pieces.concat());
+    }
     server.stop().await;
 }
 
@@ -241,8 +299,7 @@ async fn i3_every_route_needs_a_token_and_a_right() {
     let document = all.get("/openapi.json").await.json(200);
     assert_eq!(document, serde_json::to_value(agent_serve::openapi()).unwrap());
     let nothing = server.client(&[]);
-    let (anonymous, wrong) =
-        (Client::new(server.server.address(), None), Client::new(server.server.address(), Some("aht_x".into())));
+    let (anonymous, wrong) = (Client::new(server.address(), None), Client::new(server.address(), Some("aht_x".into())));
     let mut routes = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for method in methods.as_object().unwrap().keys() {

@@ -2,6 +2,8 @@
 //! D3, L16, L30; rows 29 and 32).
 
 mod acting;
+mod delivering;
+mod scheduling;
 mod watching;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};

@@ -30,7 +30,7 @@ const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Creates a version of the plugin `probe`. All versions that this function creates have the same code but
 /// different digests.
-fn probe_version(number: u32) -> Vec<u8> {
+pub(crate) fn probe_version(number: u32) -> Vec<u8> {
     probe_version_with(number, None)
 }
 
@@ -55,7 +55,7 @@ fn with_manifest_name(name: &str, component: &[u8]) -> Vec<u8> {
 }
 
 /// Writes the file under a temporary name and renames it, like a `cp` that is followed by a `mv`.
-fn write_atomically(path: &Path, bytes: &[u8]) {
+pub(crate) fn write_atomically(path: &Path, bytes: &[u8]) {
     let temporary = path.with_extension("new");
     std::fs::write(&temporary, bytes).unwrap();
     std::fs::rename(&temporary, path).unwrap();

@@ -8,6 +8,7 @@ mod document;
 mod documentation;
 mod edit;
 mod errors;
+mod events;
 mod hidden_secrets;
 mod json_schema;
 mod keys;
@@ -26,12 +27,13 @@ pub use agents::AgentTable;
 pub use check::BUILT_IN;
 pub use edit::{Addition, Draft, EditError};
 pub use errors::{ConfigurationError, with_line};
+pub use events::{OutboxServerTable, OutboxTable, ScheduleTable, WebhookTable};
 pub use json_schema::json_schema;
 pub use limits::LimitValues;
 pub use mcp::McpTable;
 pub use nearest::nearest;
 pub use providers::ProviderTable;
-pub use services::{OutboxTable, ServiceTable};
+pub use services::ServiceTable;
 pub use template::template;
 pub use text_format::url_problem;
 
@@ -133,12 +135,18 @@ pub struct AgentFile {
     pub media_policies: BTreeMap<String, String>,
     /// Rules that decide which tool calls need an approval.
     pub approvals: ApprovalRules,
+    /// Maximum time, in milliseconds, that a call waits for an approval.
+    pub approval_within_ms: Option<u32>,
     /// Location (file, line and key) of each approval rule for a single tool, by the tool's name or pattern.
     pub approval_locations: BTreeMap<String, String>,
     /// Services, by the name of the tool that calls the service.
     pub services: BTreeMap<String, ServiceTable>,
-    /// Folder for outgoing events, and the choice of events that are written.
+    /// Where outgoing events are delivered, and which events are sent.
     pub outbox: OutboxTable,
+    /// Schedules that begin sessions, by name.
+    pub schedules: BTreeMap<String, ScheduleTable>,
+    /// Webhooks through which requests begin sessions, by name.
+    pub webhooks: BTreeMap<String, WebhookTable>,
     /// The rules about signatures of plugins, and the keys that are trusted.
     pub sharing: Trust,
     /// Limits that apply to each call of each plugin.
@@ -280,9 +288,12 @@ impl AgentFile {
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|value| string_map(&value)).unwrap_or_default(),
             approvals: ApprovalRules::default(),
+            approval_within_ms: root.table("approval").and_then(|table| table.get("decide_within_ms")?.number()),
             approval_locations: BTreeMap::new(),
             services: services::services(root, &folder),
-            outbox: services::outbox(root),
+            outbox: events::outbox(root),
+            schedules: events::schedules(root),
+            webhooks: events::webhooks(root),
             sharing: root.table("sharing").map(|table| sharing::trust(&table)).unwrap_or_default(),
             call_limits: root.table("limits").map(|table| limits::read(&table, &CALL_LIMITS)).unwrap_or_default(),
             limits: BTreeMap::new(),

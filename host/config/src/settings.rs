@@ -1,6 +1,7 @@
 //! Reads the settings of an agent from `agent.toml` and from the caller's options, and validates the settings.
 
 pub mod agent_lookup;
+pub(crate) mod events;
 mod mcp;
 mod model_choice;
 mod model_offers;
@@ -9,6 +10,7 @@ mod problems;
 mod providers;
 
 pub use agent_lookup::{AGENT_FILE, AGENT_FOLDER};
+pub use events::EventSettings;
 pub use model_choice::{ModelChooser, choose_model};
 pub use model_offers::ModelOffer;
 pub use models::{Chain, Helpers, NamedModel, WantedModels, provider_of};
@@ -69,10 +71,14 @@ pub struct Settings {
     pub file: AgentFile,
     /// All grants, from the file and from the options.
     pub grants: ResolvedGrants,
+    /// The receiver of outgoing events, the schedules and the webhooks.
+    pub events: EventSettings,
     /// The options from which the settings were read.
     pub options: AgentOptions,
     /// The environment in which the settings were read.
     pub environment: HostEnvironment,
+    /// Whether the agent works only for other agents.
+    is_delegate: bool,
     /// Names of the plugins that the settings mention, each with the location of the name, for messages.
     named_plugins: Vec<(String, String)>,
 }
@@ -107,7 +113,18 @@ impl Settings {
 
     /// Reads the settings again with the same options and environment, because the file may have changed.
     pub fn reread(&self) -> Result<Self, ConfigError> {
-        Self::read(&self.options, &self.environment)
+        let settings = Self::read(&self.options, &self.environment)?;
+        Ok(if self.is_delegate { settings.of_delegate() } else { settings })
+    }
+
+    /// Returns the settings of an agent that works only for other agents. Schedules and webhooks have no effect, because
+    /// only agents that are served run by themselves.
+    #[must_use]
+    pub fn of_delegate(mut self) -> Self {
+        self.is_delegate = true;
+        self.events.schedules.clear();
+        self.events.webhooks.clear();
+        self
     }
 
     /// Returns the folder of the agent's file, or the current folder if the agent has no file.
@@ -147,6 +164,9 @@ impl Settings {
         let mut grants =
             problems.collect(grants::resolve(&all_grants, variable).map_err(settings_error)).unwrap_or_default();
         problems.collect(grants::add_secrets(&file.secrets, variable, &mut grants).map_err(settings_error));
+        let mut event_problems = Vec::new();
+        let events = events::events(&file, variable, &mut event_problems);
+        event_problems.iter().for_each(|problem| problems.add(problem));
         let granted = options.grants.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
         let tables = file.plugin_tables.iter().map(|(name, location)| (name.as_str(), location.as_str()));
         let named_plugins =
@@ -166,8 +186,10 @@ impl Settings {
             sources: None,
             file,
             grants,
+            events,
             options,
             environment,
+            is_delegate: false,
             named_plugins,
         };
         Ok((settings, problems))

@@ -160,4 +160,6 @@ pub enum ApprovalOutcome {
     Denied,
     /// The tool has changed since the approval request, so the user is asked again.
     Void,
+    /// Nobody has decided in time, so the call does not run.
+    Expired,
 }

@@ -83,7 +83,12 @@ pub enum WaitCause {
     /// repeat the call without asking the user (D3).
     OutcomeUnknown,
     /// A user's approval (L17).
-    Approval,
+    Approval {
+        /// Time at which the host denies the call, in milliseconds since the Unix epoch. `None` means that the call waits
+        /// indefinitely.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<u64>,
+    },
     /// A service's response (L10).
     Service {
         /// CloudEvent type of the request.
@@ -117,8 +122,10 @@ impl WaitCause {
     /// Time at which the wait ends, in milliseconds since the Unix epoch. `None` means that the wait has no time limit.
     pub fn expires_at(&self) -> Option<u64> {
         match self {
-            WaitCause::Service { expires_at, .. } | WaitCause::Answer { expires_at, .. } => *expires_at,
-            WaitCause::OutcomeUnknown | WaitCause::Approval | WaitCause::Agent { .. } => None,
+            WaitCause::Service { expires_at, .. }
+            | WaitCause::Answer { expires_at, .. }
+            | WaitCause::Approval { expires_at } => *expires_at,
+            WaitCause::OutcomeUnknown | WaitCause::Agent { .. } => None,
         }
     }
 }
@@ -409,6 +416,10 @@ pub enum EventKind {
     ApprovalRequested {
         /// The calls that need approval, in the order of the reply.
         calls: Vec<ApprovalItem>,
+        /// Time at which the host denies the calls that nobody has decided about, in milliseconds since the Unix epoch.
+        /// `None` means that the calls wait indefinitely.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        expires_at: Option<u64>,
     },
     /// A user has decided about a call (L17).
     ApprovalResolved {

@@ -138,6 +138,21 @@ impl Run {
     /// On an error, the state has not changed. After [`InputError::Inconsistent`], however, the state may have changed:
     /// drop the run and restore it from its last stored state.
     pub fn apply(&mut self, input: Input) -> Result<Change, InputError> {
+        self.now = None;
+        self.transition_checked(input)
+    }
+
+    /// Applies one input at the time `now`, in milliseconds since the Unix epoch, and returns the changes to commit. In
+    /// contrast to [`Run::apply`], the requests for approvals that result from the input have a time limit if the turn's
+    /// configuration sets one.
+    pub fn apply_at(&mut self, input: Input, now: u64) -> Result<Change, InputError> {
+        self.now = Some(now);
+        let change = self.transition_checked(input);
+        self.now = None;
+        change
+    }
+
+    fn transition_checked(&mut self, input: Input) -> Result<Change, InputError> {
         self.check(&input)?;
         let mut change = Change::default();
         self.transition(input, &mut change);

@@ -7,6 +7,7 @@ mod live;
 pub mod models;
 pub(crate) mod pinned;
 mod service;
+mod triggers;
 mod user;
 
 pub use self::config::{
@@ -17,6 +18,7 @@ pub use delegate::Delegate;
 pub use live::{LiveAgent, PluginVersions, VersionTrial};
 pub use models::{Models, PlanningModels};
 pub use service::{ANY_TYPE, ServiceConfig};
+pub use triggers::{MissedRuns, Schedule, Webhook, WebhookAuthentication};
 pub use user::{UserName, UserNameError};
 
 use self::config::Configured;

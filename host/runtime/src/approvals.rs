@@ -17,7 +17,7 @@ pub(crate) use dispatch_check::BlockedDispatch;
 pub(crate) use service_requests::{JudgedRequest, unreadable_request};
 
 use crate::agent::OutboxConfig;
-use crate::outbox::{self, OutboxError};
+use crate::outbox::{self, OutboxError, Receivers};
 use agent_core::approval::canonical_json;
 use agent_core::message::{CallId, Digest};
 use agent_core::tool::Violation;
@@ -93,10 +93,9 @@ pub fn digest_of_arguments(arguments: &Value) -> Digest {
 /// Stores the permanent approvals that earlier commits put in the outbox. Some of these approvals may have been put in
 /// the outbox by a process that crashed before it could store them.
 pub async fn remember_grants(store: &dyn Store, session: Option<&str>) -> Result<(), StoreError> {
-    // The default outbox configuration has no directory, so the delivery writes no event files and can fail only
-    // in the store.
-    match outbox::deliver(store, &OutboxConfig::default(), session, &|_| {}).await {
-        Ok(()) | Err(OutboxError::File { .. }) => Ok(()),
+    // The default outbox configuration has no receiver of events, so the delivery can fail only in the store.
+    match outbox::deliver(store, (&OutboxConfig::default(), Receivers::Folder), session, &|_| {}).await {
+        Ok(()) | Err(OutboxError::File { .. } | OutboxError::Server(_)) => Ok(()),
         Err(OutboxError::Store(error)) => Err(error),
     }
 }

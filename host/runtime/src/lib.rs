@@ -1,8 +1,8 @@
 //! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop in
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
-//! Each module imports only modules that come before it in this list: `records`, `tools`, `media`, `events`, `agent`,
-//! `requests`, `open_sessions`, `event_stream`, `turn_events`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
+//! Each module imports only modules that come before it in this list: `signature`, `http_sink`, `schedule_times`, `records`, `tools`, `media`,
+//! `events`, `agent`, `requests`, `open_sessions`, `event_stream`, `turn_events`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
 //! `swap`, `transfer`, `replay`, `supervisor`.
 
 pub mod agent;
@@ -11,6 +11,7 @@ mod event_stream;
 mod events;
 mod history;
 mod host;
+mod http_sink;
 pub mod media;
 mod open_sessions;
 pub mod outbox;
@@ -18,7 +19,9 @@ mod prompts;
 mod records;
 pub mod replay;
 mod requests;
+mod schedule_times;
 pub mod session;
+mod signature;
 mod supervisor;
 pub mod swap;
 mod tools;
@@ -29,9 +32,9 @@ mod waiting;
 
 pub use agent::models;
 pub use agent::{
-    Agent, AgentConfig, AgentError, AnsweredGrants, AskPolicy, Delegate, LiveAgent, MemoryUse, Models, OutboxConfig,
-    PlanningModels, PluginAllowance, PluginVersions, RuleBinding, ServiceConfig, SummaryWriter, UserName,
-    UserNameError, VersionTrial,
+    Agent, AgentConfig, AgentError, AnsweredGrants, AskPolicy, Delegate, LiveAgent, MemoryUse, MissedRuns, Models,
+    OutboxConfig, PlanningModels, PluginAllowance, PluginVersions, RuleBinding, Schedule, ServiceConfig, SummaryWriter,
+    UserName, UserNameError, VersionTrial, Webhook, WebhookAuthentication,
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
 pub use agent_plugins::NewMediaItem;
@@ -39,11 +42,14 @@ pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
 pub use host::{Checkpoint, CheckpointObserver, FirstUse, FirstUses, Host, StoredValues};
+pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, InvalidSink};
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
 pub use requests::{Accepted, DuringTurn, Prompt, RequestError, RequestProblem, SessionName, SessionRequest};
+pub use schedule_times::{InvalidTimes, ScheduleTimes};
 pub use session::{OpenSession, Session, SessionError, TurnResult};
+pub use signature::{InvalidKey, SignatureError, SignedMessage, SigningKey};
 pub use supervisor::{Supervisor, SupervisorOptions};
 pub use swap::{Notice, PluginWatcher};
 pub use tools::registry::{Registry, RegistryError};

@@ -12,6 +12,7 @@ pub(crate) use service_requests::{ForwardedCall, ServiceContract, forward, now_m
 
 use crate::agent::OutboxConfig;
 use crate::host::{Checkpoint, SessionServices};
+use crate::http_sink::HttpSinkError;
 use agent_core::change::{OutboxEffect, OutboxItem};
 use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Action, Run};
@@ -28,7 +29,7 @@ const PAGE_SIZE: usize = 100;
 const DIGEST_DIGITS: usize = 32;
 
 /// The reason why an outbox item could not be delivered. The item stays in the outbox. The delivery is retried when the
-/// session is opened, and after the next commit that adds an item.
+/// session is opened, after the next commit that adds an item, and by the [`Supervisor`](crate::Supervisor).
 #[derive(Debug, thiserror::Error)]
 pub enum OutboxError {
     /// The store could not read the item, or could not store its effect.
@@ -42,31 +43,57 @@ pub enum OutboxError {
         /// The error that the file system returned.
         error: io::Error,
     },
+    /// The server did not accept an event.
+    #[error("{0}; the event stays in the outbox")]
+    Server(#[from] HttpSinkError),
+}
+
+impl OutboxError {
+    /// Returns whether only this event cannot be delivered. Later events of the same session need not wait for it.
+    pub(crate) fn concerns_only_this_event(&self) -> bool {
+        matches!(self, Self::Server(error) if error.is_rejected)
+    }
+}
+
+/// Which receivers of events a delivery uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Receivers {
+    /// Only the folder. An event that must also be sent to a server stays pending. A session uses this, because it must
+    /// not wait for a server.
+    Folder,
+    /// The folder and the server.
+    All,
 }
 
 /// Delivers the pending items of one session, or of all sessions if `session` is `None`. It does no harm if an
-/// item is delivered twice, even by two processes at the same time, because the file for an event always has the same
-/// name and content, and is written completely or not at all. `on_delivered` is called with the id of each
-/// delivered item.
+/// item is delivered twice, even by two processes at the same time: the file for an event always has the same
+/// name and content, and is written completely or not at all, and a server recognises the id of the event. After a server
+/// has not accepted an event, no further event is sent to it. `on_delivered` is called with the id of each delivered item.
 pub async fn deliver(
     store: &dyn Store,
-    config: &OutboxConfig,
+    (config, receivers): (&OutboxConfig, Receivers),
     session: Option<&str>,
     on_delivered: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<(), OutboxError> {
-    let (mut after, mut result) = (0, Ok(()));
+    let (mut after, mut result, mut receivers) = (0, Ok(()), receivers);
     loop {
         let items = store.outbox(session, OutboxFilter::Pending, after, PAGE_SIZE).await?;
         let Some(last) = items.last() else { return result };
         after = last.number;
         for item in items {
-            match deliver_one(store, config, &item).await {
+            match deliver_one(store, (config, receivers), &item).await {
                 Ok(Delivery::Done) => {
                     on_delivered(&item.item.id);
                     store.mark_delivered(item.number).await?;
                 }
                 Ok(Delivery::Pending) => {}
-                Err(error) => result = Err(error),
+                Err(error) => {
+                    if matches!(error, OutboxError::Server(_)) {
+                        store.note_failed_delivery(item.number, &error.to_string()).await?;
+                        receivers = if error.concerns_only_this_event() { receivers } else { Receivers::Folder };
+                    }
+                    result = Err(error);
+                }
             }
         }
     }
@@ -83,36 +110,38 @@ pub fn file_name(session: &str, id: &str) -> String {
 }
 
 /// The result of an attempt to deliver an outbox item.
-enum Delivery {
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Delivery {
     Done,
     /// The item could not be delivered yet, and stays in the outbox.
     Pending,
 }
 
-async fn deliver_one(
+/// Delivers one item, but does not record the delivery.
+pub(crate) async fn deliver_one(
     store: &dyn Store,
-    config: &OutboxConfig,
+    (config, receivers): (&OutboxConfig, Receivers),
     item: &StoredOutboxItem,
 ) -> Result<Delivery, OutboxError> {
-    match (&item.item.effect, &config.directory) {
-        (OutboxEffect::Allow(grant), _) => {
+    match &item.item.effect {
+        OutboxEffect::Allow(grant) => {
             store.allow(grant.clone()).await?;
             Ok(Delivery::Done)
         }
-        (OutboxEffect::Remember { id, memory }, _) => {
+        OutboxEffect::Remember { id, memory } => {
             // If the memory cannot be written, the item stays in the outbox, and the delivery of the other
             // items continues (D4).
             let Err(error) = write_memory(store, item, (id, memory)).await else { return Ok(Delivery::Done) };
             tracing::warn!(session = item.session, %error, "could not store the memory `{id}`; it stays in the outbox");
             Ok(Delivery::Pending)
         }
-        (OutboxEffect::Forget { turn }, _) => {
+        OutboxEffect::Forget { turn } => {
             store.forget_turn(&item.session, *turn).await?;
             Ok(Delivery::Done)
         }
         // An event that a plugin has forged is dropped. The current version of the host does not store forged events,
         // so an older version must have stored this event.
-        (OutboxEffect::Event(event), _) if event.is_forged() => {
+        OutboxEffect::Event(event) if event.is_forged() => {
             let (session, event_type) = (&item.session, &event.event_type);
             tracing::warn!(
                 %session,
@@ -120,11 +149,19 @@ async fn deliver_one(
             );
             Ok(Delivery::Done)
         }
-        (OutboxEffect::Event(_), None) => Ok(Delivery::Pending),
-        (OutboxEffect::Event(event), Some(directory)) => {
-            let path = directory.join(file_name(&item.session, &item.item.id));
-            write_event(path, event).await?;
-            Ok(Delivery::Done)
+        OutboxEffect::Event(event) => {
+            if let Some(directory) = &config.directory {
+                write_event(directory.join(file_name(&item.session, &item.item.id)), event).await?;
+            }
+            match (&config.server, receivers) {
+                (Some(_), Receivers::Folder) => Ok(Delivery::Pending),
+                (Some(server), Receivers::All) => {
+                    server.send(event).await?;
+                    Ok(Delivery::Done)
+                }
+                (None, _) if config.directory.is_some() => Ok(Delivery::Done),
+                (None, _) => Ok(Delivery::Pending),
+            }
         }
     }
 }
@@ -164,8 +201,12 @@ fn write_durably(path: &Path, bytes: &[u8]) -> io::Result<()> {
 pub(crate) async fn deliver_session(services: &SessionServices) {
     let on_delivered = |id: &str| services.reach_checkpoint(Checkpoint::Delivered(id));
     let config = &services.agent.config().outbox;
-    if let Err(error) = deliver(&*services.store, config, Some(&services.subject), &on_delivered).await {
+    let receivers = (config, Receivers::Folder);
+    if let Err(error) = deliver(&*services.store, receivers, Some(&services.subject), &on_delivered).await {
         tracing::warn!(session = %services.subject, %error, "could not deliver all items of the outbox");
+    }
+    if config.server.is_some() {
+        services.outbox_changed.notify_one();
     }
 }
 

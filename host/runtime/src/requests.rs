@@ -143,6 +143,8 @@ pub enum SessionRequest {
     },
     /// Cancel the open turn (L29).
     Cancel,
+    /// Close the session, unless a turn runs. A turn that waits stays open, and continues when the session is opened again.
+    Close,
     /// Continue the open turn, because something for which it waited may have happened: a deadline has passed, or the
     /// turn of a delegated session has ended.
     Continue,
@@ -175,6 +177,8 @@ pub enum Accepted {
     Cancelled,
     /// The turn continues.
     Continued,
+    /// The session is being closed.
+    Closed,
 }
 
 /// The reason why a session rejected a request. The session is not changed.

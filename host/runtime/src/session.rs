@@ -20,7 +20,7 @@ use crate::history::LoadedHistory;
 use crate::host::{Checkpoint, FinishedQuestion, SessionServices, trace};
 use crate::media::AttachError;
 use crate::open_sessions::Inbox;
-use crate::outbox::{self, DeferredDelivery, ResultOrigin, now_ms};
+use crate::outbox::{self, DeferredDelivery, OutboxError, Receivers, ResultOrigin, now_ms};
 use crate::records::{CommitNotes, HostAnswersRecord, ServiceRequestRecord, StepRecordBody};
 use crate::requests::{Accepted, RequestReply};
 use agent_core::change::{Change, Denial};
@@ -299,6 +299,16 @@ impl Session {
         self.services.attach(medium).await
     }
 
+    /// Sends the session's pending events to the server in the agent's configuration. A [`Supervisor`](crate::Supervisor)
+    /// does this by itself. If the server does not accept an event, the event stays in the outbox.
+    pub async fn deliver_events(&self) -> Result<(), OutboxError> {
+        let config = &self.services.agent.config().outbox;
+        if config.server.is_none() {
+            return Ok(());
+        }
+        outbox::deliver(&*self.services.store, (config, Receivers::All), Some(self.subject()), &|_| {}).await
+    }
+
     /// Replaces the agent with which the session runs the open turn.
     pub(crate) fn use_agent(&mut self, agent: Arc<Agent>) {
         if !Arc::ptr_eq(&agent, &self.services.agent) {
@@ -358,7 +368,7 @@ impl Session {
         let (input, notes) = redacted.map_err(|error| *error)?;
         let results = ResultOrigin::of(&input);
         let mut run = self.run.clone();
-        let mut change = run.apply(input)?;
+        let mut change = run.apply_at(input, now_ms())?;
         let states = (&self.run, &run);
         outbox::announce_end(&self.services, &mut self.history, states, &mut change).await?;
         outbox::add_memories(&self.services, &mut self.history, states, results, &mut change).await;

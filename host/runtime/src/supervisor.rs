@@ -4,7 +4,9 @@
 
 mod actor;
 mod backoff;
+mod dispatch;
 mod scan;
+mod schedule;
 
 use crate::agent::LiveAgent;
 use crate::event_stream::SessionEvents;
@@ -93,6 +95,8 @@ impl Supervisor {
         let (continuing, opening) = (Arc::new(Semaphore::new(CONTINUED_SESSIONS)), Mutex::default());
         let shared = Arc::new(Shared { host, agents, options, tasks, changed, backoff, continuing, opening, stop });
         shared.tasks.spawn(scan::scan(shared.clone()));
+        shared.tasks.spawn(dispatch::dispatch(shared.clone()));
+        shared.tasks.spawn(schedule::run_schedules(shared.clone()));
         Self(shared)
     }
 
@@ -186,6 +190,29 @@ impl Supervisor {
             Err(_) => {
                 let message = format!("session `{session}` is busy; try again later");
                 Err(RequestError::new(RequestProblem::Unavailable, message))
+            }
+        }
+    }
+
+    /// Deletes a session with all of its data. Fails with [`RequestProblem::Conflict`] if a turn of the session runs, or if
+    /// another process keeps the session open.
+    pub async fn delete(&self, session: &str) -> Result<(), RequestError> {
+        let until = Instant::now() + self.0.options.request_timeout;
+        loop {
+            if let Some(requests) = self.0.host.sessions.requests_to(session)
+                && let Some(Err(error)) = deliver(&requests, SessionRequest::Close).await
+            {
+                return Err(error);
+            }
+            match self.0.host.store.delete(session).await {
+                Ok(_) => return Ok(()),
+                // The session is being closed, or another process has it open.
+                Err(StoreError::Busy { .. }) if Instant::now() < until => tokio::time::sleep(RETRY_INTERVAL).await,
+                Err(StoreError::Busy { .. }) => {
+                    let message = format!("another process has the session `{session}` open; close it there first");
+                    return Err(RequestError::new(RequestProblem::Conflict, message));
+                }
+                Err(error) => return Err(error.into()),
             }
         }
     }

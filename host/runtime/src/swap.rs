@@ -3,6 +3,7 @@
 
 mod prune;
 mod publish;
+mod rollback;
 mod trials;
 mod version_log;
 
@@ -20,6 +21,7 @@ use tokio::sync::mpsc::Sender;
 use tokio_util::sync::CancellationToken;
 
 pub use prune::{KEPT_VERSIONS, Pruned, prune};
+pub use rollback::{RollbackError, RollbackRequest, RolledBack, roll_back, undo_rollback};
 pub use trials::finish_trials;
 pub use version_log::{BeginError, begin_serving, directory_name, record_grants, serving_versions};
 

@@ -19,6 +19,7 @@ pub struct TurnEvents {
 
 /// What happened in a turn.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "each update is moved once, to the reader")]
 pub enum TurnUpdate {
     /// The next piece of the current reply's text.
     Text(String),

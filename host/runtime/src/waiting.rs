@@ -15,6 +15,6 @@ pub(crate) use delegate_result::delegate_result;
 pub(crate) use first_use::{FirstUseQuestions, ask_about_builder};
 pub(crate) use forwarded::forwarded_call;
 pub use questions::question;
-pub(crate) use requests::{check_delegation, check_user, queued_prompt, with_attachments};
+pub(crate) use requests::{check_delegation, check_user, queued_prompt, turn_runs, with_attachments};
 pub(crate) use responses::settled_answer;
 pub use responses::{RespondError, ResponseOutcome};

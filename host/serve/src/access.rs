@@ -58,7 +58,7 @@ impl AllowedOrigins {
 
 /// Returns the only value of a header. A header that occurs twice is refused, because proxies and servers may read
 /// different values.
-fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
+pub(crate) fn single<'h>(headers: &'h HeaderMap, name: &str) -> Result<Option<&'h str>, Problem> {
     let mut values = headers.get_all(name).iter();
     let (first, second) = (values.next(), values.next());
     let invalid = |detail: String| Problem::new(StatusCode::BAD_REQUEST, "bad_request", detail);

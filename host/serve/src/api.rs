@@ -5,8 +5,12 @@ mod answers;
 mod events;
 mod health;
 mod mcp;
+mod memories;
+mod operations;
+mod plugins;
 mod sessions;
 mod state;
+mod webhooks;
 
 pub use mcp::{Expose, McpAgent};
 pub(crate) use state::{ApiState, StreamLimits};
@@ -85,6 +89,13 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(answers::answer_question))
         .routes(routes!(answers::resolve_call))
         .routes(routes!(answers::receive_event))
+        .routes(routes!(webhooks::receive_webhook))
+        .routes(routes!(plugins::list_versions))
+        .routes(routes!(plugins::roll_back_plugin, plugins::undo_plugin_rollback))
+        .routes(routes!(memories::list_memories))
+        .routes(routes!(memories::forget_memory))
+        .routes(routes!(operations::report_usage))
+        .routes(routes!(operations::list_pending_events))
         .split_for_parts();
     openapi.info.title = "agent-host".to_owned();
     openapi.info.description = Some("Agents, sessions and their events.".to_owned());
@@ -100,8 +111,11 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         return preflight(&state, request.headers(), origin);
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
+    // A request to a webhook may have a signature instead of a token, which its handler checks.
+    let may_be_signed = request.uri().path().starts_with(webhooks::WEBHOOK_PATH)
+        && !request.headers().contains_key(header::AUTHORIZATION);
     let checked = state.origins.check(request.headers()).and_then(|()| {
-        if is_public {
+        if is_public || may_be_signed {
             return Ok(None);
         }
         state.caller(request.headers()).map(Some)
@@ -119,7 +133,7 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
     // A client without a token must not keep a connection for further requests (row 25).
-    if is_public || matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+    if is_public || may_be_signed || matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     if let Some(origin) = page {

@@ -2,6 +2,7 @@
 
 use crate::access::AllowedOrigins;
 use crate::api::{ApiState, McpAgent, StreamLimits, mcp_router, router};
+use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::tokens::TokenFile;
 use agent_runtime::Supervisor;
 use axum::Router;
@@ -12,7 +13,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
@@ -27,8 +27,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Settings of a [`Server`].
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// The address on which the server listens.
-    pub address: SocketAddr,
+    /// Where the server accepts connections.
+    pub endpoint: Endpoint,
     /// The agent that the server offers to MCP clients at `/mcp`. The server then has no other routes, apart from those about
     /// its health. `None` means that the server has all routes.
     pub only_mcp: Option<McpAgent>,
@@ -52,10 +52,10 @@ pub struct ServerOptions {
 }
 
 impl ServerOptions {
-    /// Creates options with default limits.
+    /// Creates options with default limits, for a server without TLS at this address.
     pub fn new(address: SocketAddr, tokens: TokenFile) -> Self {
         Self {
-            address,
+            endpoint: Endpoint::Tcp(address),
             only_mcp: None,
             origins: AllowedOrigins::default(),
             tokens,
@@ -69,22 +69,9 @@ impl ServerOptions {
     }
 }
 
-/// Why the server cannot start.
-#[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The address cannot be used.
-    #[error("cannot listen on {address}: {error}; choose another address with --listen ADDRESS")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the system.
-        error: io::Error,
-    },
-}
-
 /// A running HTTP server.
 pub struct Server {
-    address: SocketAddr,
+    endpoint: Endpoint,
     stop: CancellationToken,
     tasks: TaskTracker,
     drain_timeout: Duration,
@@ -92,12 +79,10 @@ pub struct Server {
 
 impl Server {
     /// Starts a server for the sessions of the supervisor.
-    pub async fn start(supervisor: Supervisor, options: ServerOptions) -> Result<Self, ServeError> {
-        let ServerOptions { address, origins, tokens, connections, streams_per_token, streams, .. } = options;
+    pub async fn start(supervisor: Supervisor, options: ServerOptions) -> Result<Self, ListenError> {
+        let ServerOptions { endpoint, origins, tokens, connections, streams_per_token, streams, .. } = options;
         let (timeouts, drain_timeout) = ((options.header_timeout, options.write_timeout), options.drain_timeout);
-        let listen = |error| ServeError::Listen { address, error };
-        let listener = TcpListener::bind(address).await.map_err(listen)?;
-        let address = listener.local_addr().map_err(listen)?;
+        let (listener, endpoint) = Listener::bind(endpoint).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let streams = StreamLimits::new(streams_per_token, streams);
         let state = Arc::new(ApiState::new(supervisor, origins, tokens, (streams, stop.clone())));
@@ -112,12 +97,20 @@ impl Server {
             timeouts,
         };
         tasks.spawn(accepting.accept(listener));
-        Ok(Self { address, stop, tasks, drain_timeout })
+        Ok(Self { endpoint, stop, tasks, drain_timeout })
     }
 
-    /// Returns the address on which the server listens.
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    /// Returns where the server accepts connections. The port of an address is never 0.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Returns the address on which the server listens. `None` if it listens on a Unix socket.
+    pub fn address(&self) -> Option<SocketAddr> {
+        match &self.endpoint {
+            Endpoint::Tcp(address) | Endpoint::Tls(address, _) => Some(*address),
+            Endpoint::Unix(_) => None,
+        }
     }
 
     /// Accepts no more connections, ends the event streams, and waits until the running requests have ended.
@@ -141,7 +134,7 @@ struct Accepting {
 }
 
 impl Accepting {
-    async fn accept(self, listener: TcpListener) {
+    async fn accept(self, listener: Listener) {
         loop {
             let accepted = tokio::select! {
                 biased;
@@ -149,8 +142,8 @@ impl Accepting {
                 accepted = self.next(&listener) => accepted,
             };
             match accepted {
-                Ok((stream, slot)) => {
-                    self.tasks.spawn(self.serve(stream, slot));
+                Ok((accepted, slot)) => {
+                    self.tasks.spawn(self.serve(accepted, slot));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
@@ -161,20 +154,26 @@ impl Accepting {
     }
 
     /// Waits for a free slot and then for a connection.
-    async fn next(&self, listener: &TcpListener) -> io::Result<(TcpStream, OwnedSemaphorePermit)> {
+    async fn next(&self, listener: &Listener) -> io::Result<(Accepted, OwnedSemaphorePermit)> {
         let slot = self.slots.clone().acquire_owned().await.map_err(io::Error::other)?;
-        let (stream, _) = listener.accept().await?;
-        Ok((stream, slot))
+        Ok((listener.accept().await?, slot))
     }
 
     /// Serves one connection until the client closes it, a limit is exceeded, or the server shuts down.
-    fn serve(&self, stream: TcpStream, slot: OwnedSemaphorePermit) -> impl Future<Output = ()> + Send + use<> {
+    fn serve(&self, accepted: Accepted, slot: OwnedSemaphorePermit) -> impl Future<Output = ()> + Send + use<> {
         let (router, stop) = (self.router.clone(), self.stop.clone());
         let (header_timeout, write_timeout) = self.timeouts;
         async move {
             let _slot = slot;
-            // Small events must not wait for more data. A failure only makes them slower.
-            let _ = stream.set_nodelay(true);
+            let established = tokio::select! {
+                established = tokio::time::timeout(header_timeout, accepted.establish()) => established,
+                () = stop.cancelled() => return,
+            };
+            let stream = match established {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) => return tracing::debug!(%error, "a client and the server cannot agree on TLS"),
+                Err(_) => return tracing::debug!("a client did not agree on TLS in time"),
+            };
             let mut builder = http1::Builder::new();
             builder.timer(TokioTimer::new()).header_read_timeout(header_timeout).max_buf_size(HEADER_BYTES);
             let mut stream = TimeoutStream::new(stream);

@@ -2,18 +2,22 @@
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
 //! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`, `mcp`,
-//! `api`, `connections`.
+//! `api`, `tls`, `listener`, `connections`.
 
 mod access;
 mod api;
 mod body;
 mod connections;
+mod listener;
 pub mod mcp;
 mod problem;
+mod tls;
 mod tokens;
 
 pub use access::AllowedOrigins;
 pub use api::{Expose, McpAgent, openapi};
-pub use connections::{ServeError, Server, ServerOptions};
+pub use connections::{Server, ServerOptions};
+pub use listener::{Endpoint, ListenError};
 pub use problem::Problem;
+pub use tls::{TlsError, TlsFiles};
 pub use tokens::{NewToken, Right, Rights, Token, TokenError, TokenFile};

@@ -5,7 +5,7 @@ use agent_store::StoreError;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use utoipa::ToSchema;
+use utoipa::{IntoResponses, ToSchema};
 
 /// The body of an error response (RFC 9457).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
@@ -22,6 +22,18 @@ pub struct Problem {
     /// What happened, and what to do.
     #[schema(example = "there is no session `clerk/1` of an agent that this host runs")]
     pub detail: String,
+}
+
+/// The error responses of every route, in the document that describes the API.
+#[derive(IntoResponses)]
+#[expect(dead_code, reason = "only the derived description is used")]
+pub(crate) enum ApiProblems {
+    /// The request cannot be carried out as it is.
+    #[response(status = "4XX", content_type = "application/problem+json")]
+    Client(Problem),
+    /// The host cannot carry out the request now.
+    #[response(status = "5XX", content_type = "application/problem+json")]
+    Server(Problem),
 }
 
 impl Problem {
@@ -61,7 +73,11 @@ impl From<StoreError> for Problem {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NoSession { .. } | StoreError::Incomplete { .. } => Self::not_found(error),
-            StoreError::Busy { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error),
+            // The message names the process, which a client need not know.
+            StoreError::Busy { .. } => {
+                let detail = "the session is in use; try again later";
+                Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
+            }
             // The message may contain paths of the host's files, which a client must not see.
             error => {
                 tracing::error!(%error, "a request failed, because the store failed");

@@ -13,6 +13,7 @@ mod leases;
 mod memories;
 mod outbox;
 mod projections;
+mod schedules;
 mod sessions;
 mod usage;
 mod versions;
@@ -55,6 +56,8 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     outbox::items_are_filtered_and_paged(new_store()).await;
     outbox::delivered_items_remain_until_the_session_is_deleted(new_store()).await;
     outbox::text_is_removed_from_a_delivered_memory_item(new_store()).await;
+    outbox::failed_deliveries_are_counted(new_store()).await;
+    schedules::schedules_are_kept_per_agent_and_name(new_store()).await;
     approvals::grants_are_listed_per_agent_until_revoked(new_store()).await;
     approvals::grants_that_differ_in_one_field_are_stored_separately(new_store()).await;
     approvals::rule_keeps_its_first_identity(new_store()).await;
@@ -104,6 +107,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     projections::pending_messages_do_not_count_as_differences(new_store()).await;
     projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
+    usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;
     hostile::strange_text_is_stored_unchanged(new_store()).await;
     hostile::search_accepts_any_query(new_store()).await;

@@ -14,6 +14,7 @@ mod key_value;
 mod memories;
 mod outbox;
 mod projections;
+mod schedules;
 mod session_holder;
 mod session_index;
 mod session_log;
@@ -31,10 +32,11 @@ pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, M
 pub use memories::{MAX_MEMORY_BYTES, Memories, MemoryFilter, MemoryScope, StoredMemory};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use projections::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader};
+pub use schedules::{ScheduleState, Schedules};
 pub use session_holder::SessionHolder;
 pub use session_index::{
     ContinuableSession, ContinuationReason, MessageHit, SessionFilter, SessionIndex, SessionSummary, SessionUsage,
-    Unowned,
+    Unowned, UsageTotal,
 };
 pub use session_log::{
     CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,
@@ -53,6 +55,7 @@ pub trait Store:
     SessionLog
     + SessionIndex
     + Outbox
+    + Schedules
     + Blobs
     + KeyValue
     + Memories
@@ -68,6 +71,7 @@ impl<T> Store for T where
     T: SessionLog
         + SessionIndex
         + Outbox
+        + Schedules
         + Blobs
         + KeyValue
         + Memories

@@ -26,6 +26,10 @@ pub trait Outbox: Send + Sync {
     /// changes. If the item added a memory, the text is removed from the item, so that no copy remains after the
     /// memory is forgotten.
     async fn mark_delivered(&self, number: u64) -> Result<(), StoreError>;
+
+    /// Records that an attempt to deliver the item has failed, and why. If the item was delivered or deleted in the
+    /// meantime, nothing changes.
+    async fn note_failed_delivery(&self, number: u64, problem: &str) -> Result<(), StoreError>;
 }
 
 /// Selects outbox items by whether they were delivered.
@@ -45,6 +49,8 @@ pub struct StoredOutboxItem {
     pub number: u64,
     /// Subject that identifies the session.
     pub session: String,
+    /// Name of the session's agent.
+    pub agent: String,
     /// The item without its number, session and times. The fields of the item are serialised next to `number`.
     #[serde(flatten)]
     pub item: OutboxItem,
@@ -52,4 +58,8 @@ pub struct StoredOutboxItem {
     pub created: String,
     /// Time of the first recorded delivery, as RFC 3339 in UTC. `None` if the item is pending.
     pub delivered: Option<String>,
+    /// Number of attempts to deliver the item that have failed.
+    pub failed_attempts: u32,
+    /// Why the last attempt failed. `None` if no attempt has failed.
+    pub problem: Option<String>,
 }

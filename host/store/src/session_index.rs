@@ -37,6 +37,10 @@ pub trait SessionIndex: Send + Sync {
     /// [`MAX_PAGE`](crate::MAX_PAGE) sessions are allowed.
     async fn last_events(&self, sessions: &[String]) -> Result<Vec<(String, u64)>, StoreError>;
 
+    /// Adds up the usage of all sessions of these agents, for each agent and user. With `user`, only the sessions of this
+    /// user count. At most [`MAX_PAGE`](crate::MAX_PAGE) totals are returned, ordered by agent and user.
+    async fn usage(&self, agents: &[String], user: Option<&str>) -> Result<Vec<UsageTotal>, StoreError>;
+
     /// Searches the messages of all sessions. Returns up to `limit` messages that contain every word of the query,
     /// best match first. Words consist of letters and digits; all other characters separate words. A query without
     /// words finds nothing.
@@ -141,6 +145,20 @@ pub struct SessionUsage {
     /// Tokens, and what they cost.
     #[serde(flatten)]
     pub usage: Usage,
+}
+
+/// The usage of all sessions of one agent and one user.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UsageTotal {
+    /// Configured name of the agent.
+    pub agent: String,
+    /// Id of the user. `None` if the host does not know the user.
+    pub user: Option<String>,
+    /// Number of sessions that have called a model.
+    pub sessions: u64,
+    /// The usage of all turns of these sessions together.
+    #[serde(flatten)]
+    pub usage: SessionUsage,
 }
 
 /// A message that a search found.

@@ -16,6 +16,7 @@ mod owners;
 mod projections;
 mod queries;
 mod readers;
+mod schedules;
 mod schema;
 mod search;
 mod session_index;

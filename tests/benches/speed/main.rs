@@ -19,6 +19,9 @@ mod limits;
 
 mod agent;
 mod cancellation;
+#[allow(dead_code, reason = "only the tests send other requests")]
+#[path = "../../end_to_end/serve/client.rs"]
+mod client;
 mod compiled_code;
 mod component;
 mod decoding;
@@ -36,7 +39,10 @@ mod many_sessions;
 mod media_policy;
 mod raw;
 mod samples;
+mod server;
 mod start;
+#[path = "../../end_to_end/serve/streams.rs"]
+mod streams;
 mod table;
 mod tool_call;
 
@@ -70,6 +76,12 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_selected("growing session") {
         runtime.block_on(growing_session::measure(&mut table))?;
+    }
+    if is_selected("server streams") {
+        runtime.block_on(server::measure_streams(&mut table))?;
+    }
+    if is_selected("idle sessions") {
+        runtime.block_on(server::measure_idle(&mut table))?;
     }
     if is_selected("start") {
         start::measure(&built("tests/fixtures/two-kinds")?, &mut table)?;

@@ -20,7 +20,7 @@ async fn row_24_requests_of_foreign_pages_are_refused() {
         let request = format!("GET /api/agents HTTP/1.1\r\nhost: {host}\r\n{token}\r\n{more}connection: close\r\n\r\n");
         client.exchange(request.into_bytes()).await
     };
-    let port = server.server.address().port();
+    let port = server.address().port();
     assert_eq!(
         exchange(&format!("localhost:{port}"), &format!("origin: http://localhost:{port}\r\n")).await.status,
         200
@@ -81,7 +81,7 @@ async fn row_25_hoarded_connections_and_streams_are_limited() {
     };
     let agent = clerk(&test_host, &[text_reply("One.")]).await;
     let server = TestServer::start_with(&test_host, &[&agent], limits).await;
-    let address = server.server.address();
+    let address = server.address();
     // Each attacker sends a part of its headers and then nothing.
     let mut attackers = Vec::new();
     for _ in 0..8 {
@@ -129,7 +129,7 @@ async fn row_25_a_client_that_never_reads_is_disconnected() {
         |options: ServerOptions| ServerOptions { connections: 1, write_timeout: Duration::from_millis(300), ..options };
     let server = TestServer::start_with(&test_host, &[&agent], limits).await;
     let client = server.client(&[Right::Read]);
-    let mut hoarder = TcpStream::connect(server.server.address()).await.unwrap();
+    let mut hoarder = TcpStream::connect(server.address()).await.unwrap();
     let request = format!("{}\r\n", client.request("GET", "/openapi.json"));
     let flood = async { while hoarder.write_all(request.as_bytes()).await.is_ok() {} };
     let disconnected = tokio::time::timeout(Duration::from_secs(60), flood).await;

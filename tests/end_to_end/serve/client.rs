@@ -11,50 +11,50 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Sends requests with a token.
 #[derive(Clone)]
-pub(super) struct Client {
+pub(crate) struct Client {
     address: SocketAddr,
     token: Option<String>,
 }
 
 /// The answer to a request.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) status: u16,
-    pub(super) head: String,
-    pub(super) body: String,
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
 }
 
 impl Answer {
     /// Checks the status, and returns the body as JSON.
-    pub(super) fn json(&self, status: u16) -> Value {
+    pub(crate) fn json(&self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.body);
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
     }
 }
 
 /// Encodes the id of a session for a path.
-pub(super) fn encoded(session: &str) -> String {
+pub(crate) fn encoded(session: &str) -> String {
     session.replace('%', "%25").replace('/', "%2F")
 }
 
 impl Client {
-    pub(super) fn new(address: SocketAddr, token: Option<String>) -> Self {
+    pub(crate) fn new(address: SocketAddr, token: Option<String>) -> Self {
         Self { address, token }
     }
 
-    pub(super) async fn get(&self, path: &str) -> Answer {
+    pub(crate) async fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "application/json", &[], String::new()).await
     }
 
-    pub(super) async fn delete(&self, path: &str) -> Answer {
+    pub(crate) async fn delete(&self, path: &str) -> Answer {
         self.send("DELETE", path, "application/json", &[], String::new()).await
     }
 
-    pub(super) async fn post(&self, path: &str, body: Value) -> Answer {
+    pub(crate) async fn post(&self, path: &str, body: Value) -> Answer {
         self.send("POST", path, "application/json", &[], body.to_string()).await
     }
 
-    pub(super) async fn send(
+    pub(crate) async fn send(
         &self,
         method: &str,
         path: &str,
@@ -70,13 +70,13 @@ impl Client {
     }
 
     /// Returns the first lines of a request.
-    pub(super) fn request(&self, method: &str, path: &str) -> String {
+    pub(crate) fn request(&self, method: &str, path: &str) -> String {
         let token = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
         format!("{method} {path} HTTP/1.1\r\nhost: {}\r\n{token}", self.address)
     }
 
     /// Sends bytes, and reads the answer until the server closes the connection.
-    pub(super) async fn exchange(&self, bytes: Vec<u8>) -> Answer {
+    pub(crate) async fn exchange(&self, bytes: Vec<u8>) -> Answer {
         let exchanged = async {
             let mut stream = TcpStream::connect(self.address).await.expect("the server accepts the connection");
             // The server may answer and close the connection before it has read everything.
@@ -92,7 +92,7 @@ impl Client {
     }
 
     /// Opens the event stream at this path, after the event with the id `last`.
-    pub(super) async fn stream(&self, path: &str, last: &str) -> EventReader {
+    pub(crate) async fn stream(&self, path: &str, last: &str) -> EventReader {
         let stream = TcpStream::connect(self.address).await.expect("the server accepts the connection");
         let mut reader = BufReader::new(stream);
         let request = format!("{}last-event-id: {last}\r\n\r\n", self.request("GET", path));
@@ -105,21 +105,21 @@ impl Client {
 }
 
 /// Reads server-sent events.
-pub(super) struct EventReader {
+pub(crate) struct EventReader {
     reader: BufReader<TcpStream>,
 }
 
 /// A server-sent event.
 #[derive(Debug)]
-pub(super) struct ServerSentEvent {
-    pub(super) id: String,
-    pub(super) name: String,
-    pub(super) data: Value,
+pub(crate) struct ServerSentEvent {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) data: Value,
 }
 
 impl EventReader {
     /// Waits for the next event. Returns `None` if the server has closed the stream.
-    pub(super) async fn next(&mut self) -> Option<ServerSentEvent> {
+    pub(crate) async fn next(&mut self) -> Option<ServerSentEvent> {
         let (mut id, mut name) = (String::new(), String::new());
         loop {
             let mut line = String::new();

@@ -120,7 +120,7 @@ async fn i3_the_endpoint_needs_a_token_and_rights() {
     let server = TestServer::start(&test_host, &[&clerk(&test_host).await]).await;
     let list = || stateless_request("tools/list", json!({}), json!({}));
     let headers = [("mcp-protocol-version", STATELESS), ("mcp-method", "tools/list")];
-    let bare = Client::new(server.server.address(), None);
+    let bare = Client::new(server.address(), None);
     assert_eq!(post(&bare, PATH, &headers, list()).await.status, 401);
     let foreign = server.client_of(NewToken { agents: vec!["other".to_owned()], ..new_token() });
     assert_eq!(post(&foreign, PATH, &headers, list()).await.status, 404);
@@ -224,7 +224,7 @@ async fn row_25_sessions_bodies_and_streams_are_limited() {
         stateless_request("subscriptions/listen", json!({"notifications": {"toolsListChanged": true}}), json!({}));
     let mut streams = Vec::new();
     for _ in 0..3 {
-        let mut stream = TcpStream::connect(server.server.address()).await.expect("a connection");
+        let mut stream = TcpStream::connect(server.address()).await.expect("a connection");
         let head = format!(
             "{}accept: application/json, text/event-stream\r\ncontent-type: application/json\r\nmcp-protocol-version: \
              {STATELESS}\r\nmcp-method: subscriptions/listen\r\ncontent-length: {}\r\n\r\n{body}",
@@ -253,7 +253,7 @@ async fn l29_clients_that_go_away_cancel_their_calls() {
     let body = stateless_request("tools/call", params, json!({}));
     let mut connections = Vec::new();
     for _ in 0..40 {
-        let mut stream = TcpStream::connect(server.server.address()).await.expect("a connection");
+        let mut stream = TcpStream::connect(server.address()).await.expect("a connection");
         let head = format!(
             "{}accept: application/json, text/event-stream\r\ncontent-type: application/json\r\nmcp-protocol-version: \
              {STATELESS}\r\nmcp-method: tools/call\r\nmcp-name: probe.sleep\r\ncontent-length: {}\r\n\r\n{body}",

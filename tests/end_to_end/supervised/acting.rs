@@ -74,6 +74,26 @@ async fn i9_row_29_a_deadline_ends_a_wait() {
     supervisor.shutdown().await;
 }
 
+/// L17, I9: a call that nobody decides about in time is not allowed, and the turn continues by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn i9_l17_an_approval_request_expires() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let mut config = with_tree_grant(&test_host, "payer");
+    config.bounds.approval_within_ms = Some(400);
+    let after = json!({"text": "Not paid.", "expect": {"last_contains": "nobody decided in time"}});
+    let agent = test_host.agent(config, script(&[pay(), after])).await;
+    let supervisor = supervisor(&test_host, &[&agent]);
+    let session = create(&supervisor, "test", "Pay.").await;
+    let mut events = events(&supervisor, &session);
+    let call = until_suspended(&mut events).await.remove(0);
+    until_end(&mut events).await;
+    until_closed(&test_host, &session, SessionState::Idle).await;
+    assert!(!test_host.tree().join("ledger.txt").exists(), "the call did not run");
+    let late = supervisor.send(&session, allow(call)).await.expect_err("no call waits any more");
+    assert_eq!(late.kind, RequestProblem::Conflict, "{late}");
+    supervisor.shutdown().await;
+}
+
 /// L18, I9: a question that nobody answers in time ends the turn.
 #[tokio::test(flavor = "multi_thread")]
 async fn i9_l18_a_question_expires() {

@@ -1,6 +1,6 @@
 //! Arguments of the command `mcp`.
 
-use super::serve::{ServeArguments, loopback_address};
+use super::serve::ServeArguments;
 use agent_config::grants::Grant;
 use agent_serve::Expose;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -66,6 +66,21 @@ impl McpArguments {
             listen: self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
             host_name: self.host_name.clone(),
             origin: self.origin.clone(),
+            tls_certificate: None,
+            tls_key: None,
+            socket: None,
         }
+    }
+}
+
+/// Parses an address on this machine.
+fn loopback_address(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr =
+        text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8485".to_owned())?;
+    match address.ip().is_loopback() {
+        true => Ok(address),
+        false => Err("the MCP server listens only on this machine, such as 127.0.0.1:8485; for other machines, use \
+                      `agent-host serve`, which offers its agents over TLS at /agents/AGENT/mcp"
+            .to_owned()),
     }
 }

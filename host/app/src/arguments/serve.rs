@@ -2,7 +2,7 @@
 
 use super::user_name;
 use agent_config::grants::Grant;
-use agent_serve::Right;
+use agent_serve::{Endpoint, Right, TlsFiles};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
@@ -23,9 +23,18 @@ pub(crate) struct ServeArguments {
     /// Grant something to a plugin, as for a session
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, conflicts_with = "agent")]
     pub(crate) grant: Vec<Grant>,
-    /// Address on this machine
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8484", value_parser = loopback_address)]
+    /// Address of the server; without TLS, an address on this machine
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8484", value_parser = address)]
     pub(crate) listen: SocketAddr,
+    /// Certificate for TLS, in PEM format; a changed file is used after a few seconds
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// Private key of the certificate, in PEM format
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Listen on this Unix socket, which only you can use, instead of an address
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "tls_certificate"])]
+    pub(crate) socket: Option<PathBuf>,
     /// Further name under which clients reach the server, for example through a proxy
     #[arg(long, value_name = "NAME")]
     pub(crate) host_name: Vec<String>,
@@ -70,7 +79,7 @@ pub(crate) enum RightName {
     Talk,
     /// Decide about approvals and about calls whose outcome is unknown
     Approve,
-    /// Delete sessions
+    /// Delete sessions and memories, roll plugins back
     Administer,
 }
 
@@ -85,14 +94,25 @@ impl From<RightName> for Right {
     }
 }
 
-/// Parses an address on this machine.
-pub(super) fn loopback_address(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr =
-        text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8484".to_owned())?;
-    match address.ip().is_loopback() {
-        true => Ok(address),
-        false => Err("the server has no TLS, so it listens only on this machine, such as 127.0.0.1:8484; let a proxy \
-                      with TLS forward requests to it"
-            .to_owned()),
+impl ServeArguments {
+    /// Returns where the server accepts connections. An address of another machine's network needs TLS.
+    pub(crate) fn endpoint(&self) -> Result<Endpoint, String> {
+        if let Some(socket) = &self.socket {
+            return Ok(Endpoint::Unix(socket.clone()));
+        }
+        match (&self.tls_certificate, &self.tls_key) {
+            (Some(certificate), Some(key)) => {
+                let files = TlsFiles { certificate: certificate.clone(), key: key.clone() };
+                Ok(Endpoint::Tls(self.listen, files))
+            }
+            _ if self.listen.ip().is_loopback() => Ok(Endpoint::Tcp(self.listen)),
+            _ => Err("without TLS, the server listens only on this machine, such as 127.0.0.1:8484; for other machines, \
+                      add --tls-certificate FILE and --tls-key FILE, or let a proxy with TLS forward requests to the server"
+                .to_owned()),
+        }
     }
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write an address and a port, such as 127.0.0.1:8484".to_owned())
 }

@@ -71,6 +71,7 @@ fn describe(entry: &AuditEntry) -> String {
                 ApprovalOutcome::Session => "allowed for its session",
                 ApprovalOutcome::Always => "allowed from now on",
                 ApprovalOutcome::Denied => "not allowed",
+                ApprovalOutcome::Expired => "not allowed, because nobody decided in time",
                 ApprovalOutcome::Void => "asked about again, because the tool had changed",
             };
             let of = source.as_ref().map(|source| format!(" of {}", source_name(source))).unwrap_or_default();

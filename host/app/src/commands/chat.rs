@@ -49,7 +49,7 @@ fn how_to_continue(waits: &[Wait]) -> String {
     let mut ways: Vec<&str> = Vec::new();
     for wait in waits {
         let way = match wait.cause {
-            WaitCause::Approval => "/approve asks you about the turn's calls",
+            WaitCause::Approval { .. } => "/approve asks you about the turn's calls",
             WaitCause::Service { .. } => "/respond FILE records a service's answer",
             WaitCause::OutcomeUnknown => "/resolve decides about a call whose outcome is unknown",
             WaitCause::Agent { .. } => "/approve asks you for the answers that the delegates wait for",

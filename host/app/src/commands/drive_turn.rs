@@ -71,6 +71,9 @@ pub(super) async fn continue_turn(
     };
     while view.receive_waiting(&mut events).await.unwrap_or(false) {}
     view.note_cost(session);
+    if let Err(error) = session.deliver_events().await {
+        view.note_undelivered_event(&error);
+    }
     if let Some(error) = unwritten.filter(|error: &std::io::Error| error.kind() != ErrorKind::BrokenPipe) {
         return Err(Failure::output(error));
     }

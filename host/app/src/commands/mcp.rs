@@ -81,7 +81,7 @@ async fn over_http(
     let only_mcp = Some(McpAgent { agent: agent.clone(), expose: arguments.expose.into() });
     let options = ServerOptions { origins, only_mcp, ..ServerOptions::new(listening.listen, token_file(data)) };
     let server = Server::start(supervisor.clone(), options).await.map_err(Failure::refused)?;
-    let url = format!("http://{}/mcp", server.address());
+    let url = server.address().map(|address| format!("http://{address}/mcp")).unwrap_or_default();
     terminal.note(format!("offering {BOLD}{agent}{BOLD:#} to MCP clients at {BOLD}{url}{BOLD:#}"));
     served.show_changes(stop, terminal).await;
     terminal.note("shutting down: open calls continue at the next start");

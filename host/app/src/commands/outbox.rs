@@ -7,7 +7,8 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_config::{DataDirectory, assembly};
 use agent_core::change::OutboxEffect;
-use agent_runtime::{OutboxConfig, outbox};
+use agent_runtime::OutboxConfig;
+use agent_runtime::outbox::{self, Receivers};
 use agent_store::{MAX_PAGE, OutboxFilter, SessionFilter, Store, StoredOutboxItem};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,6 +18,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const PAGE: usize = 200;
 /// Maximum displayed length of a name or of an event's data, in characters.
 const MAX_CHARACTERS: usize = 120;
+/// Maximum displayed length of the reason why an event was not delivered, in characters.
+const MAX_PROBLEM_CHARACTERS: usize = 400;
 
 /// Runs a subcommand of `outbox`.
 pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -60,7 +63,7 @@ async fn deliver(
     let done = |_: &str| {
         written.fetch_add(1, Ordering::Relaxed);
     };
-    let delivered = outbox::deliver(store, &config, session, &done).await;
+    let delivered = outbox::deliver(store, (&config, Receivers::All), session, &done).await;
     terminal.note(match written.load(Ordering::Relaxed) {
         0 => "nothing was pending in the outbox".to_owned(),
         written => format!("{} delivered to {folder}", text::count(written, "item")),
@@ -95,7 +98,13 @@ async fn list(
 fn describe(item: &StoredOutboxItem) -> String {
     let state = match &item.delivered {
         Some(time) => format!("done {}", text::one_line(time, 40)),
-        None => "pending".to_owned(),
+        None => match (&item.problem, item.failed_attempts) {
+            (Some(problem), attempts) => {
+                let attempts = text::count(usize::try_from(attempts).unwrap_or(usize::MAX), "failed attempt");
+                format!("pending after {attempts}: {}", text::one_line(problem, MAX_PROBLEM_CHARACTERS))
+            }
+            (None, _) => "pending".to_owned(),
+        },
     };
     let (what, data) = match &item.item.effect {
         OutboxEffect::Event(event) => (

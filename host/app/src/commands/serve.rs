@@ -11,7 +11,7 @@ use agent_config::assembly::{AssembledAgents, Assembler, UnusablePlugins, open_s
 use agent_config::{AgentOptions, AgentWatch, DataDirectory, Settings, WatchEvent, choose_model};
 use agent_mcp::McpServers;
 use agent_runtime::{Host, LiveAgent, Notice, Supervisor, SupervisorOptions};
-use agent_serve::{AllowedOrigins, Server, ServerOptions, TokenFile};
+use agent_serve::{AllowedOrigins, Endpoint, Server, ServerOptions, TokenFile};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -24,6 +24,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
+    let endpoint = arguments.endpoint().map_err(Failure::refused)?;
     let data = DataDirectory::open(data, &environment::host())?;
     let tokens = token_file(&data);
     let mut served = tokio::select! {
@@ -36,7 +37,7 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     create_first_token(&data, terminal)?;
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
-    let options = ServerOptions { origins, ..ServerOptions::new(arguments.listen, tokens.clone()) };
+    let options = ServerOptions { endpoint, origins, ..ServerOptions::new(arguments.listen, tokens.clone()) };
     let server = match Server::start(supervisor.clone(), options).await {
         Ok(server) => server,
         Err(error) => {
@@ -44,7 +45,12 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
             return Err(Failure::refused(error));
         }
     };
-    terminal.note(format!("listening on {BOLD}http://{}{BOLD:#} with {}", server.address(), names.join(", ")));
+    let place = match server.endpoint() {
+        Endpoint::Tcp(address) => format!("http://{address}"),
+        Endpoint::Tls(address, _) => format!("https://{address}"),
+        Endpoint::Unix(path) => format!("unix:{}", path.display()),
+    };
+    terminal.note(format!("listening on {BOLD}{place}{BOLD:#} with {}", names.join(", ")));
     served.show_changes(&stop, terminal).await;
     terminal.note("shutting down: open turns continue at the next start");
     server.shutdown().await;

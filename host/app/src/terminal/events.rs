@@ -79,7 +79,7 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
                 ApprovalOutcome::Session => "for this session",
                 ApprovalOutcome::Always => "from now on",
                 // No line is needed, because the call's result shows the denial.
-                ApprovalOutcome::Denied => return None,
+                ApprovalOutcome::Denied | ApprovalOutcome::Expired => return None,
                 ApprovalOutcome::Void => {
                     let why = "the call has changed since it was approved, so the host asks again";
                     return Some(format!("{YELLOW}!{YELLOW:#} {BOLD}{name}{BOLD:#}: {why}"));

@@ -44,7 +44,7 @@ fn is_shown(cause: &WaitCause) -> bool {
 fn line(wait: &Wait, since: Option<&String>) -> String {
     let what = match &wait.cause {
         WaitCause::Service { event_type, .. } => format!("the service {}", text::one_line(event_type, MAX_CHARACTERS)),
-        WaitCause::OutcomeUnknown | WaitCause::Approval | WaitCause::Agent { .. } => "somebody".to_owned(),
+        WaitCause::OutcomeUnknown | WaitCause::Approval { .. } | WaitCause::Agent { .. } => "somebody".to_owned(),
         WaitCause::Answer { question, .. } => format!("your answer: {}", text::one_line(question, MAX_CHARACTERS)),
     };
     let since = since.map(|time| format!(" since {}", to_the_second(time))).unwrap_or_default();

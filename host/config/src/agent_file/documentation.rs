@@ -55,6 +55,8 @@ fn allowed_by_format(format: TextFormat) -> &'static str {
         TextFormat::Tree => "without `..`",
         TextFormat::Policy => "`allow`, `ask` or `deny`",
         TextFormat::EventType => "a CloudEvent type",
+        TextFormat::Times => "a cron expression, or `every N minutes`, `hours` or `days`",
+        TextFormat::TimeZone => "the name of a time zone",
         TextFormat::PluginOrDigest => "the name of a plugin, or a digest",
         TextFormat::Namespace => "a host and a path, without `https://`, or `local`",
         TextFormat::PublicKeys => "keys, separated by spaces",

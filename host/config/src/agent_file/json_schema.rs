@@ -71,6 +71,12 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
             let command_or_url = json!([{ "required": ["command"] }, { "required": ["url"] }]);
             schema.insert("oneOf".to_owned(), command_or_url);
         }
+        ["schedules"] | ["webhooks"] => {
+            schema.insert("propertyNames".to_owned(), text(TextFormat::Name));
+        }
+        ["webhooks", "NAME"] => {
+            schema.insert("dependentRequired".to_owned(), json!({ "signature": ["key_env"] }));
+        }
         _ => {}
     }
     if path == ["services"] {
@@ -89,6 +95,14 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     schema.insert("additionalProperties".to_owned(), named_by_author.unwrap_or(json!(false)));
     if path == ["plugins", "NAME", "secrets", "SECRET"] {
         schema.insert("required".to_owned(), json!(["env", "hosts"]));
+    }
+    let required: &[&str] = match path {
+        ["outbox", "server"] => &["url"],
+        ["schedules", "NAME"] => &["times", "prompt"],
+        _ => &[],
+    };
+    if !required.is_empty() {
+        schema.insert("required".to_owned(), json!(required));
     }
     schema
 }

@@ -3,6 +3,7 @@
 
 mod agent;
 mod approval;
+mod events;
 mod limits;
 mod mcp;
 mod services;
@@ -12,10 +13,11 @@ mod tables;
 use super::text_format::TextFormat;
 use agent::{AGENT, MODELS, TURN, UNITS};
 use approval::APPROVAL;
+use events::{OUTBOX, OUTBOX_SERVER, SCHEDULE, WEBHOOK};
 use limits::{AGENT_LIMITS, HOST_TABLE, PLUGIN_LIMITS};
 pub(super) use mcp::{MCP, MCP_NEEDS, MCP_TAKEN};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
-use services::{OUTBOX, SERVICE};
+use services::SERVICE;
 use sharing::SHARING;
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
 
@@ -114,5 +116,8 @@ pub(super) const SECTIONS: &[Section] = &[
     MCP_ADDRESS,
     SERVICE,
     OUTBOX,
+    OUTBOX_SERVER,
+    SCHEDULE,
+    WEBHOOK,
     SHARING,
 ];

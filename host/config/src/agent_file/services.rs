@@ -1,8 +1,7 @@
-//! Reads the tables `[services.NAME]` and `[outbox]`.
+//! Reads the tables `[services.NAME]`.
 
 use super::document::{Table, TomlValue};
 use super::output_schema::read_schema;
-use super::{Located, located_string};
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::schema::Schema;
 use serde_json::Value;
@@ -32,17 +31,6 @@ pub struct ServiceTable {
     pub location: String,
 }
 
-/// The table `[outbox]`, which sets the folder for outgoing events and determines which events are written.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OutboxTable {
-    /// Path of the folder for outgoing events, as it is spelled in the agent file.
-    pub directory: Option<Located>,
-    /// Whether the end of each turn is announced by an event.
-    pub completions: Option<bool>,
-    /// Whether approval requests are announced by events.
-    pub approvals: Option<bool>,
-}
-
 /// Reads all tables `[services.NAME]`. Paths of schemas are relative to `folder`.
 pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, ServiceTable> {
     let services = root.table("services");
@@ -52,16 +40,6 @@ pub(super) fn services(root: &Table<'_>, folder: &Path) -> BTreeMap<String, Serv
         Some((entry.name, service))
     });
     services.collect()
-}
-
-/// Reads the table `[outbox]`. A missing table has the same effect as an empty table.
-pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
-    let Some(table) = root.table("outbox") else { return OutboxTable::default() };
-    OutboxTable {
-        directory: table.get("directory").and_then(|value| located_string(&value)),
-        completions: table.get("completions").and_then(|value| value.flag()),
-        approvals: table.get("approvals").and_then(|value| value.flag()),
-    }
 }
 
 fn service(name: &str, value: &TomlValue<'_>, folder: &Path) -> Option<ServiceTable> {

@@ -5,6 +5,7 @@ use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::message::Digest;
 use agent_plugins::HttpPattern;
 use agent_registry::{LOCAL_NAMESPACE, PublicKey};
+use agent_runtime::{InvalidTimes, ScheduleTimes};
 
 /// Headers that contain secrets, which must not be written into a file.
 const SECRET_HEADERS: [&str; 5] = ["authorization", "proxy-authorization", "x-api-key", "api-key", "cookie"];
@@ -48,6 +49,10 @@ pub(super) enum TextFormat {
     Requests,
     /// The CloudEvent type of a service's event.
     EventType,
+    /// The times of a schedule: a cron expression or an interval.
+    Times,
+    /// The name of a time zone.
+    TimeZone,
     /// A prefix of registry references or addresses, to which trusted keys belong.
     Namespace,
     /// Minisign public keys, separated by spaces.
@@ -87,6 +92,11 @@ impl TextFormat {
             TextFormat::Requests => text.parse::<HttpPattern>().is_ok(),
             TextFormat::EventType if is_reserved(text) => return Some("is reserved for the host"),
             TextFormat::EventType => ServiceEventType::parse(text).is_ok(),
+            TextFormat::Times => match ScheduleTimes::parse(text, "UTC") {
+                Err(InvalidTimes::Never) => return Some("matches no time in the next four years"),
+                times => times.is_ok(),
+            },
+            TextFormat::TimeZone => ScheduleTimes::parse("0 0 * * *", text).is_ok(),
             TextFormat::Namespace => is_namespace(text),
             TextFormat::PublicKeys => text.split_whitespace().all(|key| PublicKey::parse(key).is_ok()),
             TextFormat::PluginOrDigest => {
@@ -104,6 +114,8 @@ impl TextFormat {
             TextFormat::Tree => "contains `..`",
             TextFormat::Requests => "is not a valid request pattern",
             TextFormat::EventType => "is not a valid event type",
+            TextFormat::Times => "is neither a cron expression with five fields nor an interval",
+            TextFormat::TimeZone => "is not the name of a time zone",
             TextFormat::Namespace => "is not a valid registry prefix",
             TextFormat::PublicKeys => "is not a valid public key",
             TextFormat::PluginOrDigest => "is neither a plugin name nor a digest",
@@ -146,6 +158,10 @@ impl TextFormat {
                 "an event type such as \"com.example.payment.requested\": 1 to 256 ASCII letters, digits and `.-_/:~+@#`; \
                  types that begin with `agent-host.`, or look like it, are reserved for the host"
             }
+            TextFormat::Times => {
+                "a cron expression with five fields, such as \"0 7 * * mon-fri\", or an interval, such as \"every 15 minutes\""
+            }
+            TextFormat::TimeZone => "the name of a time zone, such as \"Europe/Berlin\" or \"UTC\"",
             TextFormat::Namespace => {
                 "a host and optionally the beginning of a path, such as \"registry.example/team\", without `https://`; or \"local\""
             }
@@ -179,6 +195,8 @@ impl TextFormat {
             TextFormat::Tree => (filled, Some(r"(^|/)\.\.(/|$)".to_owned())),
             TextFormat::Requests => (REQUESTS.to_owned(), None),
             TextFormat::EventType => (EVENT_TYPE.to_owned(), Some(RESERVED_TYPE.to_owned())),
+            TextFormat::Times => (TIMES.to_owned(), None),
+            TextFormat::TimeZone => (r"^[A-Za-z][A-Za-z0-9_+/-]*$".to_owned(), None),
             TextFormat::Namespace => (NAMESPACE.to_owned(), Some("://".to_owned())),
             TextFormat::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
             TextFormat::PluginOrDigest => (PLUGIN_OR_DIGEST.to_owned(), None),
@@ -192,6 +210,7 @@ const EVENT_TYPE: &str = r"^[A-Za-z0-9._/:~+@#-]{1,256}$";
 /// Matches reserved types in ASCII letters only. In addition to these types, the host's parser rejects types whose
 /// characters look like the letters of a reserved type.
 const RESERVED_TYPE: &str = r"^[^A-Za-z0-9]*[Aa][Gg][Ee][Nn][Tt][^A-Za-z0-9]*[Hh][Oo][Ss][Tt]";
+const TIMES: &str = r"^\s*(every\s+[1-9][0-9]*\s+(minute|hour|day)s?|[^\s@]+(\s+[^\s@]+){4})\s*$";
 const NAMESPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
 const PLUGIN_OR_DIGEST: &str = r"^([A-Za-z0-9_.-]{1,64}|sha256:[0-9a-f]{64})$";

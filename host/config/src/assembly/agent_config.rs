@@ -43,11 +43,14 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         services: file.services.iter().filter_map(|(name, table)| Some((name.clone(), service(table)?))).collect(),
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|located| file.folder.join(&located.value)),
+            server: settings.events.server.clone(),
             announced: AnnouncedEvents {
                 completions: emission(file.outbox.completions),
                 approvals: emission(file.outbox.approvals),
             },
         },
+        schedules: settings.events.schedules.clone(),
+        webhooks: settings.events.webhooks.clone(),
         ..defaults
     }
 }
@@ -88,6 +91,7 @@ fn loop_config(settings: &Settings) -> LoopConfig {
         finish: file.finish.unwrap_or(defaults.finish),
         persistence: file.persistence.unwrap_or(defaults.persistence),
         answer_within_ms: file.answer_within_ms.map(u64::from),
+        approval_within_ms: file.approval_within_ms.map(u64::from),
         execution_units: file.execution_units,
         ..defaults
     }

@@ -167,7 +167,7 @@ impl Loader<'_> {
     }
 
     async fn read_settings(&mut self, path: &Path) -> Result<Settings, ConfigError> {
-        let settings = self.reader.settings(path)?;
+        let settings = self.reader.settings(path)?.of_delegate();
         if settings.models.chain == Chain::Unnamed {
             self.reporter.warn(&Warning::DelegateWithoutModel { path: path.to_owned() });
         }

@@ -159,3 +159,35 @@ fn settings_with(text: &str) -> Settings {
     let (_folder, options) = agent(text);
     Settings::read(&options, &no_environment()).expect("read")
 }
+
+/// I9, row 16: keys of event tables come from the environment. Problems name the variable, and never contain its value.
+#[test]
+fn i9_row_16_keys_of_event_tables_come_from_the_environment() {
+    let text = "[outbox.server]\nurl = \"https://a.example\"\nsigning_key_env = \"KEY\"\nheader_env = { X-Key = \"HEADER\" }\n\
+                [webhooks.tickets]\nkey_env = \"KEY\"\n[schedules.a]\ntimes = \"every 1 day\"\nprompt = \"Go.\"\n";
+    let read = |key: &'static str| {
+        let file = AgentFile::parse(text, Path::new("/base/agent.toml")).expect("the file is valid");
+        let environment = HostEnvironment::new(move |name| match name {
+            "KEY" => Some(key.to_owned()),
+            "HEADER" => Some("header-value-4711".to_owned()),
+            _ => None,
+        });
+        let options = AgentOptions { plugins: Some(std::env::temp_dir()), ..AgentOptions::default() };
+        Settings::of_file((None, file), &options, &environment).expect("the settings are read")
+    };
+    let (settings, problems) = read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw");
+    assert!(problems.is_empty(), "{problems:?}");
+    let events = settings.events;
+    assert!(events.server.is_some() && events.webhooks.contains_key("tickets") && events.schedules.contains_key("a"));
+    let shown = format!("{events:?}");
+    assert!(!shown.contains("header-value-4711") && !shown.contains("MfKQ9"), "{shown}");
+    for (key, problem) in [("", "is not set"), ("too-short-key", "is no key")] {
+        let (settings, problems) = read(key);
+        assert!(settings.events.server.is_none() && settings.events.webhooks.is_empty());
+        let problems = format!("{problems:?}");
+        assert!(problems.contains("`KEY`") && problems.contains(problem), "{problems}");
+        assert!(key.is_empty() || !problems.contains(key), "{problems}");
+    }
+    let delegate = read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").0.of_delegate().events;
+    assert!(delegate.webhooks.is_empty() && delegate.schedules.is_empty() && delegate.server.is_some());
+}

@@ -70,16 +70,19 @@ impl LoopConfig {
             max_depth: self.max_depth.min(current.max_depth),
             finish: self.finish,
             persistence: self.persistence && current.persistence,
-            answer_within_ms: match (self.answer_within_ms, current.answer_within_ms) {
-                (Some(stored), Some(current)) => Some(stored.min(current)),
-                (stored, current) => stored.or(current),
-            },
+            answer_within_ms: shorter(self.answer_within_ms, current.answer_within_ms),
+            approval_within_ms: shorter(self.approval_within_ms, current.approval_within_ms),
             user: self.user.clone(),
             fallback: current.fallback.clone(),
             announced: current.announced,
             execution_units: current.execution_units,
         }
     }
+}
+
+/// Returns the shorter of two time limits, of which `None` is the longest.
+fn shorter(one: Option<u64>, other: Option<u64>) -> Option<u64> {
+    one.into_iter().chain(other).min()
 }
 
 impl Run {
@@ -167,6 +170,7 @@ impl Turn {
         dropped.sections = std::mem::take(&mut self.sections).len();
         dropped.builder_state = self.state.take().is_some();
         let Phase::Working(batch) = &mut self.phase else { return };
+        batch.approvals_expire_at = None;
         for call in &mut batch.calls {
             dropped.approvals += usize::from(call.authorization.take().is_some());
             if let CallProgress::AwaitingApproval { identity } = &mut call.state {

@@ -24,6 +24,10 @@ pub(super) struct Batch {
     /// Whether a user has been asked about the calls that need approval (L17).
     #[serde(default, rename = "asked")]
     pub(super) approval_requested: bool,
+    /// Time at which the calls that still wait for an approval are denied, in milliseconds since the Unix epoch. `None`
+    /// means that they wait indefinitely.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) approvals_expire_at: Option<u64>,
     /// Number of calls that were sent to a service, an agent or the user, by tool (L11).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(super) outstanding: BTreeMap<String, u32>,
@@ -182,6 +186,7 @@ impl Batch {
             calls: Vec::new(),
             suspended: false,
             approval_requested: false,
+            approvals_expire_at: None,
             outstanding: BTreeMap::new(),
             completion: None,
             feedback: None,
@@ -204,14 +209,14 @@ impl Batch {
         let waits = self.calls.iter().filter_map(|call| {
             let cause = match &call.state {
                 CallProgress::OutcomeUnknown => WaitCause::OutcomeUnknown,
-                CallProgress::AwaitingApproval { .. } => WaitCause::Approval,
+                CallProgress::AwaitingApproval { .. } => WaitCause::Approval { expires_at: self.approvals_expire_at },
                 CallProgress::Outstanding { awaits } => awaits.clone(),
                 CallProgress::Waiting
                 | CallProgress::Running
                 | CallProgress::Checking
                 | CallProgress::Finished { .. } => return None,
             };
-            let name = if cause == WaitCause::Approval { call.approval_name() } else { &call.name };
+            let name = if call.state.is_awaiting_approval() { call.approval_name() } else { &call.name };
             Some(Wait { call: call.id.clone(), name: name.to_owned(), cause })
         });
         Suspension { waits: waits.collect() }
@@ -282,6 +287,12 @@ impl Batch {
 
     pub(super) fn check_outstanding(&self, id: &CallId) -> Result<(), InputError> {
         self.check_state(id, CallProgress::is_outstanding)
+    }
+
+    /// Checks that the call waits for a response, or for an approval with a time limit.
+    pub(super) fn check_expiring(&self, id: &CallId) -> Result<(), InputError> {
+        let has_limit = self.approval_requested && self.approvals_expire_at.is_some();
+        self.check_state(id, |state| state.is_outstanding() || (has_limit && state.is_awaiting_approval()))
     }
 
     /// Checks that the call waits for a response from this sender.

@@ -39,6 +39,10 @@ pub struct LoopConfig {
     /// call waits indefinitely.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer_within_ms: Option<u64>,
+    /// Maximum time that a call waits for a user's approval after the request, in milliseconds (L17). `None` means that the
+    /// call waits indefinitely.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approval_within_ms: Option<u64>,
     /// The user for whom the turn works: the user of the request or, if the request names no user, the agent's
     /// configured user (D4).
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -175,6 +179,7 @@ impl Default for LoopConfig {
             finish: Finish::Text,
             persistence: false,
             answer_within_ms: None,
+            approval_within_ms: None,
             user: None,
             fallback: None,
             announced: AnnouncedEvents::default(),

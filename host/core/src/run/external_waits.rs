@@ -17,6 +17,7 @@ use crate::tool::{CallCost, ToolError};
 use serde_json::Value;
 
 const EXPIRED: &str = "no answer came in time";
+const NOT_APPROVED: &str = "a person was asked to allow this call, and nobody decided in time; don't repeat it";
 const DENIED: &str = "a person was asked and did not allow this call; don't repeat it";
 
 /// The identity of the service's tool that needs an approval, and the cost of the call that made the request.
@@ -140,8 +141,8 @@ impl Run {
         self.settle(id, result, change);
     }
 
-    /// Handles an outstanding call whose time limit has passed. If the call was a question to the user, the turn ends
-    /// (L18). If the call was not a question to the user, the call gets an error result.
+    /// Handles a waiting call whose time limit has passed. If the call was a question to the user, the turn ends (L18). If
+    /// the call waits for an approval, it is denied (L17). Any other call gets an error result.
     pub(super) fn expire(&mut self, id: &CallId, change: &mut Change) {
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
@@ -152,6 +153,9 @@ impl Run {
             self.announce_resumption(change);
             self.abandon_batch(EXPIRED, EXPIRED, change);
             return self.finish(OutputData::Text(question), EndReason::QuestionExpired, change);
+        }
+        if call.state.is_awaiting_approval() {
+            return self.deny(vec![(id.clone(), ApprovalOutcome::Expired, NOT_APPROVED.to_owned())], change);
         }
         let error = ToolError::Unavailable { message: EXPIRED.to_owned(), retry_after: None };
         self.respond(id, text_result(&error.for_model(), true), change);
@@ -170,28 +174,33 @@ impl Run {
                 ApprovalVerdict::Granted { grant, .. } => {
                     self.discard_answers(call, grant.grant.identity().clone(), change)
                 }
-                ApprovalVerdict::Denied { reason } => denied.push((call, reason)),
+                ApprovalVerdict::Denied { reason } => {
+                    let message = reason.map_or(DENIED.to_owned(), |reason| format!("{DENIED}. They say: {reason}"));
+                    denied.push((call, ApprovalOutcome::Denied, message));
+                }
             }
         }
+        self.deny(denied, change);
+    }
+
+    /// Denies calls that wait for an approval, each with the text that the model receives, and continues the turn if no
+    /// call waits any more.
+    fn deny(&mut self, denied: Vec<(CallId, ApprovalOutcome, String)>, change: &mut Change) {
         // A tool may have been disabled while the approval request was open (L28).
         self.refuse_disabled(change);
         let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
             return self.inconsistent(NO_OPEN_BATCH);
         };
-        let settled = |id: &CallId| denied.iter().any(|(call, _)| call == id);
+        let settled = |id: &CallId| denied.iter().any(|(call, ..)| call == id);
         // The set of waiting calls has changed. If no call waits any more, the turn announces that it continues.
         // Otherwise, the turn announces the calls that still wait.
         match batch.continues_after(settled) {
             true => self.announce_resumption(change),
             false => batch.suspended = false,
         }
-        for (call, reason) in denied {
+        for (call, verdict, message) in denied {
             let name = self.name_of(&call);
-            self.emit(
-                change,
-                EventKind::ApprovalResolved { call: call.clone(), name, verdict: ApprovalOutcome::Denied },
-            );
-            let message = reason.map_or(DENIED.to_owned(), |reason| format!("{DENIED}. They say: {reason}"));
+            self.emit(change, EventKind::ApprovalResolved { call: call.clone(), name, verdict });
             self.record(&call, text_result(&ToolError::Denied { message }.for_model(), true), change);
         }
         self.after_results(change);
@@ -272,17 +281,22 @@ impl Run {
     /// Announces the suspension of a blocked batch, once per suspension. Before the announcement, one request asks for
     /// the approval of all calls that need it. Does nothing if no batch is open.
     pub(super) fn announce_suspension(&mut self, change: &mut Change) {
-        let Some(Turn { phase: Phase::Working(batch), .. }) = &mut self.turn else {
+        let Some(Turn { phase: Phase::Working(batch), config, .. }) = &mut self.turn else {
             return;
         };
         if !batch.is_blocked() || batch.suspended {
             return;
         }
         batch.suspended = true;
-        let suspension = batch.suspension();
         let calls = batch.approval_items();
-        if !calls.is_empty() && !std::mem::replace(&mut batch.approval_requested, true) {
-            self.emit(change, EventKind::ApprovalRequested { calls });
+        let is_new_request = !calls.is_empty() && !std::mem::replace(&mut batch.approval_requested, true);
+        if is_new_request {
+            batch.approvals_expire_at =
+                self.now.zip(config.approval_within_ms).map(|(now, within)| now.saturating_add(within));
+        }
+        let (suspension, expires_at) = (batch.suspension(), batch.approvals_expire_at);
+        if is_new_request {
+            self.emit(change, EventKind::ApprovalRequested { calls, expires_at });
         }
         self.emit(change, EventKind::Suspended { suspension });
     }

@@ -298,7 +298,7 @@ impl Answerer {
             WaitCause::Service { .. } => self == Answerer::Service,
             WaitCause::Agent { .. } => self == Answerer::Agent,
             WaitCause::Answer { .. } => self == Answerer::User,
-            WaitCause::Approval | WaitCause::OutcomeUnknown => false,
+            WaitCause::Approval { .. } | WaitCause::OutcomeUnknown => false,
         }
     }
 }
@@ -522,7 +522,7 @@ impl Run {
                 batch.check_running(call)
             }
             (Input::Respond { call, from, .. }, Phase::Working(batch)) => batch.check_answer(call, *from),
-            (Input::Expire { call }, Phase::Working(batch)) => batch.check_outstanding(call),
+            (Input::Expire { call }, Phase::Working(batch)) => batch.check_expiring(call),
             (Input::Approval { answers }, Phase::Working(batch)) => {
                 batch.check_awaiting_approval(answers.iter().map(|answer| &answer.call))?;
                 answers.iter().find_map(too_deep_call).map_or(Ok(()), |call| Err(InputError::TooDeep(call.clone())))

@@ -121,6 +121,10 @@ pub struct Run {
     /// as an error.
     #[serde(skip)]
     pub(super) inconsistency: Option<&'static str>,
+    /// The time of the current transition, in milliseconds since the Unix epoch. `None` outside of a transition, and if the
+    /// caller has not told it.
+    #[serde(skip)]
+    pub(super) now: Option<u64>,
 }
 
 // Contradictions that a transition may find in the state.
@@ -250,6 +254,7 @@ impl Run {
             queued_prompts: Vec::new(),
             turn: None,
             inconsistency: None,
+            now: None,
         }
     }
 

@@ -71,7 +71,7 @@ variants! {
     }
     cause: WaitCause {
         WaitCause::OutcomeUnknown => "waits: outcome unknown",
-        WaitCause::Approval => "waits: approval",
+        WaitCause::Approval { .. } => "waits: approval",
         WaitCause::Service { expires_at: None, .. } => "waits: service",
         WaitCause::Service { expires_at: Some(_), .. } => "waits: service until",
         WaitCause::Agent { .. } => "waits: agent",

@@ -1,6 +1,6 @@
 //! Tests of calls that need approval (L17; rows 19 and 20).
 
-use crate::session::{Session, dispatched, grant, kinds, plain};
+use crate::session::{NOW, Session, dispatched, grant, kinds, plain};
 use agent_core::approval::{
     ApprovalAnswer, ApprovalOutcome, ApprovalVerdict, Authorization, GrantScope, LastingGrant, ReapprovalRequest,
     ScopedGrant,
@@ -66,7 +66,7 @@ fn l17_allowed_calls_finish_first_and_then_one_request_covers_all_others() {
     assert_eq!(session.run.action(), Action::Dispatch(vec![dispatch(2, None)]));
     let change = session.run_batch();
     assert_eq!(kinds(&change), ["tool_result", "approval_requested", "suspended"]);
-    let EventKind::ApprovalRequested { calls } = &change.events[1].kind else { panic!("{change:?}") };
+    let EventKind::ApprovalRequested { calls, .. } = &change.events[1].kind else { panic!("{change:?}") };
     let asked: Vec<_> = calls.iter().map(|item| (item.call.clone(), item.name.as_str(), item.digest.clone())).collect();
     let digest = Some(grant("pay").digest);
     assert_eq!(asked, [(id(1), "pay", digest.clone()), (id(3), "write", digest)]);
@@ -221,7 +221,11 @@ fn l17_an_imported_state_has_no_approvals_and_runs_nothing() {
     assert_eq!((dropped.approvals, dropped.calls.as_slice()), (2, &[id(1)][..]));
     let Action::Suspended(suspension) = run.action() else { panic!("{:?}", run.action()) };
     let causes: Vec<_> = suspension.waits.iter().map(|wait| wait.cause.clone()).collect();
-    assert_eq!(causes, [WaitCause::OutcomeUnknown, WaitCause::Approval], "a user decides about both calls");
+    assert_eq!(
+        causes,
+        [WaitCause::OutcomeUnknown, WaitCause::Approval { expires_at: None }],
+        "a user decides about both calls"
+    );
 }
 
 #[test]
@@ -244,4 +248,36 @@ fn l17_d3_an_approval_survives_a_crash_and_a_cancelled_request_ends() {
     session.must(Input::Cancel);
     assert_eq!(result_of(&session, 2), (true, "cancelled before it ran".into()));
     assert!(session.ledger.in_state(CallState::AwaitingApproval).is_empty());
+}
+
+/// I9, L17: a call that nobody decides about in time is not allowed, and the turn continues. A new request has a new time
+/// limit.
+#[test]
+fn i9_l17_an_approval_request_expires() {
+    let mut session = Session::calling(LoopConfig { approval_within_ms: Some(500), ..LoopConfig::default() });
+    let change = session.reply("", vec![unapproved("pay"), unapproved("write")]);
+    let limit = Some(NOW + 500);
+    assert!(change.events.iter().any(
+        |event| matches!(&event.kind, EventKind::ApprovalRequested { expires_at, calls } if *expires_at == limit && calls.len() == 2)
+    ));
+    let waits: Vec<_> = session.run.waits().into_iter().map(|wait| wait.cause).collect();
+    assert_eq!(waits, vec![WaitCause::Approval { expires_at: limit }; 2]);
+    let change = session.must(Input::Expire { call: id(1) });
+    assert_eq!(kinds(&change), ["approval_resolved", "tool_call", "tool_result_error", "suspended"]);
+    assert!(matches!(&change.events[0].kind, EventKind::ApprovalResolved { verdict: ApprovalOutcome::Expired, .. }));
+    let (is_error, text) = result_of(&session, 1);
+    assert!(is_error && text.contains("nobody decided in time"), "{text}");
+    assert_eq!(session.apply(Input::Expire { call: id(1) }), Err(InputError::Settled(id(1), "finished")));
+    answer(&mut session, &[once(2, "write")]);
+    session.run_batch();
+    assert!(matches!(session.run.action(), Action::CallModel(plan) if plan.step == 2), "the turn continues");
+}
+
+/// L17: without a time limit, an approval request never expires.
+#[test]
+fn l17_an_approval_request_without_a_limit_does_not_expire() {
+    let (mut session, _) = session_with(vec![unapproved("pay")]);
+    assert_eq!(session.run.waits()[0].cause, WaitCause::Approval { expires_at: None });
+    let refused = session.apply(Input::Expire { call: id(1) });
+    assert_eq!(refused, Err(InputError::Settled(id(1), "waiting for an approval")));
 }

@@ -230,7 +230,7 @@ impl Move {
         let wait = &waits[self.pick.index(waits.len())];
         match &wait.cause {
             WaitCause::OutcomeUnknown => self.resolve(&wait.call),
-            WaitCause::Approval => {
+            WaitCause::Approval { .. } => {
                 let asking = session.ledger.in_state(CallState::AwaitingApproval);
                 let count = 1 + self.pick.index(asking.len());
                 self.approval(&asking[asking.len() - count..])
@@ -373,7 +373,7 @@ fn is_valid(input: &Input, session: &Session) -> bool {
                         WaitCause::Service { .. } => *from == Answerer::Service,
                         WaitCause::Agent { .. } => *from == Answerer::Agent,
                         WaitCause::Answer { .. } => *from == Answerer::User,
-                        WaitCause::Approval | WaitCause::OutcomeUnknown => false,
+                        WaitCause::Approval { .. } | WaitCause::OutcomeUnknown => false,
                     }
             })
         }

@@ -57,7 +57,7 @@ fn request_sent() -> Input {
 fn p2_a_service_request_is_sent_after_its_approval() {
     let (mut session, change) = awaiting_approval();
     assert_eq!((kinds(&change), change.outbox.len()), (vec!["approval_requested".to_owned(), "suspended".into()], 0));
-    let EventKind::ApprovalRequested { calls } = &change.events[0].kind else { panic!("{change:?}") };
+    let EventKind::ApprovalRequested { calls, .. } = &change.events[0].kind else { panic!("{change:?}") };
     assert_eq!((calls[0].name.as_str(), calls[0].digest.as_ref()), ("payments", Some(&digest(7))));
     session.crash();
     assert_eq!(session.run.unapproved_request(&id()), Some(&request()), "the request is part of the stored state");

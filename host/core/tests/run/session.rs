@@ -18,6 +18,9 @@ use serde_json::{Value, json};
 /// A token budget with a large context window, for tests that do not fill the window.
 pub(crate) const WIDE: PromptBudget = PromptBudget { window: 100_000, system: 100, tools: 200, reserved: 1_000 };
 
+/// The time of every transition, in milliseconds since the Unix epoch.
+pub(crate) const NOW: u64 = 1_000_000;
+
 pub(crate) struct Session {
     pub(crate) run: Run,
     pub(crate) ledger: Ledger,
@@ -40,8 +43,8 @@ impl Session {
     pub(crate) fn apply(&mut self, input: Input) -> Result<Change, InputError> {
         let before = self.run.clone();
         let mut again = restored(&before);
-        let result = self.run.apply(input.clone());
-        assert_eq!(again.apply(input.clone()), result, "the same state and input lead to the same change");
+        let result = self.run.apply_at(input.clone(), NOW);
+        assert_eq!(again.apply_at(input.clone(), NOW), result, "the same state and input lead to the same change");
         assert_eq!(again, self.run, "the same state and input lead to the same state");
         let change = match result {
             Ok(change) => change,

@@ -189,7 +189,7 @@ impl DrivenRun {
             WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. } => {
                 respond_to(&self.run, call, result("an answer"))
             }
-            WaitCause::Approval => {
+            WaitCause::Approval { .. } => {
                 let item = self.run.asking().into_iter().find(|item| item.call == call).expect("it is requested");
                 let digest = item.digest.expect("the request identifies a tool");
                 let (agent, tool) = (self.run.agent.clone(), item.name);

@@ -55,7 +55,7 @@ impl<'t> Answers<'t> {
         let (mut decisions, mut is_answered) = (Vec::new(), false);
         for wait in &waits.waits {
             match &wait.cause {
-                WaitCause::Approval => decisions.extend(self.decision(wait)),
+                WaitCause::Approval { .. } => decisions.extend(self.decision(wait)),
                 WaitCause::Answer { question, .. } => {
                     if let Some(answer) = self.answer(question) {
                         session.answer(wait.call.clone(), answer).await?;

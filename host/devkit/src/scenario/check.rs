@@ -269,7 +269,7 @@ fn with_details(result: &TurnResult, word: &str) -> String {
         TurnResult::Failed(error) => format!("{word}: {error}"),
         TurnResult::Suspended(suspension) => {
             let waits = suspension.waits.iter().map(|wait| match &wait.cause {
-                WaitCause::Approval => format!("`{}` needs an approval", wait.name),
+                WaitCause::Approval { .. } => format!("`{}` needs an approval", wait.name),
                 WaitCause::Answer { question, .. } => format!("the model asks the question {question:?}"),
                 WaitCause::Service { event_type, .. } => format!("`{}` waits for the service {event_type}", wait.name),
                 WaitCause::Agent { .. } => format!("`{}` waits for an agent", wait.name),
@@ -283,7 +283,7 @@ fn with_details(result: &TurnResult, word: &str) -> String {
 
 fn advice(suspension: &Suspension) -> String {
     let line = suspension.waits.iter().map(|wait| match &wait.cause {
-        WaitCause::Approval => format!("approvals = [{{ name = \"{}\", verdict = \"allow\" }}]", wait.name),
+        WaitCause::Approval { .. } => format!("approvals = [{{ name = \"{}\", verdict = \"allow\" }}]", wait.name),
         WaitCause::Answer { .. } => "questions = [{ answer = \"…\" }]".to_owned(),
         WaitCause::Service { .. } => format!("services = [{{ name = \"{}\", type = \"…\", data = … }}]", wait.name),
         WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => "ends = \"suspended\"".to_owned(),

@@ -114,7 +114,7 @@ impl Lines {
             }
             WaitCause::Agent { .. } => self.add("waits for the agent", &wait.name),
             WaitCause::OutcomeUnknown => self.add("outcome unknown", &wait.name),
-            WaitCause::Approval => {}
+            WaitCause::Approval { .. } => {}
         }
     }
 
@@ -143,14 +143,14 @@ impl Lines {
             }
             EventKind::Steered { text } => self.add("user, during the turn", text),
             EventKind::PlanFallback { reason } => self.add("no plan", reason),
-            EventKind::ApprovalRequested { calls } => {
+            EventKind::ApprovalRequested { calls, .. } => {
                 let names: Vec<_> = calls.iter().map(|call| call.name.as_str()).collect();
                 self.add("asks to be allowed", &names.join(", "));
             }
             EventKind::ApprovalResolved { name, verdict, .. } => self.add(
                 match verdict {
                     ApprovalOutcome::Once | ApprovalOutcome::Session | ApprovalOutcome::Always => "allowed",
-                    ApprovalOutcome::Denied => "not allowed",
+                    ApprovalOutcome::Denied | ApprovalOutcome::Expired => "not allowed",
                     ApprovalOutcome::Void => "asked again",
                 },
                 name,

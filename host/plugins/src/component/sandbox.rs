@@ -155,6 +155,11 @@ impl Sandbox {
         Self { shared: Arc::clone(&self.shared), verifier: Some(verifier) }
     }
 
+    /// Returns the store that keeps the components of earlier versions. `None` if the sandbox was created without one.
+    pub fn plugin_store(&self) -> Option<&PluginStore> {
+        self.shared.store.as_ref()
+    }
+
     /// Adds paths that no plugin may access. Even a grant of a directory that contains a protected path does not allow
     /// access to this path (P13).
     pub fn protect(&self, paths: impl IntoIterator<Item = ProtectedPath>) {

@@ -1,6 +1,7 @@
 //! The configuration of an agent, and the parts of an agent that depend only on the configuration.
 
-use super::{AgentError, Delegate, ServiceConfig};
+use super::{AgentError, Delegate, Schedule, ServiceConfig, Webhook};
+use crate::http_sink::HttpSink;
 use crate::tools::registry::Availability;
 use crate::tools::{builtins, rules};
 use agent_core::approval::ApprovalRules;
@@ -95,11 +96,14 @@ pub enum SummaryWriter {
     Extract,
 }
 
-/// Configuration of outgoing events: which events the host sends, and where it delivers them.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Configuration of outgoing events: which events the host sends, and where it delivers them. An event is delivered when
+/// all configured receivers have it. Without a receiver, events stay in the store.
+#[derive(Clone, Debug, Default)]
 pub struct OutboxConfig {
-    /// Directory in which each event is written to a file. If `None`, events stay in the store.
+    /// Directory in which each event is written to a file.
     pub directory: Option<PathBuf>,
+    /// Server to which each event is sent.
+    pub server: Option<Arc<HttpSink>>,
     /// Whether the host sends an event when a turn ends, and whether it sends an event when calls need an approval
     /// (I6). If the host has sent an approval request as an event, an incoming event can answer the request. A change
     /// to this setting applies only to turns that begin after the change.
@@ -159,6 +163,10 @@ pub struct AgentConfig {
     pub services: BTreeMap<String, ServiceConfig>,
     /// Which outgoing events the host sends, and where it delivers them (I6).
     pub outbox: OutboxConfig,
+    /// Schedules that begin sessions of this agent, by name (I9). A delegate has none.
+    pub schedules: BTreeMap<String, Schedule>,
+    /// Webhooks through which other programs begin sessions of this agent, by name (I9). A delegate has none.
+    pub webhooks: BTreeMap<String, Webhook>,
     /// Agents to which this agent may delegate tasks, by the name of the tool that calls the delegate
     /// (L16). By default, there are no delegates.
     pub delegates: BTreeMap<String, Delegate>,
@@ -202,6 +210,8 @@ impl AgentConfig {
             media_policies: BTreeMap::new(),
             services: BTreeMap::new(),
             outbox: OutboxConfig::default(),
+            schedules: BTreeMap::new(),
+            webhooks: BTreeMap::new(),
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
             approvals: ApprovalRules::default(),

@@ -27,10 +27,14 @@ pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&
         return;
     }
     for event in &change.events {
-        let EventKind::ApprovalRequested { calls } = &event.kind else { continue };
+        let EventKind::ApprovalRequested { calls, expires_at } = &event.kind else { continue };
+        let mut data = json!({"calls": calls});
+        if let Some(expires_at) = expires_at {
+            data["expires_at"] = json!(expires_at);
+        }
         let id = approval_request_id(before, event.sequence);
         let attributes = attributes(&services.scope(before), id.clone());
-        let sent = OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes, json!({"calls": calls}));
+        let sent = OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes, data);
         change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(sent) });
     }
 }

@@ -25,7 +25,9 @@ pub(crate) async fn add_event_details(
     let new_records: Vec<CallRecord> = change.calls.iter().filter_map(requested).collect();
     for event in &mut change.events {
         match &mut event.kind {
-            EventKind::ApprovalRequested { calls } => add_item_details(context, history, calls, &new_records).await?,
+            EventKind::ApprovalRequested { calls, .. } => {
+                add_item_details(context, history, calls, &new_records).await?
+            }
             // The run does not store the arguments of calls. If a call never ran, its event has no arguments yet, so
             // they are copied from the call's record.
             EventKind::ToolCall { call, arguments, attempt: 0, .. } if *arguments == Value::Null => {

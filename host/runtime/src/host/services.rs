@@ -19,6 +19,7 @@ use agent_plugins::{
 use agent_store::{Blobs, MemoryFilter, MemoryScope, Store};
 use std::borrow::Cow;
 use std::sync::Arc;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Services that all sessions of a process share.
@@ -43,6 +44,8 @@ pub struct Host {
     pub leaving: CancellationToken,
     /// The sessions of this process that are open or watched.
     pub sessions: OpenSessions,
+    /// Notified when a session has committed events that must be sent to a server.
+    pub outbox_changed: Arc<Notify>,
 }
 
 impl Host {
@@ -58,6 +61,7 @@ impl Host {
             http: None,
             leaving: CancellationToken::new(),
             sessions: OpenSessions::default(),
+            outbox_changed: Arc::default(),
         }
     }
 }
@@ -90,6 +94,8 @@ pub(crate) struct SessionServices {
     pub(crate) leaving: CancellationToken,
     /// The sessions of this process that are open or watched.
     pub(crate) sessions: OpenSessions,
+    /// Notified when the session has committed events that must be sent to a server.
+    pub(crate) outbox_changed: Arc<Notify>,
 }
 
 impl SessionServices {
@@ -122,6 +128,7 @@ impl SessionServices {
             first_uses: host.first_uses.clone(),
             leaving: host.leaving.clone(),
             sessions: host.sessions.clone(),
+            outbox_changed: host.outbox_changed.clone(),
         }
     }
 
@@ -179,6 +186,7 @@ impl SessionServices {
             http: self.ports.http.clone(),
             leaving: self.leaving.clone(),
             sessions: self.sessions.clone(),
+            outbox_changed: self.outbox_changed.clone(),
         }
     }
 

@@ -138,6 +138,11 @@ impl Actor<'_> {
                 return self.run_turn(None, cancelled).await;
             }
             SessionRequest::Cancel => Ok(Accepted::Cancelled),
+            SessionRequest::Close => {
+                // The sender may have stopped waiting for the answer.
+                let _ = reply.send(Ok(Accepted::Closed));
+                return Ok(Next::Close);
+            }
             SessionRequest::Continue => Ok(Accepted::Continued),
             request => self.session.accept(request).boxed().await,
         };

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Delay after the first failure. Each further failure doubles the delay.
-const FIRST_DELAY: Duration = Duration::from_secs(1);
+pub(super) const FIRST_DELAY: Duration = Duration::from_secs(1);
 /// Maximum delay between two attempts.
-const MAX_DELAY: Duration = Duration::from_secs(300);
+pub(super) const MAX_DELAY: Duration = Duration::from_secs(300);
 
 /// The sessions that could not continue, with the time of the next attempt.
 #[derive(Default)]

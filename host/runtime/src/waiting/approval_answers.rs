@@ -149,7 +149,7 @@ impl Session {
             let Some(last) = page.last() else { return Ok(requested) };
             after = last.event.sequence;
             for stored in page {
-                let EventKind::ApprovalRequested { calls } = stored.event.kind else { continue };
+                let EventKind::ApprovalRequested { calls, .. } = stored.event.kind else { continue };
                 let calls = calls.into_iter().map(|item| item.call);
                 match &mut requested {
                     Some(requested) => requested.superseded.extend(calls),

@@ -27,10 +27,16 @@ impl Session {
             SessionRequest::Approve(decisions) => self.approve(decisions).await?,
             SessionRequest::Answer { call, text } => self.answer(call, text).await?,
             SessionRequest::Resolve { call, decision } => self.resolve(call, decision).await?,
+            SessionRequest::Close => return Err(turn_runs()),
             SessionRequest::Cancel | SessionRequest::Continue => {}
         }
         Ok(Accepted::Stored { violations: Vec::new(), waits: self.run.waits() })
     }
+}
+
+/// The error for a session that cannot be closed now.
+pub(crate) fn turn_runs() -> RequestError {
+    RequestError::new(RequestProblem::Conflict, "a turn of the session runs; cancel it first")
 }
 
 /// Stores the attachments of a prompt in the session, and returns the prompt as it is queued.

@@ -2,11 +2,12 @@
 
 use super::ApiState;
 use crate::access::Caller;
-use crate::problem::Problem;
+use crate::problem::{ApiProblems, Problem};
 use crate::tokens::Right;
-use agent_runtime::LiveAgent;
+use agent_runtime::{Agent, LiveAgent, Schedule, WebhookAuthentication};
 use axum::extract::{Path, State};
 use axum::{Extension, Json};
+use jiff::Timestamp;
 use serde::Serialize;
 use std::sync::Arc;
 use utoipa::ToSchema;
@@ -43,6 +44,38 @@ pub(crate) struct AgentDetails {
     tools: Vec<ToolSummary>,
     /// Digest of the generation of plugins. It changes when a plugin changes.
     generation: String,
+    /// The schedules that begin sessions of the agent.
+    schedules: Vec<ScheduleSummary>,
+    /// The webhooks through which other programs begin sessions of the agent.
+    webhooks: Vec<WebhookSummary>,
+}
+
+/// A schedule of an agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ScheduleSummary {
+    /// Name of the schedule.
+    name: String,
+    /// The times of the schedule, as they are configured.
+    #[schema(example = "0 7 * * mon-fri Europe/Berlin")]
+    times: String,
+    /// Next time at which the schedule runs, as RFC 3339. `null` if it is not known yet.
+    next: Option<String>,
+    /// Last time for which the schedule ran, as RFC 3339. `null` if it never ran.
+    last: Option<String>,
+    /// The session of the last run.
+    last_session: Option<String>,
+}
+
+/// A webhook of an agent.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct WebhookSummary {
+    /// Name of the webhook.
+    name: String,
+    /// Path to which requests are sent.
+    #[schema(example = "/webhooks/clerk/tickets")]
+    path: String,
+    /// Whether requests may have a signature instead of a token.
+    signed: bool,
 }
 
 /// A plugin of an agent.
@@ -77,8 +110,7 @@ fn summary(name: &str, agent: &LiveAgent) -> AgentSummary {
     get, path = "/api/agents", tag = "agents", security(("token" = [])),
     responses(
         (status = 200, body = AgentList),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn list_agents(
@@ -96,8 +128,7 @@ pub(crate) async fn list_agents(
     params(("agent" = String, Path, description = "The name of the agent.")),
     responses(
         (status = 200, body = AgentDetails),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn show_agent(
@@ -115,11 +146,44 @@ pub(crate) async fn show_agent(
         description: tool.description.clone(),
         input_schema: tool.input_schema.clone(),
     });
+    let schedules = schedules_of(&state, &caller, &name, &agent).await?;
+    let webhooks = agent.config().webhooks.iter().map(|(webhook, configured)| WebhookSummary {
+        name: webhook.clone(),
+        path: format!("{}{name}/{webhook}", super::webhooks::WEBHOOK_PATH),
+        signed: configured.authentication != WebhookAuthentication::Token,
+    });
     Ok(Json(AgentDetails {
+        webhooks: webhooks.collect(),
+        schedules,
         model: agent.models().first().info().model.to_string(),
         plugins: agent.generation().pinned().into_iter().map(plugin).collect(),
         tools: tools.collect(),
         generation: agent.generation().digest().to_string(),
         name,
     }))
+}
+
+/// Returns the schedules of an agent. A token for one user does not see the sessions of the runs, because they may belong to
+/// another user.
+async fn schedules_of(
+    state: &ApiState,
+    caller: &Caller,
+    name: &str,
+    agent: &Agent,
+) -> Result<Vec<ScheduleSummary>, Problem> {
+    let states = state.store().schedules(name).await?;
+    let time = |milliseconds: i64| Timestamp::from_millisecond(milliseconds).ok().map(|time| time.to_string());
+    let summary = |(schedule, configured): (&String, &Schedule)| {
+        let times = configured.times.definition().to_owned();
+        let state = states.iter().find(|state| state.name == *schedule);
+        let current = state.filter(|state| state.definition == times);
+        ScheduleSummary {
+            name: schedule.clone(),
+            next: current.and_then(|state| time(state.due)),
+            last: state.and_then(|state| time(state.last_run?)),
+            last_session: state.and_then(|state| state.last_session.clone()).filter(|_| caller.token.user.is_none()),
+            times,
+        }
+    };
+    Ok(agent.config().schedules.iter().map(summary).collect())
 }

@@ -3,7 +3,7 @@
 use super::ApiState;
 use crate::access::Caller;
 use crate::body::{JsonBody, PROMPT_BYTES, SMALL_BYTES, read};
-use crate::problem::Problem;
+use crate::problem::{ApiProblems, Problem};
 use crate::tokens::Right;
 use agent_core::approval::GrantScope;
 use agent_core::cloud_event::{CloudEvent, EventError};
@@ -104,8 +104,7 @@ impl From<CallDecision> for ApprovalDecision {
     request_body = ApprovalDecisions,
     responses(
         (status = 200, body = StoredAnswer),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn decide_approvals(
@@ -140,8 +139,7 @@ pub(crate) struct QuestionAnswer {
     request_body = QuestionAnswer,
     responses(
         (status = 200, body = StoredAnswer),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn answer_question(
@@ -188,8 +186,7 @@ pub(crate) enum CallResolution {
     request_body = CallResolution,
     responses(
         (status = 200, body = StoredAnswer),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn resolve_call(
@@ -218,8 +215,7 @@ pub(crate) async fn resolve_call(
     request_body(content = Object, content_type = "application/cloudevents+json"),
     responses(
         (status = 200, body = StoredAnswer),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn receive_event(

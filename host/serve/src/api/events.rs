@@ -3,7 +3,7 @@
 use super::ApiState;
 use super::state::OpenStream;
 use crate::access::Caller;
-use crate::problem::Problem;
+use crate::problem::{ApiProblems, Problem};
 use crate::tokens::Right;
 use agent_runtime::{EventPosition, SessionEvent, SessionEvents};
 use axum::Extension;
@@ -50,8 +50,7 @@ pub(crate) struct EventQuery {
     ),
     responses(
         (status = 200, content_type = "text/event-stream", body = String),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn stream_events(

@@ -3,7 +3,7 @@
 use super::ApiState;
 use crate::access::Caller;
 use crate::body::{JsonBody, PROMPT_BYTES};
-use crate::problem::Problem;
+use crate::problem::{ApiProblems, Problem};
 use crate::tokens::Right;
 use agent_core::message::{MessageId, Part, StoredMessage, TurnInput};
 use agent_core::run::Run;
@@ -81,6 +81,7 @@ pub(crate) struct SessionQuery {
     /// Only sessions of this agent.
     agent: Option<String>,
     /// Only sessions in this state: `idle`, `running`, `suspended`, `failed` or `cancelled`.
+    #[param(pattern = "^(idle|running|suspended|failed|cancelled)$")]
     state: Option<String>,
     /// Only sessions to which this session delegated work.
     delegated_by: Option<String>,
@@ -101,8 +102,7 @@ fn limit_of(limit: Option<usize>) -> Result<usize, Problem> {
     get, path = "/api/sessions", tag = "sessions", security(("token" = [])), params(SessionQuery),
     responses(
         (status = 200, body = SessionList),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn list_sessions(
@@ -151,7 +151,7 @@ pub(crate) struct NewSession {
     #[schema(example = "clerk")]
     agent: String,
     /// The first prompt.
-    #[schema(example = "How many berths has the harbour?")]
+    #[schema(min_length = 1, pattern = r"\S", example = "How many berths has the harbour?")]
     prompt: String,
     /// The user for whom the session works. Only tokens without a user may set this field.
     user: Option<String>,
@@ -173,7 +173,7 @@ fn events_path(session: &str) -> String {
 }
 
 /// Returns the user for whom a prompt works: the user of the token, or else the user in the request.
-fn user_of(caller: &Caller, requested: Option<String>) -> Result<Option<UserName>, Problem> {
+pub(super) fn user_of(caller: &Caller, requested: Option<String>) -> Result<Option<UserName>, Problem> {
     let user = match (&caller.token.user, requested) {
         (Some(own), Some(other)) if *own != other => {
             let detail = format!("the token works for the user `{own}`, not for `{other}`");
@@ -197,8 +197,7 @@ fn input_of(prompt: String) -> Result<TurnInput, Problem> {
     post, path = "/api/sessions", tag = "sessions", security(("token" = [])), request_body = NewSession,
     responses(
         (status = 201, body = CreatedSession, description = "The session exists, and the prompt is stored."),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn create_session(
@@ -234,8 +233,7 @@ pub(crate) struct SessionDetails {
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
     responses(
         (status = 200, body = SessionDetails),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn show_session(
@@ -255,14 +253,13 @@ pub(crate) async fn show_session(
     }))
 }
 
-/// Deletes a session with all of its data.
+/// Deletes a session with all of its data, unless a turn of the session runs.
 #[utoipa::path(
     delete, path = "/api/sessions/{session}", tag = "sessions", security(("token" = [])),
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
     responses(
         (status = 204, description = "The session and its data are deleted."),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn delete_session(
@@ -272,7 +269,7 @@ pub(crate) async fn delete_session(
 ) -> Result<StatusCode, Problem> {
     caller.require(Right::Administer)?;
     state.session(&caller, &session).await?;
-    state.store().delete(&session).await?;
+    state.supervisor.delete(&session).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -318,6 +315,7 @@ impl From<StoredMessage> for MessageItem {
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageQuery {
     /// Only messages after the message with this id. Default: 0, which means all messages.
+    #[param(value_type = Option<u64>)]
     after: Option<MessageId>,
     /// Maximum number of messages, 1 to 500. Default: 50.
     #[param(minimum = 1, maximum = 500)]
@@ -330,8 +328,7 @@ pub(crate) struct MessageQuery {
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`."), MessageQuery),
     responses(
         (status = 200, body = MessageList),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn list_messages(
@@ -359,7 +356,7 @@ pub(crate) async fn list_messages(
 #[serde(deny_unknown_fields)]
 pub(crate) struct NewPrompt {
     /// The prompt.
-    #[schema(example = "And how deep are they?")]
+    #[schema(min_length = 1, pattern = r"\S", example = "And how deep are they?")]
     prompt: String,
     /// Whether the prompt is added to the open turn before its next model call. Otherwise, it begins a turn after the open
     /// turn has ended. Default: `false`.
@@ -386,8 +383,7 @@ pub(crate) struct AcceptedPrompt {
     request_body = NewPrompt,
     responses(
         (status = 202, body = AcceptedPrompt),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn send_prompt(
@@ -414,8 +410,7 @@ pub(crate) async fn send_prompt(
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
     responses(
         (status = 204, description = "No turn of the session is open any more."),
-        (status = "4XX", body = Problem, content_type = "application/problem+json"),
-        (status = "5XX", body = Problem, content_type = "application/problem+json"),
+        ApiProblems,
     )
 )]
 pub(crate) async fn cancel_turn(

@@ -139,7 +139,7 @@ impl TurnCall {
     /// Returns the questions of a session's turn that the user of the client may answer. Returns the result that ends the
     /// client's request if it must not answer them.
     async fn ask(&mut self, session: &str, waits: &[Wait]) -> Result<Option<CallUpdate>, OfferError> {
-        let is_question = |wait: &&Wait| matches!(wait.cause, WaitCause::Approval | WaitCause::Answer { .. });
+        let is_question = |wait: &&Wait| matches!(wait.cause, WaitCause::Approval { .. } | WaitCause::Answer { .. });
         let waits: Vec<&Wait> = waits.iter().filter(is_question).collect();
         if waits.is_empty() {
             return Ok(None);
@@ -198,7 +198,7 @@ impl TurnCall {
         let store = &self.calls.supervisor.host().store;
         let events = store.events(session, after, 256).await.map_err(store_failed)?;
         let requested = events.into_iter().rev().find_map(|stored| match stored.event.kind {
-            EventKind::ApprovalRequested { calls } => calls.into_iter().find(|item| item.call == *call),
+            EventKind::ApprovalRequested { calls, .. } => calls.into_iter().find(|item| item.call == *call),
             _ => None,
         });
         Ok(requested.and_then(|item| item.details).map(|details| details.because))

@@ -152,3 +152,23 @@ pub(super) async fn text_is_removed_from_a_delivered_memory_item(test: TestStore
     let items: Vec<_> = all_items(store).await.into_iter().map(|stored| stored.item).collect();
     assert_eq!(items, [memory_item("1/final", ""), memory_item("2/final", "a whale")]);
 }
+
+/// I9: the store shows why an item has not been delivered yet, until it is delivered.
+pub(super) async fn failed_deliveries_are_counted(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    writer.commit(outbox_commit(vec![event_item("a"), event_item("b")])).await.unwrap();
+    let number = all_items(store).await[0].number;
+    store.note_failed_delivery(number, "refused").await.unwrap();
+    store.note_failed_delivery(number, "the server answered 503").await.unwrap();
+    let failures = async || -> Vec<_> {
+        let items = all_items(store).await.into_iter();
+        items.map(|stored| (stored.failed_attempts, stored.problem)).collect()
+    };
+    let failed = (2, Some("the server answered 503".to_owned()));
+    assert_eq!(failures().await, [failed.clone(), (0, None)]);
+    store.mark_delivered(number).await.unwrap();
+    store.note_failed_delivery(number, "too late").await.unwrap();
+    store.note_failed_delivery(u64::MAX >> 1, "no such item").await.unwrap();
+    assert_eq!(failures().await, [failed, (0, None)], "a delivered item does not change");
+}

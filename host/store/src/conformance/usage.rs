@@ -1,7 +1,7 @@
 //! D1, D6: the usage of turns is stored with the commits, and can be rebuilt from the log.
 
 use super::{SessionWriter, TestStore, commit_of, event};
-use crate::{Commit, Projection, SessionFilter, SessionState, SessionUsage, Status, Store};
+use crate::{Commit, OpenMode, Projection, SessionFilter, SessionMeta, SessionState, SessionUsage, Status, Store};
 use agent_core::change::Change;
 use agent_core::cost::{Cost, TurnCost};
 use agent_core::event::{EndReason, Event, EventKind};
@@ -99,4 +99,31 @@ pub(super) async fn sums_of_usage_never_overflow(test: TestStore) {
     assert_eq!(sum.usage.prompt_tokens, i64::MAX as u64);
     assert_eq!(compared_and_different(store).await, (3, 0));
     writer.release().await;
+}
+
+/// O4: the usage of sessions is added up for each agent and user.
+pub(super) async fn usage_is_added_up_per_agent_and_user(test: TestStore) {
+    let store = &test.store;
+    for (session, agent, user) in
+        [("1", "a", Some("ann")), ("2", "a", Some("ann")), ("3", "a", None), ("4", "b", Some("bob"))]
+    {
+        let meta = SessionMeta { agent: agent.to_owned(), user: user.map(str::to_owned), delegated_by: None };
+        let opened = store.open(session, OpenMode::CreateNew, meta).await.unwrap();
+        store.commit(&opened.lease, 0, commit(b"ended", vec![turn_ends(session, 1, first_turn())])).await.unwrap();
+    }
+    let totals = async |agents: &[&str], user: Option<&str>| -> Vec<_> {
+        let agents: Vec<_> = agents.iter().map(|agent| (*agent).to_owned()).collect();
+        let totals = store.usage(&agents, user).await.unwrap();
+        totals
+            .into_iter()
+            .map(|total| (total.agent, total.user, total.sessions, total.usage.usage.prompt_tokens))
+            .collect()
+    };
+    let ann = ("a".to_owned(), Some("ann".to_owned()), 2, 200);
+    let unknown = ("a".to_owned(), None, 1, 100);
+    let bob = ("b".to_owned(), Some("bob".to_owned()), 1, 100);
+    assert_eq!(totals(&["a", "b", "c"], None).await, [unknown, ann.clone(), bob.clone()]);
+    assert_eq!(totals(&["a"], Some("ann")).await, [ann]);
+    assert_eq!(totals(&["b"], None).await, [bob]);
+    assert_eq!(totals(&[], None).await, []);
 }

@@ -38,7 +38,7 @@ impl Outbox for SqliteStore {
             };
             let of_session = if session.is_some() { "AND o.session = ?3" } else { "AND ?3 IS NULL" };
             let sql = format!(
-                "SELECT o.number, s.subject, o.id, o.kind, o.body, o.created, o.delivered
+                "SELECT o.number, s.subject, o.id, o.kind, o.body, o.created, o.delivered, s.agent, o.failed_attempts, o.problem
                  FROM outbox o JOIN sessions s ON s.id = o.session
                  WHERE o.number > ?1 {pending} {of_session} ORDER BY o.number LIMIT ?2"
             );
@@ -56,6 +56,17 @@ impl Outbox for SqliteStore {
                      WHERE number = ?1 AND delivered IS NULL",
                 )?
                 .execute(params![signed(number), now()])?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn note_failed_delivery(&self, number: u64, problem: &str) -> Result<(), StoreError> {
+        let problem = problem.to_owned();
+        self.write(Effort::Short, move |connection| {
+            let sql = "UPDATE outbox SET failed_attempts = failed_attempts + 1, problem = ?2
+                       WHERE number = ?1 AND delivered IS NULL";
+            connection.prepare_cached(sql)?.execute(params![signed(number), problem])?;
             Ok(())
         })
         .await
@@ -103,5 +114,8 @@ fn stored_item(row: &Row<'_>) -> Result<StoredOutboxItem, Failure> {
         item: OutboxItem { id: row.get(2)?, effect },
         created: rfc3339(row.get(5)?)?,
         delivered: row.get::<_, Option<i64>>(6)?.map(rfc3339).transpose()?,
+        agent: row.get(7)?,
+        failed_attempts: row.get(8)?,
+        problem: row.get(9)?,
     })
 }

@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     VIEW_PIECES,
     TURN_USAGE,
     CONTINUATION_TIMES,
+    DELIVERIES_AND_SCHEDULES,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -448,6 +449,22 @@ UPDATE sessions SET continues_at = (
 ) WHERE state <> 'incomplete';
 CREATE INDEX sessions_to_continue ON sessions (continues_at) WHERE continues_at IS NOT NULL;
 CREATE INDEX sessions_open ON sessions (subject) WHERE state IN ('running', 'suspended');
+";
+
+/// Adds the failed attempts to deliver outbox items, and the next times of schedules. `due` and `last_run` are in
+/// milliseconds since the Unix epoch.
+const DELIVERIES_AND_SCHEDULES: &str = "
+ALTER TABLE outbox ADD COLUMN failed_attempts INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE outbox ADD COLUMN problem TEXT;
+CREATE TABLE schedules (
+    agent TEXT NOT NULL,
+    name TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    due INTEGER NOT NULL,
+    last_run INTEGER,
+    last_session TEXT,
+    PRIMARY KEY (agent, name)
+) STRICT, WITHOUT ROWID;
 ";
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::writer::Effort;
 use super::{Access, SqliteStore};
 use crate::{
     ContinuableSession, ContinuationReason, MAX_PAGE, MessageHit, SessionFilter, SessionIndex, SessionState,
-    SessionSummary, StoreError, Unowned,
+    SessionSummary, StoreError, Unowned, UsageTotal,
 };
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -74,6 +74,11 @@ impl SessionIndex for SqliteStore {
             collect(connection, sql, [sessions], |row| Ok((row.get(0)?, unsigned(row.get(1)?))))
         })
         .await
+    }
+
+    async fn usage(&self, agents: &[String], user: Option<&str>) -> Result<Vec<UsageTotal>, StoreError> {
+        let (agents, user) = (agents.to_vec(), user.map(str::to_owned));
+        self.read(move |connection| usage::totals(connection, &agents, user.as_deref())).await
     }
 
     async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {

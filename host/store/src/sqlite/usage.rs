@@ -2,28 +2,28 @@
 //! while a turn is open, from the session's snapshot.
 
 use super::failure::Failure;
-use super::queries::{collect, signed, unsigned};
-use crate::{SessionUsage, Status, StatusReader};
+use super::queries::{collect, signed, sql_limit, unsigned};
+use crate::{MAX_PAGE, SessionUsage, Status, StatusReader, UsageTotal};
 use agent_core::cost::{Cost, TurnCost};
 use agent_core::event::{Event, EventKind};
 use agent_core::model::{TokenDetails, Usage};
 use rusqlite::Error::IntegralValueOutOfRange;
 use rusqlite::{Connection, Row, params};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
 const COLUMNS: &str = "execution_units, model_calls, prompt_tokens, completion_tokens, uncached_prompt, cache_read, \
                        cache_write, completion, thinking, nanodollars, is_partial, saved_tokens";
 
-/// Adds up the usage of all turns of a session. The function `total` adds floating-point numbers, because `sum` fails if
-/// the numbers of a damaged or imported session are too large.
-const SUM_OF_SESSION: &str = "
-SELECT CAST(total(model_calls) AS INTEGER), CAST(total(prompt_tokens) AS INTEGER),
+/// Adds up the usage of turns. The function `total` adds floating-point numbers, because `sum` fails if the numbers of a
+/// damaged or imported session are too large.
+const SUMS: &str = "
+    CAST(total(model_calls) AS INTEGER), CAST(total(prompt_tokens) AS INTEGER),
     CAST(total(completion_tokens) AS INTEGER), CAST(total(coalesce(uncached_prompt, prompt_tokens)) AS INTEGER),
     CAST(total(cache_read) AS INTEGER), CAST(total(cache_write) AS INTEGER),
     CAST(total(coalesce(completion, completion_tokens)) AS INTEGER), CAST(total(thinking) AS INTEGER),
     CAST(total(nanodollars) AS INTEGER), count(uncached_prompt), count(nanodollars),
-    coalesce(max(CASE WHEN nanodollars IS NULL THEN prompt_tokens + completion_tokens > 0 ELSE is_partial END), 0)
-FROM turn_usage WHERE session = ?1";
+    coalesce(max(CASE WHEN nanodollars IS NULL THEN prompt_tokens + completion_tokens > 0 ELSE is_partial END), 0)";
 
 /// The usage of the turns that a commit changes.
 pub(super) fn changed_turns(events: &[Event], status: &Status) -> Vec<TurnCost> {
@@ -68,28 +68,52 @@ pub(super) fn write(connection: &Connection, session: i64, cost: &TurnCost) -> R
 
 /// Returns the usage of all turns of a session.
 pub(super) fn of_session(connection: &Connection, session: i64) -> Result<SessionUsage, Failure> {
-    let mut statement = connection.prepare_cached(SUM_OF_SESSION)?;
-    let row_to_usage = |row: &Row<'_>| {
-        let number = |column| row.get::<_, i64>(column).map(unsigned);
-        let details = TokenDetails {
-            uncached_prompt: number(3)?,
-            cache_read: number(4)?,
-            cache_write: number(5)?,
-            completion: number(6)?,
-            thinking: number(7)?,
-        };
-        let cost = Cost { nanodollars: number(8)?, partial: row.get(11)? };
-        Ok(SessionUsage {
-            model_calls: number(0)?,
-            usage: Usage {
-                prompt_tokens: number(1)?,
-                completion_tokens: number(2)?,
-                details: (number(9)? > 0).then_some(details),
-                cost: (number(10)? > 0).then_some(cost),
-            },
+    let mut statement = connection.prepare_cached(&format!("SELECT {SUMS} FROM turn_usage WHERE session = ?1"))?;
+    Ok(statement.query_row([session], summed_usage)?)
+}
+
+/// Returns the usage of all sessions of these agents, for each agent and user.
+pub(super) fn totals(
+    connection: &Connection,
+    agents: &[String],
+    user: Option<&str>,
+) -> Result<Vec<UsageTotal>, Failure> {
+    let sql = format!(
+        "SELECT {SUMS}, s.agent, s.user, count(DISTINCT s.id)
+         FROM turn_usage JOIN sessions s ON s.id = turn_usage.session
+         WHERE s.agent IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR s.user = ?2)
+         GROUP BY s.agent, s.user ORDER BY s.agent, s.user LIMIT ?3"
+    );
+    collect(connection, &sql, params![json!(agents).to_string(), user, sql_limit(MAX_PAGE)], |row| {
+        Ok(UsageTotal {
+            usage: summed_usage(row)?,
+            agent: row.get(12)?,
+            user: row.get(13)?,
+            sessions: unsigned(row.get(14)?),
         })
+    })
+}
+
+/// Reads a row whose first columns are [`SUMS`].
+fn summed_usage(row: &Row<'_>) -> rusqlite::Result<SessionUsage> {
+    let number = |column| row.get::<_, i64>(column).map(unsigned);
+    let details = TokenDetails {
+        uncached_prompt: number(3)?,
+        cache_read: number(4)?,
+        cache_write: number(5)?,
+        completion: number(6)?,
+        thinking: number(7)?,
     };
-    Ok(statement.query_row([session], row_to_usage)?)
+    let cost = Cost { nanodollars: number(8)?, partial: row.get(11)? };
+    Ok(SessionUsage {
+        model_calls: number(0)?,
+        usage: Usage {
+            prompt_tokens: number(1)?,
+            completion_tokens: number(2)?,
+            details: (number(9)? > 0).then_some(details),
+            cost: (number(10)? > 0).then_some(cost),
+        },
+    })
 }
 
 /// The key of a turn: the number of its session in the database, and the number of the turn.

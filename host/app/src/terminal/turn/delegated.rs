@@ -86,7 +86,8 @@ mod tests {
         assert!(delegated.resumes_silently(&EventKind::Resumed));
         assert!(!delegated.resumes_silently(&EventKind::ThinkingStart));
         assert_eq!(delegated.session_of(&CallId("c1".into())), Some("writer/1"));
-        delegated.record_waits(&Suspension { waits: vec![agent(), wait("c2", WaitCause::Approval)] });
+        delegated
+            .record_waits(&Suspension { waits: vec![agent(), wait("c2", WaitCause::Approval { expires_at: None })] });
         assert!(!delegated.resumes_silently(&EventKind::Resumed));
         assert_eq!(delegated.session_of(&CallId("c2".into())), None);
     }

@@ -10,7 +10,7 @@ use agent_core::change::{CallRecord, CallState};
 use agent_core::event::{EndReason, Suspension, WaitCause};
 use agent_core::message::TurnInput;
 use agent_core::run::{Output, Turn, TurnError};
-use agent_runtime::{Session, TurnResult, question};
+use agent_runtime::{OutboxError, Session, TurnResult, question};
 use serde_json::{Value, json};
 
 impl TurnView<'_> {
@@ -44,6 +44,13 @@ impl TurnView<'_> {
             let prompts = text::count(count, "queued prompt");
             self.terminal.note(format!("{YELLOW}!{YELLOW:#} {prompts} will not be sent"));
         }
+    }
+
+    /// Reports that an event could not be sent to the server in the agent's configuration.
+    pub(crate) fn note_undelivered_event(&self, error: &OutboxError) {
+        let advice = "the next turn of this session and `agent-host serve` try again";
+        let text = format!("{error}; {advice}");
+        self.terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&text)));
     }
 
     /// Reports that the turn of a queued prompt has ended and that another turn starts.
@@ -182,7 +189,7 @@ impl TurnView<'_> {
 
     /// Shows the calls that still need an approval.
     async fn note_pending_approvals(&mut self, suspension: &Suspension) -> Result<(), Failure> {
-        let pending = suspension.waits.iter().filter(|wait| wait.cause == WaitCause::Approval);
+        let pending = suspension.waits.iter().filter(|wait| matches!(wait.cause, WaitCause::Approval { .. }));
         let pending = self.calls(pending.map(|wait| wait.call.clone()).collect()).await.map_err(Failure::failed)?;
         if !pending.is_empty() {
             let lines = match self.usage {

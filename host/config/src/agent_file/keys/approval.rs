@@ -36,6 +36,14 @@ pub(super) const APPROVAL: Section = Section {
             example: r#""ask""#,
         },
         Key {
+            name: "decide_within_ms",
+            value: Value::Number(1, 2_678_400_000),
+            default: Default::Words("no limit"),
+            meaning: "Milliseconds after which a call that nobody has decided about is not allowed. The model is told, and \
+                      the turn continues.",
+            example: "86400000",
+        },
+        Key {
             name: "bind_arguments",
             value: Value::Texts(TextFormat::Line),
             default: Default::Words("none: a remembered approval applies to any arguments"),

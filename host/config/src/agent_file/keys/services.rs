@@ -1,4 +1,4 @@
-//! Keys of `[services.NAME]` and `[outbox]`.
+//! Keys of `[services.NAME]`.
 
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 
@@ -64,42 +64,6 @@ pub(super) const SERVICE: Section = Section {
             meaning: "Priority of calls to this service. Of all calls in one reply, only the calls with the highest \
                       priority run.",
             example: "-1",
-        },
-    ],
-};
-
-pub(super) const OUTBOX: Section = Section {
-    path: &["outbox"],
-    example: "outbox",
-    title: "Outbox",
-    about: "Where outgoing events are written: requests to services, and the events that are enabled in this table. \
-            Without a folder, events stay in the database: `agent-host outbox list` shows them, and `outbox deliver` \
-            writes them.",
-    keys: &[
-        Key {
-            name: "directory",
-            value: Value::Text(TextFormat::Filled),
-            default: NONE,
-            meaning: "An existing folder. Each event becomes a JSON file in this folder. The file is written \
-                      atomically. Writing the same event twice results in the same file.",
-            example: r#""outbox""#,
-        },
-        Key {
-            name: "completions",
-            value: Value::Flag,
-            default: Default::Is("false"),
-            meaning: "Whether the end of each turn is also announced by an event: `agent-host.turn.finished`, `.failed` \
-                      or `.cancelled`.",
-            example: "true",
-        },
-        Key {
-            name: "approvals",
-            value: Value::Flag,
-            default: Default::Is("false"),
-            meaning: "Whether a request to approve calls is also announced by an event: `agent-host.approval.requested`. \
-                      Such a request is answered with `agent-host.approval.resolved`, in the same way as a request to \
-                      a service.",
-            example: "true",
         },
     ],
 };

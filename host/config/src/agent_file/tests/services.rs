@@ -1,4 +1,4 @@
-//! Tests of `[services.NAME]` and `[outbox]`.
+//! Tests of `[services.NAME]`, `[outbox]`, `[schedules.NAME]` and `[webhooks.NAME]`.
 
 use super::*;
 
@@ -34,5 +34,24 @@ fn row_34_rejects_unusable_schemas_with_their_line() {
     ] {
         let error = parse(&format!("[services.pay]\n{text}\n")).expect_err(text);
         assert!(error.contains("agents/agent.toml:2:") && error.contains(problem), "{text}: {error}");
+    }
+}
+
+/// I2, I9: the tables of events report missing and contradictory keys with their lines.
+#[test]
+fn i9_event_tables_report_their_problems() {
+    for (text, line, problem) in [
+        ("[outbox.server]\nmode = \"binary\"", 1, "`outbox.server` has no `url`"),
+        ("[schedules.a]\nprompt = \"Go.\"", 1, "`schedules.a` has no `times`"),
+        ("[schedules.a]\ntimes = \"every 1 hour\"", 1, "`schedules.a` has no `prompt`"),
+        ("[schedules.a]\ntimes = \"0 0 31 2 *\"\nprompt = \"Go.\"", 2, "matches no time in the next four years"),
+        ("[schedules.a]\ntimes = \"hourly\"\nprompt = \"Go.\"", 2, "every 15 minutes"),
+        ("[schedules.a]\ntimes = \"* * * * *\"\nprompt = \"Go.\"\ntime_zone = \"Berlin\"", 4, "Europe/Berlin"),
+        ("[schedules.a]\ntimes = \"* * * * *\"\nprompt = \"Go.\"\nuser = \" ann\"", 4, "is not a user name"),
+        ("[webhooks.a]\nsignature = \"hub\"", 2, "needs `key_env`"),
+        ("[webhooks.\"a/b\"]", 1, "1 to 64 letters"),
+    ] {
+        let error = parse(&format!("{text}\n")).expect_err(text);
+        assert!(error.contains(&format!("agents/agent.toml:{line}:")) && error.contains(problem), "{text}: {error}");
     }
 }

@@ -19,7 +19,7 @@ impl Ledger {
             EventKind::ToolCall { .. } | EventKind::LoopIteration { .. } => {
                 assert!(!suspended, "{next:?} while the turn waits")
             }
-            EventKind::ApprovalRequested { calls } => {
+            EventKind::ApprovalRequested { calls, .. } => {
                 let requested: Vec<CallId> = calls.iter().map(|item| item.call.clone()).collect();
                 assert_eq!(
                     requested,

@@ -2,7 +2,7 @@
 
 use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::turn::action::UnusedParts;
-use crate::waiting::{check_user, queued_prompt, settled_answer};
+use crate::waiting::{check_user, queued_prompt, settled_answer, turn_runs};
 use tokio_util::sync::CancellationToken;
 
 /// Handles a request with the parts of the session that the action does not use. Returns the request if it must wait
@@ -28,6 +28,7 @@ pub(super) async fn handle_during_action(
             return None;
         }
         SessionRequest::Continue => Ok(Accepted::Continued),
+        SessionRequest::Close => Err(turn_runs()),
         // No call waits during an action, so the answer is a repetition, too late or wrong.
         SessionRequest::Respond(event) => match settled_answer(unused.services, &event).await {
             Ok(Some(outcome)) => Ok(outcome.into()),

@@ -1,0 +1,78 @@
+//! The real server: the binary in a process of its own.
+
+use super::client::Client;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Maximum time until the server listens.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A running process of `agent-host serve`, which is killed when this value is dropped.
+pub(crate) struct ServeProcess {
+    child: Child,
+    address: SocketAddr,
+    token: String,
+}
+
+impl ServeProcess {
+    /// Starts the server in a folder, with the data folder `data` and these arguments, and waits until it listens.
+    pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_agent-host"))
+            .args(["--data", "data", "serve", "--listen", "127.0.0.1:0"])
+            .args(arguments)
+            .current_dir(folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+        let (sender, lines) = mpsc::channel();
+        // The thread reads until the process has ended, so that the process never waits for a reader.
+        std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+        let mut shown = Vec::new();
+        let address = loop {
+            let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", shown.join("\n")));
+            if let Some(address) = line.split("http://").nth(1) {
+                let address = address.split_whitespace().next().expect("an address");
+                break address.trim_end_matches(|last: char| !last.is_ascii_digit()).parse().expect("an address");
+            }
+            shown.push(line);
+        };
+        let token = std::fs::read_to_string(folder.join("data/server-token")).expect("the first token is stored");
+        Self { child, address, token: token.trim().to_owned() }
+    }
+
+    /// Returns the token with all rights.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Returns the URL of a path.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Returns a client with all rights.
+    pub(crate) fn client(&self) -> Client {
+        Client::new(self.address, Some(self.token.clone()))
+    }
+
+    /// Ends the process immediately, as a power failure would.
+    pub(crate) fn kill(mut self) {
+        self.child.kill().expect("the server runs");
+        self.child.wait().expect("the server ends");
+    }
+}
+
+impl Drop for ServeProcess {
+    fn drop(&mut self) {
+        // The process may have ended already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
