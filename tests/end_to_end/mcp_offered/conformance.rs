@@ -58,12 +58,8 @@ fn run_suite(version: &str, expected: &[(&str, &str)]) {
     proxy.arg(repository().join("tests/fixtures/mcp_token_proxy.mjs")).args([&address, token.trim()]);
     let (_proxy, port) = started(with_output(proxy), |line| line.trim().parse::<u16>().ok());
     let mut command = Command::new(node);
-    command.arg(suite).args(["server", "--requirements", version, "--url", &format!("http://localhost:{port}/mcp")]);
-    command.arg("--expected-failures").arg(baseline).arg("-o").arg(workplace.folder.path().join("results"));
-    let output = command.output().expect("the suite runs");
-    let report = String::from_utf8_lossy(&output.stdout);
-    let summary = report.split("=== SUMMARY ===").last().unwrap_or_default();
-    assert!(output.status.success(), "{summary}\n{}", String::from_utf8_lossy(&output.stderr));
+    command.arg(suite).args(["server", "--url", &format!("http://localhost:{port}/mcp")]);
+    let summary = summary_of(command, version, (&workplace, "server", expected));
     assert!(
         summary.contains("✓ tools-call-simple-text") && summary.contains("✓ tools-call-with-progress"),
         "{summary}"
