@@ -40,6 +40,7 @@ mod large_sessions;
 mod long_work;
 mod loop_breaking_flow;
 mod mcp;
+mod mcp_offered;
 mod mcp_peers;
 mod media;
 mod memories;

@@ -6,6 +6,7 @@ pub(crate) mod client;
 mod endpoints;
 mod generated_requests;
 mod killed;
+mod mcp;
 mod operations;
 pub(crate) mod process;
 mod streams;

@@ -17,7 +17,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("registry", &["core", "plugins"]),
     ("config", &["core", "plugins", "models", "store", "mcp", "runtime", "registry"]),
     ("devkit", &["core", "plugins", "models", "store", "runtime"]),
-    ("serve", &["core", "store", "runtime"]),
+    ("serve", &["core", "store", "mcp", "runtime"]),
     ("acp", &["core", "store", "runtime"]),
     ("app", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "config", "devkit", "serve", "acp"]),
 ];

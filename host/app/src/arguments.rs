@@ -4,6 +4,7 @@ pub(crate) mod acp;
 pub(crate) mod approval;
 mod config;
 mod help;
+pub(crate) mod mcp;
 pub(crate) mod new;
 pub(crate) mod replay;
 mod request_number;
@@ -174,6 +175,8 @@ pub(crate) enum Command {
     Serve(serve::ServeArguments),
     /// Run an agent inside an editor that supports the Agent Client Protocol
     Acp(acp::AcpArguments),
+    /// Offer an agent's tools, or the agent as a tool, to MCP clients such as editors and other agents
+    Mcp(mcp::McpArguments),
     /// Create, list and revoke the tokens of the server
     #[command(subcommand)]
     Token(serve::TokenCommand),

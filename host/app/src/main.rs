@@ -114,6 +114,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,
         Some(Command::Serve(arguments)) => commands::serve::run(arguments, data, terminal).await,
         Some(Command::Acp(arguments)) => commands::acp::run(arguments, data, terminal).await,
+        Some(Command::Mcp(arguments)) => commands::mcp::run(arguments, data, terminal).await,
         Some(Command::Token(command)) => commands::token::run(command, &open_data()?, terminal),
         Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
             // Check that the session exists before the agent is loaded, so that a missing session is reported first.

@@ -277,6 +277,14 @@ pub enum TurnInput {
     Json(Value),
     /// A user message with attachments, or a message from another agent.
     Message(Vec<Part>),
+    /// One call of a tool, which a program has requested. The turn runs exactly this call and then ends, and no model is
+    /// asked (I4).
+    Call {
+        /// Name of the tool as its author wrote it.
+        tool: String,
+        /// The arguments. If they are nested too deeply to be stored as JSON, the value is a string with their JSON text.
+        arguments: Value,
+    },
 }
 
 impl TurnInput {
@@ -287,6 +295,10 @@ impl TurnInput {
             TurnInput::Text(text) => Message::text(Role::User, text.clone()),
             TurnInput::Json(json) => Message::text(Role::User, json.to_string()),
             TurnInput::Message(parts) => Message { role: Role::User, parts: parts.clone(), seen_count: 0 },
+            TurnInput::Call { tool, arguments: Value::String(text) } => {
+                Message::text(Role::User, format!("{tool} {text}"))
+            }
+            TurnInput::Call { tool, arguments } => Message::text(Role::User, format!("{tool} {arguments}")),
         }
     }
 }

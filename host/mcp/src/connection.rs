@@ -37,6 +37,9 @@ const QUICK_CLOSE_TIME: Duration = Duration::from_millis(80);
 /// Time to wait before the host closes a connection on which a call was dropped. The client sends the cancellation of a
 /// dropped call from a separate task, and closing the connection earlier would discard the cancellation.
 const CANCELLATION_TIME: Duration = Duration::from_millis(20);
+/// Part of the time for connecting after which the host stops waiting for the response to `server/discover` over HTTP, and
+/// tries the older handshake.
+const DISCOVERY_SHARE: u32 = 3;
 /// Maximum time to wait for the response to a probe, a small request that the host sends after a call timed out.
 const PROBE_TIME: Duration = Duration::from_millis(900);
 
@@ -137,9 +140,16 @@ impl Connection {
         timeout(time, connecting).await.unwrap_or_else(|_| Err(timed_out()))
     }
 
-    /// Connects with the older handshake first, because many servers that support only the older handshake hang or exit
-    /// after any other first message. If a server refuses the older handshake, connects again with the newer handshake.
+    /// Connects to a process with the older handshake first, because many servers that support only the older handshake
+    /// hang or exit after any other first message. If a server refuses the older handshake, connects again with the newer
+    /// handshake. A server over HTTP answers an unknown first message with an error, so the newer handshake comes first.
     async fn perform_handshake(config: &ServerConfig, groups: &ProcessGroups) -> Result<Self, McpError> {
+        if matches!(config.transport, Transport::Http(_)) {
+            let discovering = Self::connect_with(config, groups, Handshake::Discover);
+            if let Ok(Ok(connection)) = timeout(config.limits.connect_time / DISCOVERY_SHARE, discovering).await {
+                return Ok(connection);
+            }
+        }
         match Self::connect_with(config, groups, Handshake::Initialize).await {
             Ok(connection) => Ok(connection),
             Err(HandshakeFailure { error, server_responded: true }) => {

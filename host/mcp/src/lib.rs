@@ -1,5 +1,5 @@
-//! Client for the Model Context Protocol (I5). The client connects to servers that run as child processes or are
-//! reached over HTTP, and offers their tools to the host.
+//! The Model Context Protocol. The client (I5) connects to servers that run as child processes or are reached over HTTP, and
+//! offers their tools to the host. The server (I4), in [`offered`], offers tools of the host to clients.
 //!
 //! No other crate implements the protocol. If a server fails, hangs, crashes or sends invalid data, this crate returns
 //! an error to the rest of the host.
@@ -14,6 +14,7 @@ mod depth_limited;
 pub mod error;
 mod error_text;
 mod http;
+pub mod offered;
 mod redaction;
 pub mod result;
 mod server;

@@ -7,6 +7,7 @@ mod cassette;
 pub mod configuration;
 pub mod decode;
 mod delta_sender;
+pub mod direct_call;
 mod effort;
 mod encode;
 pub mod error;

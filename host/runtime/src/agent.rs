@@ -2,6 +2,7 @@
 
 mod config;
 mod delegate;
+mod direct_call;
 mod live;
 pub mod models;
 pub(crate) mod pinned;
@@ -34,7 +35,7 @@ use agent_store::digest_of;
 use pinned::PinnedTools;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The reason why an agent cannot be built from its configuration and the loaded plugins.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +102,8 @@ pub struct Agent {
     tool_vectors: ToolVectors,
     /// Secrets of the plugins, MCP servers and models, which must not be disclosed.
     secrets: Arc<KnownSecrets>,
+    /// The configuration of the variant that runs direct calls. It is created when it is used for the first time.
+    direct_calls: OnceLock<Arc<Configured>>,
 }
 
 /// All parts from which an agent is built, except its configuration and its models.
@@ -178,6 +181,7 @@ impl Agent {
             pinned_tools,
             tool_vectors,
             secrets,
+            direct_calls: OnceLock::new(),
         };
         agent.check_names()?;
         agent.fallback()?;

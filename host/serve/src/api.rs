@@ -5,6 +5,7 @@ mod agents;
 mod answers;
 mod events;
 mod health;
+mod mcp;
 mod memories;
 mod operations;
 mod plugins;
@@ -12,15 +13,16 @@ mod sessions;
 mod state;
 mod webhooks;
 
+pub use mcp::{Expose, McpAgent};
 pub(crate) use state::{ApiState, StreamLimits};
 
 use crate::problem::Problem;
-use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{any, get};
+use axum::{Extension, Router};
 use std::sync::Arc;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -34,8 +36,25 @@ const PUBLIC_ROUTES: [&str; 2] = ["/health", "/ready"];
 pub(crate) fn router(state: Arc<ApiState>) -> Router {
     let (router, openapi) = routes_and_document();
     let document: axum::Json<OpenApi> = axum::Json(openapi);
-    router
+    let router = router
         .route("/openapi.json", get(move || async move { document.clone() }))
+        .route("/agents/{agent}/mcp", any(mcp::agent_endpoint));
+    checked(router, state)
+}
+
+/// Returns the routes of a server that only offers this agent to MCP clients.
+pub(crate) fn mcp_router(state: Arc<ApiState>, agent: McpAgent) -> Router {
+    let router = Router::new()
+        .route("/mcp", any(mcp::only_endpoint))
+        .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
+        .layer(Extension(agent));
+    checked(router, state)
+}
+
+/// Adds the checks of headers and tokens, and the answers to requests that fit no route.
+fn checked(router: Router<Arc<ApiState>>, state: Arc<ApiState>) -> Router {
+    router
         .fallback(|| async { Problem::not_found("there is no such route; `/openapi.json` lists all routes") })
         .method_not_allowed_fallback(|| async {
             let detail = "this route does not accept this method; `/openapi.json` lists all routes";
@@ -138,7 +157,10 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
     allow_page(&mut response, origin);
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, last-event-id"),
+        (
+            header::ACCESS_CONTROL_ALLOW_HEADERS,
+            "authorization, content-type, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+        ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ] {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -150,4 +172,5 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
 fn allow_page(response: &mut Response, origin: HeaderValue) {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
+    response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
 }

@@ -1,7 +1,7 @@
 //! Accepts connections, with limits on their number and on the time that a request may take (row 25).
 
 use crate::access::AllowedOrigins;
-use crate::api::{ApiState, StreamLimits, router};
+use crate::api::{ApiState, McpAgent, StreamLimits, mcp_router, router};
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::tokens::TokenFile;
 use agent_runtime::Supervisor;
@@ -29,6 +29,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct ServerOptions {
     /// Where the server accepts connections.
     pub endpoint: Endpoint,
+    /// The agent that the server offers to MCP clients at `/mcp`. The server then has no other routes, apart from those about
+    /// its health. `None` means that the server has all routes.
+    pub only_mcp: Option<McpAgent>,
     /// The names under which clients may reach the server, and the web pages that may use it.
     pub origins: AllowedOrigins,
     /// The tokens of the server.
@@ -53,6 +56,7 @@ impl ServerOptions {
     pub fn new(address: SocketAddr, tokens: TokenFile) -> Self {
         Self {
             endpoint: Endpoint::Tcp(address),
+            only_mcp: None,
             origins: AllowedOrigins::default(),
             tokens,
             connections: 512,
@@ -81,9 +85,12 @@ impl Server {
         let (listener, endpoint) = Listener::bind(endpoint).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let streams = StreamLimits::new(streams_per_token, streams);
-        let state = ApiState::new(supervisor, origins, tokens, (streams, stop.clone()));
+        let state = Arc::new(ApiState::new(supervisor, origins, tokens, (streams, stop.clone())));
         let accepting = Accepting {
-            router: router(Arc::new(state)),
+            router: match options.only_mcp {
+                Some(agent) => mcp_router(state, agent),
+                None => router(state),
+            },
             slots: Arc::new(Semaphore::new(connections)),
             stop: stop.clone(),
             tasks: tasks.clone(),

@@ -9,6 +9,7 @@ agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host replay SESSION [--with PLUGIN=FILE]
        agent-host serve [--agent FILE|NAME]...
        agent-host acp [--agent FILE|NAME]
+       agent-host mcp [--agent FILE|NAME] [--expose tools|agent] [--listen ADDRESS]
        agent-host plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Text that `-h` prints below the options.
@@ -60,6 +61,9 @@ Examples:
   Run agents as a server with an HTTP API; programs use it with a token:
     agent-host serve --agent agent.toml
     agent-host token create dashboard --right read
+
+  Offer the tools in a folder to editors and other agents over the Model Context Protocol:
+    agent-host mcp --plugins plugins --grant text:read=.
 
   Build the plugins in a folder, and run its scenarios (*.scenario.toml):
     agent-host test plugins

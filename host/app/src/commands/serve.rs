@@ -25,11 +25,7 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     interrupts.kill_servers_on_exit(served.servers());
     let agents = served.agents();
     let names: Vec<_> = agents.keys().cloned().collect();
-    if let Some(token) = tokens.create_first().map_err(Failure::refused)? {
-        let path = data.root().join(FIRST_TOKEN_FILE);
-        TokenFile::write_private(&path, &token).map_err(Failure::refused)?;
-        terminal.note(format!("created a token with all rights, in {}", path.display()));
-    }
+    create_first_token(&data, terminal)?;
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
     let options = ServerOptions { endpoint, origins, ..ServerOptions::new(arguments.listen, tokens.clone()) };
@@ -57,13 +53,23 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
 /// Name of the file that contains the first token, in the data folder.
 const FIRST_TOKEN_FILE: &str = "server-token";
 
+/// Creates a token with all rights if there is no token.
+pub(super) fn create_first_token(data: &DataDirectory, terminal: &Terminal) -> Result<(), Failure> {
+    if let Some(token) = token_file(data).create_first().map_err(Failure::refused)? {
+        let path = data.root().join(FIRST_TOKEN_FILE);
+        TokenFile::write_private(&path, &token).map_err(Failure::refused)?;
+        terminal.note(format!("created a token with all rights, in {}", path.display()));
+    }
+    Ok(())
+}
+
 /// Returns the file with the digests of the server's tokens.
 pub(super) fn token_file(data: &DataDirectory) -> TokenFile {
     TokenFile::new(data.root().join("server-tokens.json"))
 }
 
 /// Returns the options of each agent that is served.
-fn agent_options(arguments: &ServeArguments) -> Vec<AgentOptions> {
+pub(super) fn agent_options(arguments: &ServeArguments) -> Vec<AgentOptions> {
     let ServeArguments { agent, plugins, model, grant, .. } = arguments;
     let options = AgentOptions { model: model.clone(), ..AgentOptions::default() };
     match agent.as_slice() {

@@ -67,6 +67,12 @@ impl ServedAgents {
         Ok(Self { host, agents, watches })
     }
 
+    /// Returns the name of the first agent of the command line.
+    pub(super) fn first_agent(&self) -> Result<String, Failure> {
+        let first = self.agents.first().ok_or_else(|| Failure::refused("there is no agent to serve"))?;
+        Ok(first.agent.current().config().name.clone())
+    }
+
     /// Returns the agents and their delegates, by name.
     pub(super) fn agents(&self) -> BTreeMap<String, LiveAgent> {
         // The agents of the command line come last, so that a changed file is applied to the agent that is used.

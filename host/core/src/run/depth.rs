@@ -24,6 +24,7 @@ pub(super) fn shallow_input(input: TurnInput) -> TurnInput {
     match input {
         TurnInput::Json(json) if is_too_deep(&json) => TurnInput::Text(json.to_string()),
         TurnInput::Message(parts) => TurnInput::Message(shallow_parts(parts)),
+        TurnInput::Call { tool, arguments } => TurnInput::Call { tool, arguments: flattened(arguments) },
         other => other,
     }
 }

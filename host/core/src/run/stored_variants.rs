@@ -115,6 +115,7 @@ variants! {
         TurnInput::Text(_) => "input: text",
         TurnInput::Json(_) => "input: json",
         TurnInput::Message(_) => "input: message",
+        TurnInput::Call { .. } => "input: call",
     }
     history: History {
         History::Keep => "history: keep",

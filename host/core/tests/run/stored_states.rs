@@ -256,6 +256,10 @@ fn beginnings() -> Vec<WayToState> {
         way_to("new", |_| Vec::new()),
         way_to("building", |session| vec![session.start(text(), LoopConfig::default())]),
         way_to("building_json", |session| vec![session.start(json(), bounds())]),
+        way_to("building_call", |session| {
+            let call = TurnInput::Call { tool: "text.count".to_owned(), arguments: json!({"text": "two words"}) };
+            vec![session.start(call, bounds())]
+        }),
         way_to("building_pinned", |session| {
             let plugin = PinnedPlugin::new("text", Digest::from_sha256([3; 32]));
             let trace = TraceContext { tracestate: Some("vendor=1".to_owned()), ..trace() };

@@ -67,6 +67,11 @@ impl LiveAgent {
         self.0.current.borrow().clone()
     }
 
+    /// Returns a receiver that is notified whenever the agent is replaced.
+    pub fn changes(&self) -> watch::Receiver<Arc<Agent>> {
+        self.0.current.subscribe()
+    }
+
     /// Atomically replaces the agent with the result of `next`. If `next` fails, the agent is not changed.
     pub fn change(&self, next: impl FnOnce(&Agent) -> Result<Agent, AgentError>) -> Result<Arc<Agent>, AgentError> {
         let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);

@@ -41,6 +41,8 @@ pub struct Models {
     /// The output of a turn in which no model replies. If the agent has an output schema, the text must be JSON that
     /// satisfies the schema. The default is `None`.
     pub fallback_text: Option<String>,
+    /// The provider that runs a direct call instead of asking a model. The other models then only answer plugins.
+    direct_call: Option<Arc<dyn Provider>>,
     cooling_until: Arc<Mutex<Vec<Option<Instant>>>>,
 }
 
@@ -51,7 +53,13 @@ impl Models {
         let cooling_until = Arc::new(Mutex::new(vec![None; chain.len()]));
         let (retry, cooldown) = (RetryPolicy::default(), DEFAULT_COOLDOWN);
         let (summary, planning, embedder) = (None, None, None);
-        Self { chain, retry, cooldown, summary, planning, embedder, fallback_text: None, cooling_until }
+        let (fallback_text, direct_call) = (None, None);
+        Self { chain, retry, cooldown, summary, planning, embedder, fallback_text, direct_call, cooling_until }
+    }
+
+    /// Returns these models for a turn that runs a direct call with this provider.
+    pub(super) fn for_direct_call(&self, provider: Arc<dyn Provider>) -> Self {
+        Self { direct_call: Some(provider), planning: None, fallback_text: None, ..self.clone() }
     }
 
     /// Returns the secrets of the agent's models, for example API keys. Each secret is returned together with the
@@ -78,6 +86,9 @@ impl Models {
     /// Returns the model that handles requests of this role. For [`ModelRole::Agent`], or if no planning models are
     /// configured, the result is the model at `index` in the fallback chain.
     pub(crate) fn model_for(&self, role: ModelRole, index: u32) -> &Arc<dyn Provider> {
+        if let Some(direct_call) = &self.direct_call {
+            return direct_call;
+        }
         match (&self.planning, role) {
             (Some(planning), ModelRole::Planner | ModelRole::Synthesizer) => &planning.planner,
             (Some(planning), ModelRole::Executor { .. }) => &planning.executor,
@@ -110,7 +121,7 @@ impl Models {
         let cooling = self.lock_cooling_until();
         let now = Instant::now();
         let is_cooling = |until: &Option<Instant>| until.is_some_and(|until| until > now);
-        if !cooling.get(index as usize).is_some_and(is_cooling) {
+        if self.direct_call.is_some() || !cooling.get(index as usize).is_some_and(is_cooling) {
             return None;
         }
         let available = cooling.iter().enumerate().skip(index as usize + 1).find(|(_, until)| !is_cooling(until));

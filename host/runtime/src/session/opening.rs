@@ -158,6 +158,10 @@ impl Session {
         if let Some(user) = self.run.turn.as_ref().and_then(|turn| turn.config.user.clone()) {
             self.use_agent(self.services.agent.for_user(Some(&user))?);
         }
+        if let Some(turn) = &self.run.turn {
+            let agent = self.services.agent.for_input(&turn.input)?;
+            self.use_agent(agent);
+        }
         if purpose == OpenPurpose::Continue {
             self.run.narrow(&self.services.agent.bounds());
         }

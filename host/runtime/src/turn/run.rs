@@ -81,6 +81,7 @@ impl Session {
         if let Some(user) = user {
             self.use_agent(self.services.agent.for_user(Some(user.as_str()))?);
         }
+        self.use_agent(self.services.agent.for_input(&input)?);
         let (plugins, pinned) = (self.services.agent.pins(), Some(pinned::pins_of(&self.services.agent)));
         let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
         // The list of the turn's components is stored before the turn itself. If the turn is never stored, this list

@@ -1,5 +1,6 @@
 //! The data that all requests share.
 
+use super::mcp::McpEndpoints;
 use crate::access::{AllowedOrigins, Caller};
 use crate::problem::Problem;
 use crate::tokens::{Token, TokenFile};
@@ -28,6 +29,8 @@ pub(crate) struct ApiState {
     pub(crate) streams: Arc<StreamLimits>,
     /// Cancelled when the server begins to drain. Event streams then end.
     pub(crate) draining: CancellationToken,
+    /// The endpoints of the Model Context Protocol.
+    pub(crate) mcp_endpoints: McpEndpoints,
     token_file: TokenFile,
     cached_tokens: Mutex<Option<CachedTokens>>,
 }
@@ -40,7 +43,8 @@ impl ApiState {
         (streams, draining): (StreamLimits, CancellationToken),
     ) -> Self {
         let (streams, cached_tokens) = (Arc::new(streams), Mutex::default());
-        Self { supervisor, origins, streams, draining, token_file, cached_tokens }
+        let mcp_endpoints = McpEndpoints::default();
+        Self { supervisor, origins, streams, draining, mcp_endpoints, token_file, cached_tokens }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -86,6 +90,11 @@ impl ApiState {
     /// Returns whether the token of the caller still exists and allows what it allowed when the request arrived.
     pub(crate) fn is_still_valid(&self, caller: &Caller) -> bool {
         self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
+    }
+
+    /// Returns whether a token with this digest exists.
+    pub(crate) fn has_token(&self, digest: &str) -> bool {
+        self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.iter().any(|token| token.digest == digest))
     }
 
     /// Checks that the caller may use this agent, and that the server runs it.

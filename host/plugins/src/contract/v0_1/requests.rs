@@ -39,6 +39,8 @@ pub(crate) fn builder_out(request: &BuilderRequest) -> context_builder::Request 
             TurnInput::Text(text) => context_builder::Input::Text(text.clone()),
             TurnInput::Json(json) => context_builder::Input::Json(json.to_string()),
             TurnInput::Message(parts) => context_builder::Input::Message(message_out(Role::User, parts, 0)),
+            // The text of the call. Turns with this input use no context builder.
+            call @ TurnInput::Call { .. } => context_builder::Input::Text(call.message().plain_text()),
         },
         tools: tools.collect(),
         memory: context_builder::Memory {
