@@ -4,13 +4,13 @@ mod agents;
 mod answers;
 mod events;
 mod health;
+mod media;
 mod sessions;
-mod state;
 mod webhooks;
 
-pub(crate) use state::{ApiState, StreamLimits};
-
+use crate::openai;
 use crate::problem::Problem;
+use crate::state::ApiState;
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -62,12 +62,14 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(sessions::list_messages))
         .routes(routes!(sessions::send_prompt))
         .routes(routes!(sessions::cancel_turn))
+        .routes(routes!(media::read_media))
         .routes(routes!(events::stream_events))
         .routes(routes!(answers::decide_approvals))
         .routes(routes!(answers::answer_question))
         .routes(routes!(answers::resolve_call))
         .routes(routes!(answers::receive_event))
         .routes(routes!(webhooks::receive_webhook))
+        .merge(openai::routes())
         .split_for_parts();
     openapi.info.title = "agent-host".to_owned();
     openapi.info.description = Some("Agents, sessions and their events.".to_owned());
@@ -83,6 +85,7 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         return preflight(&state, request.headers(), origin);
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
+    let is_openai = request.uri().path().starts_with(openai::PATH);
     // A request to a webhook may have a signature instead of a token, which its handler checks.
     let may_be_signed = request.uri().path().starts_with(webhooks::WEBHOOK_PATH)
         && !request.headers().contains_key(header::AUTHORIZATION);
@@ -101,6 +104,9 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         }
         Err(problem) => problem.into_response(),
     };
+    if is_openai {
+        response = openai::with_openai_error(response);
+    }
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -127,7 +133,7 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
     allow_page(&mut response, origin);
     for (name, value) in [
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
-        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, last-event-id"),
+        (header::ACCESS_CONTROL_ALLOW_HEADERS, "authorization, content-type, last-event-id, x-agent-session, *"),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ] {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -139,4 +145,6 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
 fn allow_page(response: &mut Response, origin: HeaderValue) {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
+    let exposed = HeaderValue::from_static(openai::SESSION_HEADER);
+    response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
 }

@@ -1,7 +1,8 @@
 //! Accepts connections, with limits on their number and on the time that a request may take (row 25).
 
 use crate::access::AllowedOrigins;
-use crate::api::{ApiState, StreamLimits, router};
+use crate::api::router;
+use crate::state::{ApiState, StreamLimits};
 use crate::tokens::TokenFile;
 use agent_runtime::Supervisor;
 use axum::Router;
@@ -39,6 +40,11 @@ pub struct ServerOptions {
     pub streams_per_token: usize,
     /// Maximum number of event streams in total. Default: 256.
     pub streams: usize,
+    /// Maximum number of requests of one token that wait for the reply of an agent, as in the OpenAI-compatible API. Default:
+    /// 64.
+    pub replies_per_token: usize,
+    /// Maximum number of requests in total that wait for the reply of an agent. Default: 256.
+    pub replies: usize,
     /// Maximum time until the headers of a request have arrived. An idle connection is closed after this time, too.
     /// Default: 10 s.
     pub header_timeout: Duration,
@@ -58,6 +64,8 @@ impl ServerOptions {
             connections: 512,
             streams_per_token: 3,
             streams: 256,
+            replies_per_token: 64,
+            replies: 256,
             header_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(10),
@@ -90,13 +98,14 @@ impl Server {
     /// Starts a server for the sessions of the supervisor.
     pub async fn start(supervisor: Supervisor, options: ServerOptions) -> Result<Self, ServeError> {
         let ServerOptions { address, origins, tokens, connections, streams_per_token, streams, .. } = options;
+        let replies = StreamLimits::new("requests for replies", options.replies_per_token, options.replies);
         let (timeouts, drain_timeout) = ((options.header_timeout, options.write_timeout), options.drain_timeout);
         let listen = |error| ServeError::Listen { address, error };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let address = listener.local_addr().map_err(listen)?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let streams = StreamLimits::new(streams_per_token, streams);
-        let state = ApiState::new(supervisor, origins, tokens, (streams, stop.clone()));
+        let streams = StreamLimits::new("event streams", streams_per_token, streams);
+        let state = ApiState::new(supervisor, origins, tokens, (streams, replies, stop.clone()));
         let accepting = Accepting {
             router: router(Arc::new(state)),
             slots: Arc::new(Semaphore::new(connections)),

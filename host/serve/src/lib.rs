@@ -1,14 +1,17 @@
 //! The HTTP server of agent-host: people and programs use the sessions of a [`Supervisor`](agent_runtime::Supervisor)
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
-//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`, `api`,
-//! `connections`.
+//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`,
+//! `attachments`, `state`, `openai`, `api`, `connections`.
 
 mod access;
 mod api;
+mod attachments;
 mod body;
 mod connections;
+mod openai;
 mod problem;
+mod state;
 mod tokens;
 
 pub use access::AllowedOrigins;
