@@ -19,6 +19,7 @@ mod limits;
 
 mod agent;
 mod cancellation;
+mod chat_completions;
 mod compiled_code;
 mod component;
 mod decoding;
@@ -64,6 +65,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_selected("many sessions") {
         runtime.block_on(many_sessions::measure(&mut table))?;
+    }
+    if is_selected("chat completions") {
+        runtime.block_on(chat_completions::measure(&mut table))?;
     }
     if is_selected("long history") {
         runtime.block_on(long_history::measure(&mut table))?;

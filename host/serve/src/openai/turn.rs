@@ -53,6 +53,7 @@ pub(super) struct OpenWait {
 }
 
 /// What happened in a turn.
+#[expect(clippy::large_enum_variant, reason = "each step is moved once, to the reader")]
 pub(super) enum Step {
     /// An update, which is not the end of the reply unless it is the end of the turn.
     Update(TurnUpdate),

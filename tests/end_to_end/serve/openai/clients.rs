@@ -4,7 +4,7 @@
 use super::{GIF, with_finish_tools};
 use crate::peers::{node, npm_package, python_with};
 use crate::serve::TestServer;
-use crate::support::{TestHost, call_reply, repository, script, text_reply};
+use crate::support::{TestHost, call_reply, repository, script};
 use agent_runtime::AgentConfig;
 use agent_serve::{NewToken, Right};
 use serde_json::json;

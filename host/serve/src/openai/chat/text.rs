@@ -73,9 +73,8 @@ impl ReplyText {
             }
             // The complete reply was not accepted, and the model writes another one.
             EventKind::OutputRejected { .. } | EventKind::Nudge { .. } | EventKind::NoToolCall { .. } => {
-                if self.accepted.take().is_some() {
-                    self.separator = DISCARDED;
-                }
+                let is_sent = self.accepted.take().is_some();
+                self.separator = if is_sent { DISCARDED } else { self.separator };
             }
             _ => {}
         }
