@@ -9,7 +9,7 @@ use super::{TestServer, clerk, encoded};
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
 use agent_core::loop_break::Finish;
 use agent_core::run::LoopConfig;
-use agent_runtime::AgentConfig;
+use agent_runtime::{AgentConfig, Delegate};
 use agent_serve::Right;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -97,12 +97,13 @@ async fn i3_a_header_continues_a_session() {
 #[tokio::test(flavor = "multi_thread")]
 async fn i3_l21_a_chat_is_streamed() {
     let test_host = TestHost::new(&["probe"]).await;
+    // Thinking is not stored, so the reader must be there before the reply is complete.
     let look = json!({
-        "thinking": "First.", "text": "Let me see.", "calls": [{"name": "probe.echo", "arguments": {"text": "a"}}],
+        "thinking": "First.", "delay_ms": 500, "text": "Let me see.", "calls": [{"name": "probe.echo", "arguments": {"text": "a"}}],
         "usage": {"prompt_tokens": 5, "completion_tokens": 1},
     });
     let end = json!({
-        "thinking": "Then.", "chunks": ["It ", "is ", "red."], "usage": {"prompt_tokens": 7, "completion_tokens": 2},
+        "thinking": "Then.", "delay_ms": 200, "chunks": ["It ", "is ", "red."], "usage": {"prompt_tokens": 7, "completion_tokens": 2},
     });
     let server = TestServer::start(&test_host, &[&clerk(&test_host, &[look, end]).await]).await;
     let client = server.client(&[Right::Read, Right::Talk]);
@@ -317,5 +318,36 @@ async fn i3_attachments_are_stored_and_read_back() {
     let prompt = json!({"prompt": "Again.", "attachments": [{"mime_type": "image/png", "data": gif}]});
     let refused = client.post(&format!("{path}/prompts"), prompt).await.json(422);
     assert!(refused["detail"].as_str().unwrap().contains("attachments[0]: the bytes are image/gif"), "{refused}");
+    server.stop().await;
+}
+
+/// I3, L16: the reply of a turn that delegates is followed to its end. If the other agent waits for somebody, the reply says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn i3_l16_delegated_work_is_part_of_the_reply() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let pay = call_reply(&[("payer.pay", json!({"to": "ann", "amount": 3}))]);
+    let payer = AgentConfig { name: "payer-agent".to_owned(), ..with_tree_grant(&test_host, "payer") };
+    let payer = test_host.agent(payer, script(&[pay])).await;
+    let slow = json!({"text": "Read.", "delay_ms": 1500});
+    let reader = test_host.agent(AgentConfig::new("reader"), script(&[slow])).await;
+    let mut leads = Vec::new();
+    for (name, other) in [("lead", &payer), ("chief", &reader)] {
+        let mut config = AgentConfig::new(name);
+        let delegate = Delegate { agent: other.clone().into(), description: "Works.".to_owned(), input_schema: None };
+        config.delegates.insert(other.config().name.clone(), delegate);
+        let delegation = call_reply(&[(other.config().name.as_str(), json!({"task": "Go."}))]);
+        leads.push(test_host.agent(config, script(&[delegation, text_reply("Done.")])).await);
+    }
+    let server = TestServer::start(&test_host, &[&leads[0], &leads[1], &payer, &reader]).await;
+    let client = server.client(&[Right::Read, Right::Talk]);
+    let done = client.post(CHAT, chat("chief", &[user("Read.")])).await.json(200);
+    assert_eq!(done["choices"][0]["message"]["content"], "Done.");
+    let answer = client.post(CHAT, chat("lead", &[user("Pay.")])).await;
+    let text = answer.json(200)["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
+    assert!(text.contains("`payer.pay` in session `payer-agent/") && text.contains("waits for an approval"), "{text}");
+    let response = client.post("/v1/responses", json!({"model": "lead", "input": "Pay."})).await.json(200);
+    assert_eq!(response["incomplete_details"]["reason"], "approval_required", "{response}");
+    let read = client.get(&format!("/v1/responses/{}", response["id"].as_str().unwrap())).await.json(200);
+    assert_eq!(read["status"], "incomplete");
     server.stop().await;
 }

@@ -357,7 +357,9 @@ impl ResponseBuilder {
     fn add_item(&mut self, prefix: &str, mut value: Value) -> usize {
         let index = self.items.len();
         if value.get("id").is_none() {
-            value["id"] = json!(format!("{prefix}_{}_{index}", self.suffix));
+            // Items are counted by type, so that an item has the same id in a stored response, which has no thinking.
+            let number = self.items.iter().filter(|item| item.value["type"] == value["type"]).count();
+            value["id"] = json!(format!("{prefix}_{}_{number}", self.suffix));
         }
         self.items.push(OutputItem { value: value.clone(), text: String::new(), is_discarded: false });
         self.push("response.output_item.added", json!({"output_index": index, "item": value}));
