@@ -39,6 +39,11 @@ pub(crate) fn mcp_package(package: &str) -> Option<PathBuf> {
     peer(&format!("node/node_modules/@modelcontextprotocol/{package}/dist"), "index.js")
 }
 
+/// Returns the path of a file of an npm package. If the file is missing, prints a note and returns `None`.
+pub(crate) fn npm_package(package: &str, file: &str) -> Option<PathBuf> {
+    peer(&format!("node/node_modules/{package}"), file)
+}
+
 /// Returns the path of a third-party component from a public package. If the component is missing, prints a note and
 /// returns `None`.
 pub(crate) fn public_component(name: &str) -> Option<PathBuf> {

@@ -7,6 +7,7 @@ mod endpoints;
 mod generated_requests;
 mod killed;
 mod mcp;
+mod openai;
 mod operations;
 pub(crate) mod process;
 mod streams;
@@ -306,6 +307,7 @@ async fn i3_every_route_needs_a_token_and_a_right() {
         for method in methods.as_object().unwrap().keys() {
             let (method, path) =
                 (method.to_uppercase(), path.replace("{session}", "clerk%2F1").replace("{agent}", "clerk"));
+            let path = path.replace("{model}", "clerk").replace("{digest}", "sha256:0").replace("{id}", "resp_1");
             let is_public = path == "/health" || path == "/ready";
             let body = if method == "GET" { String::new() } else { body_of(&path).to_string() };
             for (client, status) in [(&anonymous, 401), (&wrong, 401), (&nothing, 403)] {
@@ -331,6 +333,8 @@ fn body_of(path: &str) -> Value {
     match path.rsplit('/').next().unwrap_or_default() {
         "sessions" => json!({"agent": "clerk", "prompt": "Hi."}),
         "prompts" => json!({"prompt": "Hi."}),
+        "completions" => json!({"model": "clerk", "messages": [{"role": "user", "content": "Hi."}]}),
+        "responses" => json!({"model": "clerk", "input": "Hi."}),
         "approvals" => json!({"decisions": [{"verdict": "denied", "call": "call_1_1_1"}]}),
         "answers" => json!({"call": "call_1_1_1", "text": "yes"}),
         "ag-ui" => json!({"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hi."}]}),

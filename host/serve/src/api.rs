@@ -6,17 +6,17 @@ mod answers;
 mod events;
 mod health;
 mod mcp;
+mod media;
 mod memories;
 mod operations;
 mod plugins;
 mod sessions;
-mod state;
 mod webhooks;
 
-pub use mcp::{Expose, McpAgent};
-pub(crate) use state::{ApiState, StreamLimits};
-
+use crate::mcp::McpAgent;
+use crate::openai;
 use crate::problem::Problem;
+use crate::state::ApiState;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
@@ -85,6 +85,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(sessions::list_messages))
         .routes(routes!(sessions::send_prompt))
         .routes(routes!(sessions::cancel_turn))
+        .routes(routes!(media::read_media))
         .routes(routes!(events::stream_events))
         .routes(routes!(answers::decide_approvals))
         .routes(routes!(answers::answer_question))
@@ -98,6 +99,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(memories::forget_memory))
         .routes(routes!(operations::report_usage))
         .routes(routes!(operations::list_pending_events))
+        .merge(openai::routes())
         .split_for_parts();
     openapi.info.title = "agent-host".to_owned();
     openapi.info.description = Some("Agents, sessions and their events.".to_owned());
@@ -113,6 +115,7 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         return preflight(&state, request.headers(), origin);
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
+    let is_openai = request.uri().path().starts_with(openai::PATH);
     // A request to a webhook may have a signature instead of a token, which its handler checks.
     let may_be_signed = request.uri().path().starts_with(webhooks::WEBHOOK_PATH)
         && !request.headers().contains_key(header::AUTHORIZATION);
@@ -131,6 +134,9 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         }
         Err(problem) => problem.into_response(),
     };
+    if is_openai {
+        response = openai::with_openai_error(response);
+    }
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }
@@ -159,7 +165,7 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
         (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, last-event-id, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name",
+            "authorization, content-type, last-event-id, x-agent-session, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, *",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ] {
@@ -172,5 +178,6 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
 fn allow_page(response: &mut Response, origin: HeaderValue) {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
-    response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("mcp-session-id"));
+    let exposed = HeaderValue::from_static("mcp-session-id, x-agent-session");
+    response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
 }

@@ -1,8 +1,10 @@
 //! Accepts connections, with limits on their number and on the time that a request may take (row 25).
 
 use crate::access::AllowedOrigins;
-use crate::api::{ApiState, McpAgent, StreamLimits, mcp_router, router};
+use crate::api::{mcp_router, router};
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
+use crate::mcp::McpAgent;
+use crate::state::{ApiState, StreamLimits};
 use crate::tokens::TokenFile;
 use agent_runtime::Supervisor;
 use axum::Router;
@@ -42,6 +44,11 @@ pub struct ServerOptions {
     pub streams_per_token: usize,
     /// Maximum number of event streams in total. Default: 256.
     pub streams: usize,
+    /// Maximum number of requests of one token that wait for the reply of an agent, as in the OpenAI-compatible API. Default:
+    /// 64.
+    pub replies_per_token: usize,
+    /// Maximum number of requests in total that wait for the reply of an agent. Default: 256.
+    pub replies: usize,
     /// Maximum time until the headers of a request have arrived. An idle connection is closed after this time, too.
     /// Default: 10 s.
     pub header_timeout: Duration,
@@ -62,6 +69,8 @@ impl ServerOptions {
             connections: 512,
             streams_per_token: 3,
             streams: 256,
+            replies_per_token: 64,
+            replies: 256,
             header_timeout: Duration::from_secs(10),
             write_timeout: Duration::from_secs(30),
             drain_timeout: Duration::from_secs(10),
@@ -81,11 +90,12 @@ impl Server {
     /// Starts a server for the sessions of the supervisor.
     pub async fn start(supervisor: Supervisor, options: ServerOptions) -> Result<Self, ListenError> {
         let ServerOptions { endpoint, origins, tokens, connections, streams_per_token, streams, .. } = options;
+        let replies = StreamLimits::new("requests for replies", options.replies_per_token, options.replies);
         let (timeouts, drain_timeout) = ((options.header_timeout, options.write_timeout), options.drain_timeout);
         let (listener, endpoint) = Listener::bind(endpoint).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
-        let streams = StreamLimits::new(streams_per_token, streams);
-        let state = Arc::new(ApiState::new(supervisor, origins, tokens, (streams, stop.clone())));
+        let streams = StreamLimits::new("event streams", streams_per_token, streams);
+        let state = Arc::new(ApiState::new(supervisor, origins, tokens, (streams, replies, stop.clone())));
         let accepting = Accepting {
             router: match options.only_mcp {
                 Some(agent) => mcp_router(state, agent),

@@ -1,23 +1,27 @@
 //! The HTTP server of agent-host: people and programs use the sessions of a [`Supervisor`](agent_runtime::Supervisor)
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
-//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`, `mcp`,
-//! `api`, `tls`, `listener`, `connections`.
+//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`,
+//! `attachments`, `mcp`, `state`, `openai`, `api`, `tls`, `listener`, `connections`.
 
 mod access;
 mod api;
+mod attachments;
 mod body;
 mod connections;
 mod listener;
 pub mod mcp;
+mod openai;
 mod problem;
+mod state;
 mod tls;
 mod tokens;
 
 pub use access::AllowedOrigins;
-pub use api::{Expose, McpAgent, openapi};
+pub use api::openapi;
 pub use connections::{Server, ServerOptions};
 pub use listener::{Endpoint, ListenError};
+pub use mcp::{Expose, McpAgent};
 pub use problem::Problem;
 pub use tls::{TlsError, TlsFiles};
 pub use tokens::{NewToken, Right, Rights, Token, TokenError, TokenFile};

@@ -3,10 +3,13 @@
 
 mod agent_offer;
 mod calls;
+mod endpoints;
 mod output;
 mod tool_offer;
 mod turn_call;
 
 pub use agent_offer::AgentOffer;
 pub use calls::{ClientCalls, McpClient};
+pub(crate) use endpoints::McpEndpoints;
+pub use endpoints::{Expose, McpAgent};
 pub use tool_offer::ToolOffer;

@@ -19,6 +19,7 @@ mod limits;
 
 mod agent;
 mod cancellation;
+mod chat_completions;
 #[allow(dead_code, reason = "only the tests send other requests")]
 #[path = "../../end_to_end/serve/client.rs"]
 mod client;
@@ -70,6 +71,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_selected("many sessions") {
         runtime.block_on(many_sessions::measure(&mut table))?;
+    }
+    if is_selected("chat completions") {
+        runtime.block_on(chat_completions::measure(&mut table))?;
     }
     if is_selected("long history") {
         runtime.block_on(long_history::measure(&mut table))?;

@@ -73,6 +73,21 @@ impl Client {
         self.exchange(format!("{}{head}\r\n{body}", self.request(method, path)).into_bytes()).await
     }
 
+    /// Returns the head and the bytes of an answer that is not text.
+    pub(super) async fn get_bytes(&self, path: &str) -> (String, Vec<u8>) {
+        let request = format!("{}connection: close\r\n\r\n", self.request("GET", path));
+        let exchanged = async {
+            let mut stream = TcpStream::connect(self.address).await.expect("the server accepts the connection");
+            stream.write_all(request.as_bytes()).await.expect("the request is sent");
+            let mut answer = Vec::new();
+            stream.read_to_end(&mut answer).await.expect("the answer is read");
+            answer
+        };
+        let answer = tokio::time::timeout(PATIENCE, exchanged).await.expect("the server answers");
+        let end = answer.windows(4).position(|bytes| bytes == b"\r\n\r\n").expect("the answer has a head");
+        (String::from_utf8_lossy(&answer[..end]).into_owned(), answer[end + 4..].to_vec())
+    }
+
     /// Returns the first lines of a request.
     pub(crate) fn request(&self, method: &str, path: &str) -> String {
         let token = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();

@@ -7,10 +7,10 @@ mod input;
 mod messages;
 mod threads;
 
-use super::ApiState;
 use crate::access::Caller;
 use crate::body::JsonBody;
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use axum::Extension;
 use axum::extract::{Path, State};
@@ -46,7 +46,7 @@ pub(crate) async fn run_agent(
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Problem> {
     caller.require(Right::Talk)?;
     state.check_agent(&caller, &agent)?;
-    let open = state.streams.open(&caller)?;
+    let open = state.replies.open(&caller)?;
     let run = threads::begin(&state, &caller, &agent, &input).await?;
     let events = RunEvents::new(state, caller, (input, run), open);
     let stream = futures::stream::unfold(events, |mut events| async move {

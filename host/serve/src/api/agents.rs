@@ -1,8 +1,8 @@
 //! Routes about the agents of the server.
 
-use super::ApiState;
 use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_runtime::{Agent, LiveAgent, Schedule, WebhookAuthentication};
 use axum::extract::{Path, State};

@@ -1,9 +1,9 @@
 //! Routes for what a turn waits for: approvals, questions, calls with an unknown outcome, and services.
 
-use super::ApiState;
 use crate::access::Caller;
 use crate::body::{JsonBody, PROMPT_BYTES, SMALL_BYTES, read};
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::approval::GrantScope;
 use agent_core::cloud_event::{CloudEvent, EventError};

@@ -1,9 +1,8 @@
 //! The stream of a session's events, as server-sent events.
 
-use super::ApiState;
-use super::state::OpenStream;
 use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
+use crate::state::{ApiState, OpenStream};
 use crate::tokens::Right;
 use agent_runtime::{EventPosition, SessionEvent, SessionEvents};
 use axum::Extension;

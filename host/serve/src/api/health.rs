@@ -1,7 +1,7 @@
 //! Routes with which a process manager checks the server.
 
-use super::ApiState;
 use crate::problem::Problem;
+use crate::state::ApiState;
 use agent_store::SessionFilter;
 use axum::Json;
 use axum::extract::State;

@@ -1,14 +1,12 @@
 //! The endpoints of the Model Context Protocol (I4): `/agents/{agent}/mcp`, and `/mcp` of a server for one agent.
 
-use super::ApiState;
-use super::state::OpenStream;
 use crate::access::Caller;
 use crate::body::read;
-use crate::mcp::{AgentOffer, ClientCalls, McpClient, ToolOffer};
+use crate::mcp::{Expose, McpAgent};
 use crate::problem::Problem;
+use crate::state::{ApiState, OpenStream};
 use crate::tokens::Right;
-use agent_mcp::offered::{HttpEndpoint, HttpRefusal, MAX_CLIENT_MESSAGE_BYTES, Offer};
-use agent_runtime::UserName;
+use agent_mcp::offered::{HttpRefusal, MAX_CLIENT_MESSAGE_BYTES};
 use axum::Extension;
 use axum::body::{Body, BodyDataStream, Bytes};
 use axum::extract::{Path, Query, Request, State};
@@ -17,39 +15,12 @@ use axum::response::Response;
 use futures::StreamExt;
 use http_body_util::Full;
 use serde::Deserialize;
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Interval;
 
-/// Maximum number of sessions of the protocol that the clients with one token may have.
-const SESSIONS_PER_TOKEN: usize = 64;
 /// Time between two checks whether the token of an open answer still exists.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-
-/// What an endpoint offers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Expose {
-    /// The tools of the agent.
-    #[default]
-    Tools,
-    /// The agent as one tool.
-    Agent,
-}
-
-/// The agent that a server offers at `/mcp`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct McpAgent {
-    /// The configured name of the agent.
-    pub agent: String,
-    /// What is offered.
-    pub expose: Expose,
-}
-
-/// The endpoints that are in use, by the digest of their token, their agent and what they offer.
-#[derive(Default)]
-pub(crate) struct McpEndpoints(Mutex<HashMap<(String, String, Expose), HttpEndpoint>>);
 
 /// Selects what the endpoint of an agent offers.
 #[derive(Debug, Deserialize)]
@@ -97,7 +68,7 @@ async fn answer(
     let (parts, body) = request.into_parts();
     let bytes = read(body, MAX_CLIENT_MESSAGE_BYTES).await?;
     let request = axum::http::Request::from_parts(parts, Full::new(Bytes::from(bytes)));
-    let endpoint = state.mcp_endpoints.endpoint(&state, &caller, agent)?;
+    let endpoint = state.mcp_endpoint(&caller, agent)?;
     let response = endpoint.handle(request).await.map_err(|error| match error {
         HttpRefusal::TooManySessions(_) => Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_sessions", error),
     })?;
@@ -118,30 +89,6 @@ async fn answer(
 fn keeps_open(method: &Method, headers: &HeaderMap) -> bool {
     let names_listening = headers.get("mcp-method").is_some_and(|method| method.as_bytes() == b"subscriptions/listen");
     *method == Method::GET || names_listening
-}
-
-impl McpEndpoints {
-    /// Returns the endpoint of the caller's token, which other tokens cannot use.
-    fn endpoint(&self, state: &Arc<ApiState>, caller: &Caller, agent: McpAgent) -> Result<HttpEndpoint, Problem> {
-        let McpAgent { agent, expose } = agent;
-        let key = (caller.token.digest.clone(), agent.clone(), expose);
-        let mut endpoints = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(endpoint) = endpoints.get(&key) {
-            return Ok(endpoint.clone());
-        }
-        // Tokens that were revoked need no endpoint any more.
-        endpoints.retain(|(token, ..), _| state.has_token(token));
-        let user = caller.token.user.as_deref().map(UserName::new).transpose().map_err(Problem::invalid)?;
-        let client = McpClient { rights: caller.token.rights.clone(), user, agents: caller.token.agents.clone() };
-        let calls = ClientCalls::new(state.supervisor.clone(), agent, client);
-        let offer: Arc<dyn Offer> = match expose {
-            Expose::Tools => Arc::new(ToolOffer::new(calls)),
-            Expose::Agent => Arc::new(AgentOffer::new(calls)),
-        };
-        let endpoint = HttpEndpoint::new(move || offer.clone(), SESSIONS_PER_TOKEN, state.draining.child_token());
-        endpoints.insert(key, endpoint.clone());
-        Ok(endpoint)
-    }
 }
 
 /// The body of an answer, which ends when the server shuts down or the token is revoked.

@@ -1,8 +1,8 @@
 //! Routes about the long-term memories of users (D4).
 
-use super::ApiState;
 use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_store::{MemoryFilter, StoredMemory};
 use axum::extract::{Path, Query, State};

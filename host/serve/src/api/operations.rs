@@ -1,8 +1,8 @@
 //! Routes for operators: usage, and events that are not delivered yet (O4, D6).
 
-use super::ApiState;
 use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::change::OutboxEffect;
 use agent_store::{OutboxFilter, SessionFilter, StoredOutboxItem};

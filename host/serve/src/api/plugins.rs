@@ -1,9 +1,9 @@
 //! Routes about the plugins of agents: their versions, and rollbacks (P10).
 
-use super::ApiState;
 use crate::access::Caller;
 use crate::body::{JsonBody, SMALL_BYTES};
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::run::PinnedPlugin;
 use agent_runtime::swap::{RollbackError, RollbackRequest, RolledBack, roll_back, undo_rollback};

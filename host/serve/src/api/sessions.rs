@@ -1,15 +1,16 @@
 //! Routes about sessions: list, create, show, prompt, cancel and delete.
 
-use super::ApiState;
 use crate::access::Caller;
-use crate::body::{JsonBody, PROMPT_BYTES};
+use crate::attachments::{Attachment, decode_attachments};
+use crate::body::PROMPT_BYTES;
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::message::{MessageId, Part, StoredMessage, TurnInput};
 use agent_core::run::Run;
 use agent_runtime::{Accepted, DuringTurn, Prompt, SessionRequest, UserName};
 use agent_store::{MessageRange, SessionFilter, SessionState, SessionSummary};
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query, Request, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -155,6 +156,10 @@ pub(crate) struct NewSession {
     prompt: String,
     /// The user for whom the session works. Only tokens without a user may set this field.
     user: Option<String>,
+    /// Images and other media items that belong to the prompt, 20 at most.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    attachments: Vec<Attachment>,
 }
 
 /// A session whose first turn began.
@@ -186,6 +191,10 @@ pub(super) fn user_of(caller: &Caller, requested: Option<String>) -> Result<Opti
 }
 
 fn input_of(prompt: String) -> Result<TurnInput, Problem> {
+    if prompt.len() > PROMPT_BYTES {
+        let detail = format!("the prompt has more than {} KiB", PROMPT_BYTES >> 10);
+        return Err(Problem::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", detail));
+    }
     match prompt.trim().is_empty() {
         true => Err(Problem::invalid("the prompt is empty")),
         false => Ok(TurnInput::Text(prompt)),
@@ -193,6 +202,8 @@ fn input_of(prompt: String) -> Result<TurnInput, Problem> {
 }
 
 /// Creates a session and begins its first turn.
+///
+/// The body has at most 32 MiB.
 #[utoipa::path(
     post, path = "/api/sessions", tag = "sessions", security(("token" = [])), request_body = NewSession,
     responses(
@@ -203,12 +214,14 @@ fn input_of(prompt: String) -> Result<TurnInput, Problem> {
 pub(crate) async fn create_session(
     State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
-    JsonBody(new): JsonBody<NewSession, PROMPT_BYTES>,
+    request: Request,
 ) -> Result<(StatusCode, Json<CreatedSession>), Problem> {
     caller.require(Right::Talk)?;
+    let (new, _place): (NewSession, _) = state.media_body(&caller, request).await?;
     state.check_agent(&caller, &new.agent)?;
     let (input, user) = (input_of(new.prompt)?, user_of(&caller, new.user)?);
-    let prompt = Prompt { user, ..Prompt::new(input) };
+    let attachments = decode_attachments(new.attachments).map_err(Problem::invalid)?;
+    let prompt = Prompt { user, attachments, ..Prompt::new(input) };
     let session = state.supervisor.create(&new.agent, prompt).await?;
     Ok((StatusCode::CREATED, Json(CreatedSession { events: events_path(&session), session })))
 }
@@ -364,6 +377,10 @@ pub(crate) struct NewPrompt {
     steer: bool,
     /// The user for whom the turn works. Only tokens without a user may set this field.
     user: Option<String>,
+    /// Images and other media items that belong to the prompt, 20 at most.
+    #[serde(default)]
+    #[schema(max_items = 20)]
+    attachments: Vec<Attachment>,
 }
 
 /// What happened to a prompt.
@@ -377,6 +394,8 @@ pub(crate) struct AcceptedPrompt {
 }
 
 /// Sends a prompt to a session. The answer is sent after the prompt was stored.
+///
+/// The body has at most 32 MiB.
 #[utoipa::path(
     post, path = "/api/sessions/{session}/prompts", tag = "sessions", security(("token" = [])),
     params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
@@ -390,13 +409,15 @@ pub(crate) async fn send_prompt(
     State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     Path(session): Path<String>,
-    JsonBody(new): JsonBody<NewPrompt, PROMPT_BYTES>,
+    request: Request,
 ) -> Result<(StatusCode, Json<AcceptedPrompt>), Problem> {
     caller.require(Right::Talk)?;
+    let (new, _place): (NewPrompt, _) = state.media_body(&caller, request).await?;
     state.session(&caller, &session).await?;
     let (input, user) = (input_of(new.prompt)?, user_of(&caller, new.user)?);
     let during_turn = if new.steer { DuringTurn::Steer } else { DuringTurn::Queue };
-    let prompt = Prompt { during_turn, user, ..Prompt::new(input) };
+    let attachments = decode_attachments(new.attachments).map_err(Problem::invalid)?;
+    let prompt = Prompt { during_turn, user, attachments, ..Prompt::new(input) };
     let accepted = match state.supervisor.send(&session, SessionRequest::Prompt(prompt)).await? {
         Accepted::Started { turn } => AcceptedPrompt { status: "started", turn: Some(turn) },
         _ => AcceptedPrompt { status: "queued", turn: None },

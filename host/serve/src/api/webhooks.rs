@@ -1,10 +1,10 @@
 //! Webhooks: requests of other programs that begin sessions (I9).
 
-use super::ApiState;
 use super::sessions::user_of;
 use crate::access::{Caller, single};
 use crate::body::read;
 use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
 use agent_core::message::{Part, TurnInput};

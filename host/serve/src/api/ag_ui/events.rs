@@ -4,7 +4,7 @@ use super::input::RunInput;
 use super::messages::{reply_id, result_id, snapshot};
 use super::threads::StartedRun;
 use crate::access::Caller;
-use crate::api::state::{ApiState, OpenStream};
+use crate::state::{ApiState, OpenStream};
 use agent_core::event::{EndReason, ErrorScope, Event, EventKind, Suspension, Wait, WaitCause};
 use agent_core::model::Usage;
 use agent_core::run::{Run, TurnEnd};

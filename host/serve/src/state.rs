@@ -1,12 +1,18 @@
 //! The data that all requests share.
 
-use super::mcp::McpEndpoints;
 use crate::access::{AllowedOrigins, Caller};
+use crate::body::{
+    MEDIA_BODY_TIMEOUT, MEDIA_BYTES, PROMPT_BYTES, check_is_json, content_length, parse_json, read, read_within,
+};
+use crate::mcp::{McpAgent, McpEndpoints};
 use crate::problem::Problem;
 use crate::tokens::{Token, TokenFile};
+use agent_mcp::offered::HttpEndpoint;
 use agent_runtime::Supervisor;
 use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
+use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
+use serde::de::DeserializeOwned;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -14,6 +20,10 @@ use tokio_util::sync::CancellationToken;
 
 /// Time for which tokens are kept in memory. A revoked token is refused at most this time later.
 const TOKEN_LIFETIME: Duration = Duration::from_secs(1);
+/// Maximum number of bodies with media of one token that are in memory at the same time.
+const LARGE_BODIES_PER_TOKEN: usize = 2;
+/// Maximum number of bodies with media that are in memory at the same time.
+const LARGE_BODIES: usize = 6;
 
 /// Tokens that were read from their file.
 struct CachedTokens {
@@ -27,10 +37,14 @@ pub(crate) struct ApiState {
     pub(crate) supervisor: Supervisor,
     pub(crate) origins: AllowedOrigins,
     pub(crate) streams: Arc<StreamLimits>,
+    /// Limits the number of requests that wait for a reply of an agent.
+    pub(crate) replies: Arc<StreamLimits>,
+    /// Limits the number of large bodies that are in memory.
+    pub(crate) large_bodies: Arc<StreamLimits>,
     /// Cancelled when the server begins to drain. Event streams then end.
     pub(crate) draining: CancellationToken,
     /// The endpoints of the Model Context Protocol.
-    pub(crate) mcp_endpoints: McpEndpoints,
+    mcp_endpoints: McpEndpoints,
     token_file: TokenFile,
     cached_tokens: Mutex<Option<CachedTokens>>,
 }
@@ -40,11 +54,20 @@ impl ApiState {
         supervisor: Supervisor,
         origins: AllowedOrigins,
         token_file: TokenFile,
-        (streams, draining): (StreamLimits, CancellationToken),
+        (streams, replies, draining): (StreamLimits, StreamLimits, CancellationToken),
     ) -> Self {
-        let (streams, cached_tokens) = (Arc::new(streams), Mutex::default());
-        let mcp_endpoints = McpEndpoints::default();
-        Self { supervisor, origins, streams, draining, mcp_endpoints, token_file, cached_tokens }
+        let large_bodies = StreamLimits::new("large requests", LARGE_BODIES_PER_TOKEN, LARGE_BODIES);
+        Self {
+            supervisor,
+            origins,
+            streams: Arc::new(streams),
+            replies: Arc::new(replies),
+            large_bodies: Arc::new(large_bodies),
+            draining,
+            mcp_endpoints: McpEndpoints::default(),
+            token_file,
+            cached_tokens: Mutex::default(),
+        }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
@@ -92,9 +115,37 @@ impl ApiState {
         self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
     }
 
-    /// Returns whether a token with this digest exists.
-    pub(crate) fn has_token(&self, digest: &str) -> bool {
-        self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.iter().any(|token| token.digest == digest))
+    /// Returns the endpoint for MCP clients with the caller's token.
+    pub(crate) fn mcp_endpoint(&self, caller: &Caller, agent: McpAgent) -> Result<HttpEndpoint, Problem> {
+        self.mcp_endpoints.endpoint((caller, agent), &self.supervisor, &self.draining, |digest| {
+            self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.iter().any(|token| token.digest == digest))
+        })
+    }
+
+    /// Reads a JSON body with media. The result contains a place among the large bodies, which must be kept as long as the
+    /// decoded body is in memory.
+    pub(crate) async fn media_body<T>(
+        &self,
+        caller: &Caller,
+        request: Request,
+    ) -> Result<(T, Option<OpenStream>), Problem>
+    where
+        T: DeserializeOwned + Send + 'static,
+    {
+        check_is_json(request.headers())?;
+        let is_small = content_length(request.headers()).is_some_and(|length| length <= PROMPT_BYTES as u64);
+        if is_small {
+            return Ok((parse_json(&read(request.into_body(), PROMPT_BYTES).await?)?, None));
+        }
+        let place = self.large_bodies.open(caller)?;
+        let bytes = read_within(request.into_body(), MEDIA_BYTES, MEDIA_BODY_TIMEOUT).await?;
+        // A large body takes so long to parse that other requests must not wait for it.
+        let parsed = tokio::task::spawn_blocking(move || parse_json(&bytes)).await;
+        let parsed = parsed.map_err(|error| {
+            tracing::error!(%error, "a body was not parsed");
+            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the host failed; its log contains the reason")
+        })?;
+        Ok((parsed?, Some(place)))
     }
 
     /// Checks that the caller may use this agent, and that the server runs it.
@@ -120,8 +171,10 @@ impl ApiState {
     }
 }
 
-/// Limits the number of open event streams (row 25).
+/// Limits the number of open event streams, or of other things that a token may keep open (row 25).
 pub(crate) struct StreamLimits {
+    /// What is limited, for errors.
+    what: &'static str,
     per_token: usize,
     in_total: usize,
     /// Number of open streams by the digest of the token.
@@ -129,8 +182,8 @@ pub(crate) struct StreamLimits {
 }
 
 impl StreamLimits {
-    pub(crate) fn new(per_token: usize, in_total: usize) -> Self {
-        Self { per_token, in_total, open: Mutex::default() }
+    pub(crate) fn new(what: &'static str, per_token: usize, in_total: usize) -> Self {
+        Self { what, per_token, in_total, open: Mutex::default() }
     }
 
     /// Counts a new stream until the result is dropped.
@@ -140,8 +193,8 @@ impl StreamLimits {
         let (own, total) = (open.get(&token).copied().unwrap_or_default(), open.values().sum::<usize>());
         if own >= self.per_token || total >= self.in_total {
             let detail = format!(
-                "too many event streams are open: a token may have {}, and the server {}; close one of them first",
-                self.per_token, self.in_total
+                "too many {} are open: a token may have {}, and the server {}; close one of them first",
+                self.what, self.per_token, self.in_total
             );
             return Err(Problem::new(StatusCode::TOO_MANY_REQUESTS, "too_many_streams", detail));
         }
