@@ -5,7 +5,7 @@ mod clients;
 mod responses;
 
 use super::client::{Answer, Client};
-use super::{TestServer, clerk, encoded};
+use super::{TestServer, clerk, encoded, until_idle};
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
 use agent_core::loop_break::Finish;
 use agent_core::run::LoopConfig;
@@ -289,7 +289,10 @@ async fn i3_attachments_are_stored_and_read_back() {
     let attachments = json!([{"mime_type": "image/gif", "data": gif}, page]);
     let new = json!({"agent": "clerk", "prompt": "Look.", "attachments": attachments});
     let created = client.post("/api/sessions", new).await.json(201);
-    let path = format!("/api/sessions/{}", encoded(created["session"].as_str().unwrap()));
+    let session = created["session"].as_str().unwrap();
+    let path = format!("/api/sessions/{}", encoded(session));
+    // The turn appends the prompt to the messages after the answer to the request was sent.
+    until_idle(&client, session).await;
     let messages = client.get(&format!("{path}/messages")).await.json(200);
     let parts = messages["messages"][0]["parts"].as_array().unwrap().clone();
     let [text, image, page] = &parts[..] else { panic!("{parts:?}") };

@@ -63,7 +63,9 @@ async fn i9_row_29_a_signed_webhook_begins_one_session() {
     let again = post(signed("msg_1", now() - 5, &body)).await.json(202);
     assert_eq!((&again["status"], &again["session"]), (&json!("duplicate"), &begun["session"]));
     let path = format!("/api/sessions/{}/messages", super::encoded(&session));
-    let messages = server.client_with_all_rights().get(&path).await.json(200);
+    let client = server.client_with_all_rights();
+    super::until_idle(&client, &session).await;
+    let messages = client.get(&path).await.json(200);
     assert_eq!(messages["messages"][0]["parts"][0]["text"], "A ticket was filed.");
     assert_eq!(messages["messages"][0]["parts"][1]["json"]["number"], 7);
     assert_eq!(post(signed("msg_2", now(), &body)).await.json(202)["status"], "started");

@@ -203,7 +203,7 @@ fn input_of(prompt: String) -> Result<TurnInput, Problem> {
 
 /// Creates a session and begins its first turn.
 ///
-/// The body has at most 32 MiB.
+/// The list of messages contains the prompt as soon as the turn has prepared its first step. The body has at most 32 MiB.
 #[utoipa::path(
     post, path = "/api/sessions", tag = "sessions", security(("token" = [])), request_body = NewSession,
     responses(
