@@ -2,6 +2,7 @@
 //! nothing is granted (P6).
 
 pub(crate) mod address;
+mod advice;
 pub(crate) mod first_use;
 pub(crate) mod http_pattern;
 pub(crate) mod live_grants;
@@ -22,6 +23,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Component, Path, PathBuf};
 
+pub(crate) use advice::{
+    FOLLOWING, config_advice, config_description, file_change_advice, file_denied, file_reading_advice, files_advice,
+    http_denied, key_value_denied, left_tree, media_denied, model_denied, protected, quoted,
+};
+pub use advice::{GrantAdvice, MEDIA_DESCRIPTION, event_denied};
+use advice::{grant_advice, secret_advice};
 pub use partial::PartialGrant;
 pub(crate) use partial::partial_grants;
 
@@ -160,55 +167,6 @@ pub(crate) fn is_within(path: &Path, folder: &Path) -> bool {
     below.is_ok_and(|below| below.components().all(|component| matches!(component, Component::Normal(_))))
 }
 
-/// The advice if no grant would help. The text completes a sentence that starts with "to allow it,".
-const UNGRANTABLE: &str = "do it yourself or change the plugin: no grant allows this";
-
-/// Advice for the user on how to add a missing grant. If no grant would help, `table` and `flag` are empty and `line`
-/// describes what the user can do instead.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GrantAdvice {
-    /// Table in `agent.toml`, for example `[plugins.files.grants]`.
-    pub table: String,
-    /// Line to add to the table, for example `read = ["."]`.
-    pub line: String,
-    /// Command-line option with the same effect, for example `--grant files:read=DIR`. The text is empty if only
-    /// `agent.toml` can add the grant.
-    pub flag: String,
-}
-
-impl GrantAdvice {
-    /// Creates the advice for an action that no grant would allow.
-    pub(crate) fn none() -> Self {
-        Self::without_grant(UNGRANTABLE.to_owned())
-    }
-
-    /// Creates the advice for an action that no grant would allow. `what_to_do` tells the user what to do instead of
-    /// adding a grant.
-    pub fn without_grant(what_to_do: String) -> Self {
-        Self { table: String::new(), line: what_to_do, flag: String::new() }
-    }
-
-    /// Returns the advice in one line: the command-line option to pass or, if there is no such option, the line to
-    /// add to `agent.toml`.
-    pub fn short(&self) -> String {
-        match (self.flag.is_empty(), self.table.is_empty()) {
-            (false, _) => self.flag.clone(),
-            (true, true) => self.line.clone(),
-            (true, false) => format!("{} {} in agent.toml", self.table, self.line),
-        }
-    }
-}
-
-impl fmt::Display for GrantAdvice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.table.is_empty() {
-            return formatter.write_str(&self.line);
-        }
-        write!(formatter, "add to agent.toml:\n{}\n{}", self.table, self.line)?;
-        if self.flag.is_empty() { Ok(()) } else { write!(formatter, "\nor pass {}", self.flag) }
-    }
-}
-
 /// One need that a plugin states in its manifest.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Need {
@@ -308,7 +266,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
     let env = asks.env.iter().filter(|name| !grants.env.contains_key(*name)).map(|name| UnmetNeed {
         need: Need::Env(name.clone()),
         thing: format!("the environment variable {name}"),
-        advice: advice(plugin, format!("env = [{}]", quoted(name)), format!("env={name}")),
+        advice: grant_advice(plugin, format!("env = [{}]", quoted(name)), format!("env={name}")),
     });
     let config = asks.config.iter().filter(|key| !grants.config.contains_key(*key)).map(|key| UnmetNeed {
         need: Need::Config(key.clone()),
@@ -357,126 +315,6 @@ fn patterns(texts: &[impl AsRef<str>]) -> Vec<HttpPattern> {
 pub(crate) fn guessed(plugin: &str, imports: &[String], grants: &Grants) -> Vec<UnmetNeed> {
     let uses_files = imports.iter().any(|import| import.starts_with("wasi:filesystem/"));
     if uses_files && grants.trees.is_empty() { vec![files_advice(plugin, Access::Read)] } else { Vec::new() }
-}
-
-/// Describes a `wasi:config` key to users.
-pub(crate) fn config_description(key: &str) -> String {
-    format!("the configuration value {}", quoted(key))
-}
-
-/// Advice on how to grant a `wasi:config` key.
-pub(crate) fn config_advice(plugin: &str, key: &str) -> GrantAdvice {
-    advice(plugin, format!("config = {{ {} = \"…\" }}", toml_key(key)), format!("config={key}=VALUE"))
-}
-
-/// Returns texts for users: a description of an HTTP request, and advice on how to grant the request with the pattern
-/// `line`, which matches it.
-pub(crate) fn http_denied(plugin: &str, request: &str, line: &str) -> (String, GrantAdvice) {
-    let advice = advice(plugin, format!("http = [{}]", quoted(line)), format!("http={line}"));
-    (format!("the request {request}"), advice)
-}
-
-/// Returns texts for users: a description of the use of `wasi:keyvalue`, and advice on how to grant it.
-pub(crate) fn key_value_denied(plugin: &str) -> (String, GrantAdvice) {
-    let advice = advice(plugin, "key_value_mib = 10".to_owned(), "key_value_mib=10".to_owned());
-    ("keeping values between calls".to_owned(), advice)
-}
-
-/// Number of tokens that the advice proposes if the manifest does not set a number.
-const PROPOSED_TOKENS: u64 = 20_000;
-
-/// Returns texts for users: a description of the use of the agent's model, and advice on how to grant it.
-pub(crate) fn model_denied(plugin: &str, asked: Option<u64>) -> (String, GrantAdvice) {
-    let grant = format!("model_tokens={}", asked.unwrap_or(PROPOSED_TOKENS));
-    let advice = advice(plugin, grant.replace('=', " = "), grant);
-    ("asking the agent's model".to_owned(), advice)
-}
-
-/// Returns two texts for users about a denied service event: a description of the denied action, and advice on how to
-/// grant this action.
-pub fn event_denied(plugin: &str, event_type: &str) -> (String, GrantAdvice) {
-    let advice = advice(plugin, format!("events = [{}]", quoted(event_type)), format!("events={event_type}"));
-    (format!("sending the service event {event_type}"), advice)
-}
-
-/// Description, for users, of reading the conversation's media items.
-pub const MEDIA_DESCRIPTION: &str = "reading the media of the conversation";
-
-/// Returns two texts for users about denied access to the conversation's media items: a description of the denied
-/// action, and advice on how to grant this action.
-pub(crate) fn media_denied(plugin: &str) -> (String, GrantAdvice) {
-    let advice = advice(plugin, "media = true".to_owned(), "media=true".to_owned());
-    (MEDIA_DESCRIPTION.to_owned(), advice)
-}
-
-/// Returns a description, for users, of the denied attempt to open a file for writing, and advice on how to grant it.
-pub(crate) fn file_denied(plugin: &str, path: &str) -> (String, GrantAdvice) {
-    (format!("opening {} for writing", quoted(path)), files_advice(plugin, Access::ReadWrite).advice)
-}
-
-/// The first word of the denial that is recorded if a guest's path leads out of its tree.
-pub(crate) const FOLLOWING: &str = "following ";
-
-/// Returns the denial for a guest's path that leads out of its tree, as a description for users, and advice on how to
-/// grant the target of the path.
-pub(crate) fn left_tree(plugin: &str, path: &str) -> (String, GrantAdvice) {
-    let thing = format!("{FOLLOWING}{}, which leads out of the granted tree", quoted(path));
-    (thing, advice(plugin, "read = [\"the folder that it leads to\"]".to_owned(), "read=DIR".to_owned()))
-}
-
-/// Description of an action that no grant allows, because the file is protected.
-pub(crate) fn protected(action: &str, why: &str) -> (String, GrantAdvice) {
-    (format!("{action}: {why}"), GrantAdvice::none())
-}
-
-/// Returns advice on how to grant a plugin read access to files.
-pub(crate) fn file_reading_advice(plugin: &str) -> GrantAdvice {
-    files_advice(plugin, Access::Read).advice
-}
-
-/// Advice on how to grant writing to a tree.
-pub(crate) fn file_change_advice(plugin: &str) -> GrantAdvice {
-    files_advice(plugin, Access::ReadWrite).advice
-}
-
-fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
-    GrantAdvice {
-        table: format!("[plugins.{}.secrets]", toml_key(plugin)),
-        line: format!("{} = {{ env = {}, hosts = [\"…\"] }}", toml_key(name), quoted(name)),
-        flag: String::new(),
-    }
-}
-
-pub(crate) fn files_advice(plugin: &str, access: Access) -> UnmetNeed {
-    let (thing, key) = match access {
-        Access::Read => ("reading files", "read"),
-        Access::ReadWrite => ("reading and writing files", "write"),
-    };
-    let advice = advice(plugin, format!("{key} = [\".\"]"), format!("{key}=DIR"));
-    UnmetNeed { need: Need::Files(access), thing: thing.to_owned(), advice }
-}
-
-fn advice(plugin: &str, line: String, grant: String) -> GrantAdvice {
-    GrantAdvice {
-        table: format!("[plugins.{}.grants]", toml_key(plugin)),
-        line,
-        flag: if grant.contains([' ', '*']) {
-            format!("--grant '{plugin}:{grant}'")
-        } else {
-            format!("--grant {plugin}:{grant}")
-        },
-    }
-}
-
-/// The text as a TOML key, which is quoted if necessary.
-fn toml_key(key: &str) -> String {
-    let bare = !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-    if bare { key.to_owned() } else { quoted(key) }
-}
-
-/// The text as a TOML basic string.
-pub(crate) fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
 }
 
 #[cfg(test)]
