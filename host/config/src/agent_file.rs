@@ -208,9 +208,12 @@ pub struct RetryTable {
 impl AgentFile {
     /// Reads the file at `path`. The error lists all problems of the file, each with its line.
     pub fn read(path: &Path) -> Result<Self, ConfigurationError> {
-        let text = read_bounded(path, MAX_BYTES)
-            .map_err(|source| ConfigurationError::Unreadable { path: path.to_owned(), source })?;
-        Self::parse(&text, path)
+        Self::parse(&Self::text(path)?, path)
+    }
+
+    /// Reads the text of the file at `path`.
+    pub(crate) fn text(path: &Path) -> Result<String, ConfigurationError> {
+        read_bounded(path, MAX_BYTES).map_err(|source| ConfigurationError::Unreadable { path: path.to_owned(), source })
     }
 
     /// Parses the text of an `agent.toml`. `path` is used in messages and as the base of relative paths.

@@ -77,6 +77,8 @@ pub struct Settings {
     pub options: AgentOptions,
     /// The environment in which the settings were read.
     pub environment: HostEnvironment,
+    /// The text of the agent's file from which the settings were read.
+    text: Option<String>,
     /// Whether the agent works only for other agents.
     is_delegate: bool,
     /// Names of the plugins that the settings mention, each with the location of the name, for messages.
@@ -136,14 +138,21 @@ impl Settings {
     /// configuration that have problems are left out of the settings. Fails only if the file cannot be read at all.
     pub fn examine(options: &AgentOptions, environment: &HostEnvironment) -> Result<(Self, Problems), ConfigError> {
         let path = options.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
-        let file = match &path {
-            Some(path) => AgentFile::read(path)?,
-            None => AgentFile::default(),
+        let text = path.as_deref().map(AgentFile::text).transpose()?;
+        let file = match (&path, &text) {
+            (Some(path), Some(text)) => AgentFile::parse(text, path)?,
+            _ => AgentFile::default(),
         };
         if options.plugins.is_none() && file.plugin_directory.is_none() && path.is_none() {
             return Err(no_agent_error(Path::new(".")));
         }
-        Self::of_file((path, file), options, environment)
+        let (settings, problems) = Self::of_file((path, file), options, environment)?;
+        Ok((Self { text, ..settings }, problems))
+    }
+
+    /// Returns the text of the agent's file from which the settings were read. `None` if the agent has no file.
+    pub(crate) fn text(&self) -> Option<&str> {
+        self.text.as_deref()
     }
 
     /// Does the same as [`Settings::examine`], but for a file that has already been read.
@@ -189,6 +198,7 @@ impl Settings {
             events,
             options,
             environment,
+            text: None,
             is_delegate: false,
             named_plugins,
         };

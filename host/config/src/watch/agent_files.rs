@@ -66,7 +66,8 @@ pub(super) async fn watch(
 struct WatchedFile {
     agent: AssembledAgent,
     path: PathBuf,
-    /// Text of the file when it was last applied. None if the file has not been read yet.
+    /// Text of the file that the agent uses: at first the text from which the agent was assembled, and later the text that was
+    /// last applied. None if the agent was assembled without a file.
     text: Option<String>,
     /// The file's stamp at the last check, and the time when this stamp was first seen.
     last_stamp: (Stamp, Instant),
@@ -80,7 +81,8 @@ type Stamp = Option<(SystemTime, u64)>;
 impl WatchedFile {
     fn new(agent: AssembledAgent) -> Option<Self> {
         let path = agent.settings.path.clone()?;
-        Some(Self { agent, path, text: None, last_stamp: (None, Instant::now()), handled: None })
+        let text = agent.settings.text().map(str::to_owned);
+        Some(Self { agent, path, text, last_stamp: (None, Instant::now()), handled: None })
     }
 
     /// Applies the file to the agent if the file has changed. Returns an event if the change must be reported.
@@ -114,6 +116,8 @@ impl WatchedFile {
             return Ok(None);
         }
         let settings = self.agent.settings.reread().map_err(|error| error.to_string())?;
+        // The file may have changed again.
+        let text = settings.text().map(str::to_owned);
         sandbox.protect(protection::paths_of_agent(&settings));
         let changed = |keys: &[&'static str]| changed(self.text.as_deref(), text.as_deref(), keys);
         let (later, models) = (changed(&RESTART_KEYS), !changed(&MODEL_KEYS).is_empty());
@@ -143,4 +147,44 @@ fn changed(before: Option<&str>, now: Option<&str>, keys: &[&'static str]) -> Ve
     let read = |text: Option<&str>| text.and_then(|text| text.parse::<toml::Table>().ok());
     let (Some(before), Some(now)) = (read(before), read(now)) else { return Vec::new() };
     keys.iter().copied().filter(|key| before.get(*key) != now.get(*key)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{AgentOptions, HostEnvironment, Settings};
+    use agent_plugins::{Generation, SandboxOptions};
+    use agent_runtime::{Agent, AgentConfig, LiveAgent};
+
+    /// L17, P10: a change that is made after the agent was assembled, but before the watcher has read the file for the first
+    /// time, is applied, and its restart keys are reported. A file that did not change has no effect.
+    #[test]
+    fn p10_a_change_before_the_first_check_is_applied() {
+        let folder = tempfile::tempdir().expect("a directory");
+        let path = folder.path().join("agent.toml");
+        let write = |text: &str| std::fs::write(&path, text).expect("the file is written");
+        write("name = \"clerk\"\nmodel = \"offline/router\"\nmax_interactions = 5\n");
+        let options = AgentOptions { agent: Some(path.clone()), ..AgentOptions::default() };
+        let settings = Settings::read(&options, &HostEnvironment::default()).expect("the settings are valid");
+        let provider = agent_models::provider("offline/router", folder.path()).expect("the provider exists");
+        let agent = Agent::new(AgentConfig::new("clerk"), provider, Generation::new([])).expect("an agent");
+        let live = LiveAgent::new(Arc::new(agent));
+        let sandbox = Sandbox::new(SandboxOptions::default()).expect("a sandbox");
+        let check = |file: &mut WatchedFile| {
+            let now = Instant::now();
+            assert!(file.check(now, &sandbox).is_none(), "the file may still be changing");
+            file.check(now + CHECK_INTERVAL, &sandbox)
+        };
+        let assembled = || AssembledAgent { live: live.clone(), settings: settings.clone() };
+        let mut unchanged = WatchedFile::new(assembled()).expect("the agent has a file");
+        assert!(check(&mut unchanged).is_none());
+        std::fs::write(folder.path().join("replies.json"), r#"{"replies": []}"#).expect("written");
+        write("name = \"other\"\nmodel = \"scripted:replies.json\"\nmax_interactions = 7\n");
+        let mut changed = WatchedFile::new(assembled()).expect("the agent has a file");
+        let Some(WatchEvent::Configured { later, .. }) = check(&mut changed) else { panic!("nothing was applied") };
+        assert_eq!(later, ["name"]);
+        assert_eq!(live.current().config().bounds.max_interactions, 7);
+        assert!(live.current().models().first().info().model.to_string().starts_with("scripted"));
+        assert!(check(&mut changed).is_none(), "the change is applied once");
+    }
 }
