@@ -42,7 +42,7 @@ pub(crate) fn kind(agent: &Agent, name: &str, arguments: &Value) -> ToolKind {
     let names_file = PATH_ARGUMENTS.iter().any(|argument| arguments.get(argument).is_some_and(Value::is_string));
     let has = |argument: &str| arguments.get(argument).is_some_and(Value::is_string);
     match &tool.source {
-        ToolSource::Agent { .. } | ToolSource::Service { .. } => ToolKind::Other,
+        ToolSource::Agent { .. } | ToolSource::Service { .. } | ToolSource::Client => ToolKind::Other,
         _ if read_only && open_world => ToolKind::Fetch,
         _ if read_only && (has("query") || has("pattern")) => ToolKind::Search,
         _ if read_only => ToolKind::Read,

@@ -102,6 +102,13 @@ impl Suspended {
                 );
                 Some(Waiting { text, question: None })
             }
+            WaitCause::Client => {
+                let text = format!(
+                    "The turn waits for the program that offers the tool {}. It continues here when the result arrives.",
+                    code(&wait.name)
+                );
+                Some(Waiting { text, question: None })
+            }
             WaitCause::OutcomeUnknown | WaitCause::Approval { .. } | WaitCause::Agent { .. } => None,
         }
     }

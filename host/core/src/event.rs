@@ -107,6 +107,8 @@ pub enum WaitCause {
         /// Subject of the agent's session.
         session: String,
     },
+    /// The result of a tool that belongs to the program that began the turn (I3).
+    Client,
     /// The user's answer (L18).
     Answer {
         /// The question that the model asked.
@@ -125,7 +127,7 @@ impl WaitCause {
             WaitCause::Service { expires_at, .. }
             | WaitCause::Answer { expires_at, .. }
             | WaitCause::Approval { expires_at } => *expires_at,
-            WaitCause::OutcomeUnknown | WaitCause::Agent { .. } => None,
+            WaitCause::OutcomeUnknown | WaitCause::Agent { .. } | WaitCause::Client => None,
         }
     }
 }
@@ -329,6 +331,9 @@ pub enum EventKind {
         arguments: Value,
         /// Number of the attempt, starting at 1.
         attempt: u32,
+        /// Whether the client that began the turn runs the call (I3). The turn waits for the client's result.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        by_client: bool,
     },
     /// A call succeeded.
     ToolResult {

@@ -38,6 +38,7 @@ mod unreadable_calls;
 pub use authority::{DroppedClaims, ImportTerms};
 pub use budget::PromptBudget;
 pub use config::{AnnouncedEvents, AtLimit, Emission, LoopConfig, UnitWeights, Weight};
+pub use depth::{MAX_JSON_DEPTH, is_too_deep};
 pub use end::{Output, TurnEnd, TurnError};
 pub use eviction::SummaryPlan;
 pub use failure::FALLBACK_TEXT;

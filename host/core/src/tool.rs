@@ -259,6 +259,33 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
+/// A tool that a client program offers for the turn that it begins (I3). The client runs the calls of the tool, and sends
+/// their results.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ClientTool {
+    /// Name of the tool. No tool of the agent has the same name.
+    pub name: String,
+    /// Description of the tool for the model.
+    pub description: String,
+    /// JSON Schema of the arguments, which is an object.
+    pub input_schema: Value,
+}
+
+impl ClientTool {
+    /// Returns the definition with which the tool is registered.
+    pub fn definition(&self) -> ToolDefinition {
+        ToolDefinition {
+            name: self.name.clone(),
+            title: None,
+            description: self.description.clone(),
+            input_schema: self.input_schema.clone(),
+            output_schema: None,
+            traits: Traits { open_world: true, ..Traits::default() },
+            priority: 0,
+        }
+    }
+}
+
 /// Where a tool comes from (L7).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -291,6 +318,8 @@ pub enum ToolSource {
         /// Name of the agent in the configuration.
         agent: String,
     },
+    /// The tool belongs to the program that began the turn. This client runs the calls itself (I3).
+    Client,
 }
 
 impl ToolSource {
@@ -318,6 +347,7 @@ impl std::fmt::Display for ToolSource {
             ToolSource::Mcp { server, .. } => write!(formatter, "MCP server {server}"),
             ToolSource::Service { event_type } => write!(formatter, "service {event_type}"),
             ToolSource::Agent { agent } => write!(formatter, "agent {agent}"),
+            ToolSource::Client => formatter.write_str("the client"),
         }
     }
 }

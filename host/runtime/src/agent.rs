@@ -1,5 +1,6 @@
 //! An agent consists of a configuration, models, one generation of plugins, and the registry of all tools.
 
+mod client_tools;
 mod config;
 mod delegate;
 mod direct_call;
@@ -14,6 +15,7 @@ pub use self::config::{
     AgentConfig, AnsweredGrants, AskPolicy, DEFAULT_OFFERED_TOOLS, DEFAULT_REPLY_TOKENS, MemoryUse, OutboxConfig,
     PluginAllowance, RuleBinding, SummaryWriter,
 };
+pub use client_tools::ClientToolsError;
 pub use delegate::Delegate;
 pub use live::{LiveAgent, PluginVersions, VersionTrial};
 pub use models::{Models, PlanningModels};
@@ -79,6 +81,9 @@ pub enum AgentError {
     /// The fallback text is not JSON, or does not satisfy the output schema.
     #[error("`fallback_text` must be JSON that satisfies `output_schema`: {0}")]
     FallbackText(String),
+    /// The tools of a client cannot be offered.
+    #[error(transparent)]
+    ClientTools(#[from] ClientToolsError),
     /// The configuration of an MCP server is invalid.
     #[error(transparent)]
     Mcp(#[from] McpConfigError),

@@ -46,7 +46,9 @@ pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, Invali
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
-pub use requests::{Accepted, DuringTurn, Prompt, RequestError, RequestProblem, SessionName, SessionRequest};
+pub use requests::{
+    Accepted, ClientResult, DuringTurn, Prompt, RequestError, RequestProblem, SessionName, SessionRequest,
+};
 pub use schedule_times::{InvalidTimes, ScheduleTimes};
 pub use session::{OpenSession, Session, SessionError, TurnResult};
 pub use signature::{InvalidKey, SignatureError, SignedMessage, SigningKey};

@@ -8,7 +8,7 @@ use agent_core::event::Wait;
 use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::Decision;
-use agent_core::tool::Violation;
+use agent_core::tool::{ClientTool, Violation};
 use agent_plugins::NewMediaItem;
 use agent_store::digest_of;
 use serde_json::Value;
@@ -65,13 +65,38 @@ pub struct Prompt {
     pub user: Option<UserName>,
     /// Trace context of the event that contained the prompt.
     pub trace: Option<TraceContext>,
+    /// The last turn that the sender knows. If another turn has begun since, the prompt is refused with
+    /// [`RequestProblem::Conflict`]. `None` means that the prompt may follow any turn.
+    pub after_turn: Option<u32>,
+    /// Tools that the program which sends the prompt offers to the model for this turn, and whose calls it runs itself
+    /// (I3). A prompt with tools must begin a turn, so it is refused while a turn is open.
+    pub client_tools: Vec<ClientTool>,
 }
 
 impl Prompt {
     /// Returns a prompt without attachments, which waits until an open turn has ended.
     pub fn new(input: TurnInput) -> Self {
-        Self { input, attachments: Vec::new(), during_turn: DuringTurn::Queue, user: None, trace: None }
+        Self {
+            input,
+            attachments: Vec::new(),
+            during_turn: DuringTurn::Queue,
+            user: None,
+            trace: None,
+            after_turn: None,
+            client_tools: Vec::new(),
+        }
     }
+}
+
+/// The result of a call of a client's tool (I3).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientResult {
+    /// Id of the call.
+    pub call: CallId,
+    /// The result, as the model sees it.
+    pub text: String,
+    /// Whether the call failed.
+    pub is_error: bool,
 }
 
 /// What happens to a prompt that arrives while a turn is open (I9).
@@ -125,6 +150,8 @@ pub enum SessionRequest {
     FirstPrompt(Prompt),
     /// Take the answer of a service, or the answer to an approval request, as an event (I6).
     Respond(Box<CloudEvent>),
+    /// Take the results of calls of the client's tools (I3).
+    TakeResults(Vec<ClientResult>),
     /// Take these decisions about calls that wait for an approval (L17).
     Approve(Vec<ApprovalDecision>),
     /// Take this answer to a question of the model (L18).

@@ -28,6 +28,7 @@ use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Media, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::tool::ClientTool;
 use agent_mcp::AcquiredServers;
 use agent_plugins::{GenerationError, NewMediaItem};
 use agent_store::{Commit, Lease, Status, StoreError, ViewPiece, digest_of};
@@ -159,6 +160,8 @@ pub struct Session {
     pub(crate) owner: Option<String>,
     /// The requests that arrive for the session.
     pub(crate) inbox: Inbox,
+    /// The tools that the client offers in the next turn.
+    pub(crate) client_tools: Vec<ClientTool>,
     /// Receives an answer when the next turn begins.
     pub(crate) start_reply: Option<RequestReply>,
     /// Receive an answer when the open turn ends.

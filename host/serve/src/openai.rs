@@ -1,10 +1,11 @@
 //! The OpenAI-compatible API (I3): programs that use OpenAI's API can use the agents of this server without a change. An
-//! agent is a model, and the tools of the agent run inside the host.
+//! agent is a model, the tools of the agent run inside the host, and a client runs its own tools.
 //!
-//! Each module imports only modules that come before it in this list: `error`, `parameters`, `conversation`, `turn`,
-//! `ending`, `models`, `chat`, `responses`.
+//! Each module imports only modules that come before it in this list: `error`, `parameters`, `client_tools`,
+//! `conversation`, `turn`, `ending`, `models`, `chat`, `responses`.
 
 mod chat;
+mod client_tools;
 mod conversation;
 mod ending;
 mod error;

@@ -96,7 +96,6 @@ async fn i8_a_thread_has_runs_with_text_and_tools() {
     }
     let of_type = |name: &str| types.iter().filter(|kind| **kind == name).count();
     assert_eq!((of_type("TOOL_CALL_START"), of_type("TOOL_CALL_END"), of_type("TOOL_CALL_RESULT")), (2, 2, 2));
-    assert!(events.iter().any(|event| event["name"] == "agent-host.tools_ignored"), "{events:?}");
     assert_eq!(text(&events), "Let me see.Both are done.");
     let end = last(&events);
     assert_eq!((&end["type"], &end["outcome"]["type"]), (&json!("RUN_FINISHED"), &json!("success")));
@@ -206,6 +205,49 @@ async fn i8_l18_a_question_is_answered_by_the_next_message() {
     let entries = json!([{"interruptId": question["id"], "status": "resolved", "payload": {"answer": "Monday."}}]);
     let events = run(&client, "clerk", &resume_input("t", entries)).await;
     assert_eq!(last(&events)["result"], "Pier 3, Monday.");
+    server.stop().await;
+}
+
+/// I8: the front end runs the calls of its own tools, and the next run continues the turn with their results. Another thread
+/// cannot answer them.
+#[tokio::test(flavor = "multi_thread")]
+async fn i8_the_front_end_runs_its_own_tools() {
+    let test_host = TestHost::new(&["probe"]).await;
+    let calls = [("show_map", json!({"place": "pier 3"})), ("probe.echo", json!({"text": "own"}))];
+    let done = json!({"text": "You see it.", "expect": {"contains": ["shown", "own"]}});
+    let failed = json!({"text": "A pity.", "expect": {"last_contains": "no map"}});
+    let replies = [call_reply(&calls), done, call_reply(&calls[..1]), failed];
+    let server = TestServer::start(&test_host, &[&clerk(&test_host, &replies).await]).await;
+    let client = server.client(&[Right::Talk]);
+    let schema = json!({"type": "object", "properties": {"place": {"type": "string"}}});
+    let tools = json!([{"name": "show_map", "description": "Shows a map.", "parameters": schema}]);
+    let with_tools = |mut input: Value| {
+        input["tools"] = tools.clone();
+        input
+    };
+    let events = run(&client, "clerk", &with_tools(run_input("t", "Show me pier 3."))).await;
+    assert_eq!(last(&events)["outcome"]["type"], "success", "{events:?}");
+    let start = events.iter().find(|event| event["toolCallName"] == "show_map").expect("the call is sent");
+    let id = start["toolCallId"].clone();
+    let results = |events: &[Value]| events.iter().filter(|event| event["type"] == "TOOL_CALL_RESULT").count();
+    assert_eq!(results(&events), 1, "only the agent's own call has a result: {events:?}");
+    let result = |thread: &str, id: &Value, more: Value| {
+        let mut input = with_tools(run_input(thread, "Show me pier 3."));
+        let mut message = json!({"id": "m2", "role": "tool", "toolCallId": id, "content": "shown"});
+        message.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
+        input["messages"].as_array_mut().expect("a list").push(message);
+        input
+    };
+    assert_eq!(post(&client, "clerk", &run_input("t", "And?")).await.status, 409, "the turn waits for the result");
+    assert_eq!(post(&client, "clerk", &result("other", &id, json!({}))).await.status, 422, "a foreign thread");
+    let events = run(&client, "clerk", &result("t", &id, json!({}))).await;
+    assert_eq!((text(&events), results(&events)), ("You see it.".to_owned(), 1), "{events:?}");
+    let again = post(&client, "clerk", &result("t", &id, json!({}))).await;
+    assert_eq!(again.status, 422, "the result was taken already, and there is no new message");
+    let events = run(&client, "clerk", &with_tools(run_input("t", "Once more."))).await;
+    let id = &events.iter().find(|event| event["toolCallName"] == "show_map").expect("the call is sent")["toolCallId"];
+    let events = run(&client, "clerk", &result("t", id, json!({"error": "no map"}))).await;
+    assert_eq!(text(&events), "A pity.");
     server.stop().await;
 }
 

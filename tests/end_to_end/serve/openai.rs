@@ -1,6 +1,7 @@
 //! The OpenAI-compatible API (I3): sessions, streams, waits, media and errors over real HTTP.
 
 mod attacks;
+mod client_tools;
 mod clients;
 mod responses;
 

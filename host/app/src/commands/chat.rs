@@ -54,6 +54,7 @@ fn how_to_continue(waits: &[Wait]) -> String {
             WaitCause::OutcomeUnknown => "/resolve decides about a call whose outcome is unknown",
             WaitCause::Agent { .. } => "/approve asks you for the answers that the delegates wait for",
             WaitCause::Answer { .. } => "type the answer to the open question",
+            WaitCause::Client => "the program that began the turn runs its own tool and sends the result",
         };
         if !ways.contains(&way) {
             ways.push(way);

@@ -189,7 +189,13 @@ mod tests {
         let fallback =
             |to: &str| EventKind::ModelFallback { from: model.clone(), to: to.into(), reason: reason.clone() };
         let events = [
-            EventKind::ToolCall { call: call.clone(), name: "text.count_file".into(), arguments, attempt: 2 },
+            EventKind::ToolCall {
+                call: call.clone(),
+                name: "text.count_file".into(),
+                arguments,
+                attempt: 2,
+                by_client: false,
+            },
             EventKind::ToolNotFound { call: call.clone(), name: "text.cuont".into() },
             EventKind::ToolDeferred { call, name: "text.count_file".into() },
             EventKind::Evicted { messages: 4, tokens: 4_000, summary_tokens: 300, by: model.clone() },

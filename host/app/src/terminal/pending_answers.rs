@@ -38,12 +38,13 @@ pub(crate) async fn describe(
 }
 
 fn is_shown(cause: &WaitCause) -> bool {
-    matches!(cause, WaitCause::Service { .. } | WaitCause::Answer { .. })
+    matches!(cause, WaitCause::Service { .. } | WaitCause::Answer { .. } | WaitCause::Client)
 }
 
 fn line(wait: &Wait, since: Option<&String>) -> String {
     let what = match &wait.cause {
         WaitCause::Service { event_type, .. } => format!("the service {}", text::one_line(event_type, MAX_CHARACTERS)),
+        WaitCause::Client => "the program that offers the tool".to_owned(),
         WaitCause::OutcomeUnknown | WaitCause::Approval { .. } | WaitCause::Agent { .. } => "somebody".to_owned(),
         WaitCause::Answer { question, .. } => format!("your answer: {}", text::one_line(question, MAX_CHARACTERS)),
     };

@@ -186,10 +186,10 @@ impl<'t> TurnView<'t> {
             }
             EventKind::Suspended { suspension } => {
                 self.delegated.record_waits(suspension);
-                // A call that waits for a service is not shown as running, because the service works outside of
-                // this process.
+                // A call that waits for a service or a client is not shown as running, because it runs outside of this
+                // process.
                 let waits = suspension.waits.iter();
-                for wait in waits.filter(|wait| matches!(wait.cause, WaitCause::Service { .. })) {
+                for wait in waits.filter(|wait| matches!(wait.cause, WaitCause::Service { .. } | WaitCause::Client)) {
                     self.running.remove(&wait.call);
                 }
                 self.show_running();
@@ -255,7 +255,7 @@ impl<'t> TurnView<'t> {
 
     async fn call(&mut self, event: &EventKind) {
         match event {
-            EventKind::ToolCall { call, name, arguments, attempt } => {
+            EventKind::ToolCall { call, name, arguments, attempt, .. } => {
                 self.running.insert(call.clone(), (name.clone(), arguments.clone(), *attempt));
                 if !self.terminal.is_interactive() {
                     events::started_call(event).into_iter().for_each(|line| self.page.note(Block::Calls, line));

@@ -129,6 +129,8 @@ pub(super) fn agent_error(settings: &Settings, error: &AgentError) -> ConfigErro
             Some(table) => ConfigError::settings(format!("{}: {error}", table.location)),
             None => ConfigError::settings(error),
         },
+        // An agent file contains no tools of clients.
+        AgentError::ClientTools(error) => ConfigError::settings(error),
     }
 }
 

@@ -71,5 +71,6 @@ fn remove_cause(config: &mut AgentConfig, models: &mut Models, error: &AgentErro
         AgentError::Registry(RegistryError::Duplicate { name, .. } | RegistryError::Schema { name, .. }) => {
             config.services.remove(name).is_some() || config.delegates.remove(name).is_some()
         }
+        AgentError::ClientTools(_) => !std::mem::take(&mut config.client_tools).is_empty(),
     }
 }

@@ -235,7 +235,7 @@ impl Batch {
         self.calls.iter().any(|call| match &call.state {
             CallProgress::Checking => self.completion.is_none(),
             CallProgress::Outstanding { awaits } => {
-                !matches!(awaits, WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Answer { .. })
+                matches!(awaits, WaitCause::OutcomeUnknown | WaitCause::Approval { .. })
             }
             _ => false,
         })
@@ -307,6 +307,7 @@ impl Batch {
             Answerer::Service => "a service's answer to this call",
             Answerer::Agent => "an agent's answer to this call",
             Answerer::User => "an answer to a question of this call",
+            Answerer::Client => "a client's result of this call",
         }))
     }
 

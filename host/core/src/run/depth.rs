@@ -7,9 +7,10 @@ use crate::message::{Content, Part, TurnInput};
 use serde_json::Value;
 
 /// Maximum number of nested arrays and objects in a value that is stored as JSON.
-pub(super) const MAX_JSON_DEPTH: usize = 64;
+pub const MAX_JSON_DEPTH: usize = 64;
 
-pub(super) fn is_too_deep(json: &Value) -> bool {
+/// Returns whether the value is nested too deeply to be stored as JSON.
+pub fn is_too_deep(json: &Value) -> bool {
     !fits(json, MAX_JSON_DEPTH)
 }
 

@@ -289,6 +289,8 @@ pub enum Answerer {
     Agent,
     /// The user who was asked a question (L18).
     User,
+    /// The client program to which the called tool belongs (I3).
+    Client,
 }
 
 impl Answerer {
@@ -298,6 +300,7 @@ impl Answerer {
             WaitCause::Service { .. } => self == Answerer::Service,
             WaitCause::Agent { .. } => self == Answerer::Agent,
             WaitCause::Answer { .. } => self == Answerer::User,
+            WaitCause::Client => self == Answerer::Client,
             WaitCause::Approval { .. } | WaitCause::OutcomeUnknown => false,
         }
     }

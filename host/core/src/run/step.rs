@@ -18,7 +18,7 @@ use super::state::{Mask, NO_MODEL_CALL, NO_OPEN_BATCH, NO_SUCH_CALL, NO_TURN, Ru
 use super::turn::{Phase, Turn};
 use crate::approval::Authorization;
 use crate::change::{Body, CallChange, CallRecord, CallResult, CallState, Change, ToolAvailability};
-use crate::event::{EndReason, EventKind};
+use crate::event::{EndReason, EventKind, WaitCause};
 use crate::loop_break::Finish;
 use crate::message::{CallId, Content, Part, Replay, Role, ToolCall};
 use crate::model::StopReason;
@@ -312,7 +312,7 @@ impl Run {
                 // A call to a tool that does not exist is reported by `tool_not_found` instead of `tool_call`.
                 if tool_exists {
                     let (call, name, arguments) = (id.clone(), name.clone(), record.arguments.clone());
-                    self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0 });
+                    self.emit(change, EventKind::ToolCall { call, name, arguments, attempt: 0, by_client: false });
                 }
                 let CountedOutcome { result, end, tool_effect } = self.note_outcome(&entry, *result, disabling);
                 let shown = self.shown(&id, &result);
@@ -425,6 +425,7 @@ impl Run {
             let runs = call.request.is_none();
             call.attempt += u32::from(runs);
             let (name, attempt) = (call.name.clone(), call.attempt);
+            let by_client = awaits.as_ref().is_some_and(|awaits| awaits.cause == WaitCause::Client);
             if let Some(loop_break) = call.loop_break.filter(|_| awaits.is_none()) {
                 loop_breaking = Some((id.clone(), loop_break, arguments.clone()));
             }
@@ -437,7 +438,7 @@ impl Run {
                 None => change.calls.push(call.state_change()),
             }
             if runs {
-                events.push(EventKind::ToolCall { call: id, name, arguments, attempt });
+                events.push(EventKind::ToolCall { call: id, name, arguments, attempt, by_client });
             }
         }
         for kind in events {
@@ -484,8 +485,9 @@ impl Run {
         // If the call never ran, its `tool_call` event has not been emitted yet (L30). The host adds the arguments from
         // the call's record later.
         if attempt == 0 {
-            let arguments = Value::Null;
-            self.emit(change, EventKind::ToolCall { call: id.clone(), name: name.clone(), arguments, attempt });
+            let (arguments, by_client) = (Value::Null, false);
+            let (call, name) = (id.clone(), name.clone());
+            self.emit(change, EventKind::ToolCall { call, name, arguments, attempt, by_client });
         }
         self.record_result(id, name.clone(), CallResult { cost, ..result }, shown, change);
         if tool_effect == ToolEffect::Disabled {

@@ -76,6 +76,7 @@ variants! {
         WaitCause::Service { expires_at: Some(_), .. } => "waits: service until",
         WaitCause::Agent { .. } => "waits: agent",
         WaitCause::Answer { .. } => "waits: answer",
+        WaitCause::Client => "waits: client",
     }
     model_role: ModelRole {
         ModelRole::Agent => "asked: model",

@@ -14,7 +14,7 @@ use crate::cost::TurnCost;
 use crate::message::{CallId, Digest, MessageId, Replay, TurnInput};
 use crate::model::Usage;
 use crate::plugin::{History, Lifecycle, Section, TraceContext};
-use crate::tool::ModelUse;
+use crate::tool::{ClientTool, ModelUse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -167,10 +167,12 @@ pub struct PinnedAgent {
     pub tools: BTreeMap<String, Digest>,
     /// For each MCP tool, the digest of its definition. The outer keys are the names of the servers, and the inner keys
     /// are the names of each server's tools. `None` means that the state comes from an older version of the host, which
-    /// did not store
-    /// these digests.
+    /// did not store these digests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub servers: Option<BTreeMap<String, BTreeMap<String, Digest>>>,
+    /// The tools of the client program that began the turn (I3).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub client_tools: Vec<ClientTool>,
 }
 
 /// A model call that the driver must make.

@@ -35,7 +35,8 @@ impl ToolAddress {
                 (server.as_str(), tool.unwrap_or(name))
             }
             Some(ToolSource::Service { .. }) => (SERVICE, name),
-            Some(ToolSource::Plugin { .. } | ToolSource::BuiltIn | ToolSource::Agent { .. }) | None => (LOCAL, name),
+            Some(ToolSource::Plugin { .. } | ToolSource::BuiltIn | ToolSource::Agent { .. } | ToolSource::Client)
+            | None => (LOCAL, name),
         };
         Self { server: server.to_owned(), tool: tool.to_owned() }
     }
@@ -70,7 +71,9 @@ impl ToolAddress {
         match source {
             ToolSource::Mcp { server, .. } => self.server == MCP || self.server == *server,
             ToolSource::Service { .. } => self.server == SERVICE,
-            ToolSource::Plugin { .. } | ToolSource::BuiltIn | ToolSource::Agent { .. } => self.server == LOCAL,
+            ToolSource::Plugin { .. } | ToolSource::BuiltIn | ToolSource::Agent { .. } | ToolSource::Client => {
+                self.server == LOCAL
+            }
         }
     }
 }

@@ -146,12 +146,13 @@ impl Move {
         Input::Resolve { call: call.clone(), decision }
     }
 
-    /// Returns a random reason for a call to wait: usually a service, sometimes the user or another agent.
+    /// Returns a random reason for a call to wait: usually a service, sometimes the user, another agent or a client.
     fn cause(&self) -> WaitCause {
         let expires_at = self.coin.then_some(5);
         match self.pick.index(8) {
             0 => WaitCause::Answer { question: self.text.into(), expires_at },
             1 => WaitCause::Agent { session: "child".into() },
+            2 => WaitCause::Client,
             _ => WaitCause::Service { event_type: "service".into(), expires_at, emits: None },
         }
     }
@@ -373,6 +374,7 @@ fn is_valid(input: &Input, session: &Session) -> bool {
                         WaitCause::Service { .. } => *from == Answerer::Service,
                         WaitCause::Agent { .. } => *from == Answerer::Agent,
                         WaitCause::Answer { .. } => *from == Answerer::User,
+                        WaitCause::Client => *from == Answerer::Client,
                         WaitCause::Approval { .. } | WaitCause::OutcomeUnknown => false,
                     }
             })

@@ -222,6 +222,7 @@ pub(crate) fn respond_to(run: &Run, call: CallId, result: CallResult) -> Input {
     let from = match cause {
         Some(WaitCause::Agent { .. }) => Answerer::Agent,
         Some(WaitCause::Answer { .. }) => Answerer::User,
+        Some(WaitCause::Client) => Answerer::Client,
         _ => Answerer::Service,
     };
     Input::Respond { call, from, result }

@@ -101,6 +101,13 @@ fn waits() -> Vec<WayToState> {
             changes.push(session.must(awaiting(id(1, 1), cause)));
             changes
         }),
+        way_to("waiting_for_a_client", move |session| {
+            let mut changes = replied(session, by_default(), vec![plain("open_page")]);
+            let awaits = Some(Awaited { cause: WaitCause::Client, event: None });
+            let dispatched = DispatchedCall { awaits, ..DispatchedCall::running(id(1, 1), json!({})) };
+            changes.push(session.must(Input::Dispatched { calls: vec![dispatched] }));
+            changes
+        }),
         way_to("delegated", |session| {
             session.run = Run::new("lead/1", "lead").delegated("subject", "agent");
             Vec::new()

@@ -65,7 +65,7 @@ impl<'t> Answers<'t> {
                 WaitCause::Service { .. } => {
                     is_answered |= self.respond(session, wait, requests.get(&wait.call.0)).await?
                 }
-                WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => {}
+                WaitCause::Agent { .. } | WaitCause::Client | WaitCause::OutcomeUnknown => {}
             }
         }
         if decisions.is_empty() {

@@ -273,6 +273,7 @@ fn with_details(result: &TurnResult, word: &str) -> String {
                 WaitCause::Answer { question, .. } => format!("the model asks the question {question:?}"),
                 WaitCause::Service { event_type, .. } => format!("`{}` waits for the service {event_type}", wait.name),
                 WaitCause::Agent { .. } => format!("`{}` waits for an agent", wait.name),
+                WaitCause::Client => format!("`{}` waits for the client", wait.name),
                 WaitCause::OutcomeUnknown => format!("the outcome of `{}` is unknown", wait.name),
             });
             format!("{word}: {}", waits.collect::<Vec<_>>().join("; "))
@@ -286,7 +287,7 @@ fn advice(suspension: &Suspension) -> String {
         WaitCause::Approval { .. } => format!("approvals = [{{ name = \"{}\", verdict = \"allow\" }}]", wait.name),
         WaitCause::Answer { .. } => "questions = [{ answer = \"…\" }]".to_owned(),
         WaitCause::Service { .. } => format!("services = [{{ name = \"{}\", type = \"…\", data = … }}]", wait.name),
-        WaitCause::Agent { .. } | WaitCause::OutcomeUnknown => "ends = \"suspended\"".to_owned(),
+        WaitCause::Agent { .. } | WaitCause::Client | WaitCause::OutcomeUnknown => "ends = \"suspended\"".to_owned(),
     });
     let line = line.collect::<Vec<_>>().join(", ");
     format!("add the answer to the turn: {line}; or, if the turn should stay suspended, write ends = \"suspended\"")

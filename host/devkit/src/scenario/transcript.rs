@@ -113,6 +113,7 @@ impl Lines {
                 self.add("waits for the service", &format!("{event_type}{data}"));
             }
             WaitCause::Agent { .. } => self.add("waits for the agent", &wait.name),
+            WaitCause::Client => self.add("waits for the client", &wait.name),
             WaitCause::OutcomeUnknown => self.add("outcome unknown", &wait.name),
             WaitCause::Approval { .. } => {}
         }

@@ -10,7 +10,7 @@ use agent_core::prompt::PromptParts;
 use agent_core::run::{AnnouncedEvents, LoopConfig};
 use agent_core::schema::Schema;
 use agent_core::text_dialect::ToolDialect;
-use agent_core::tool::{ToolDefinition, ToolSource};
+use agent_core::tool::{ClientTool, ToolDefinition, ToolSource};
 use agent_mcp::ServerConfig;
 use agent_plugins::{CallLimits, ComponentVerifier, Grants, KnownSecrets, SecretHolder, TreeGrant};
 use agent_store::digest_of;
@@ -172,6 +172,9 @@ pub struct AgentConfig {
     pub delegates: BTreeMap<String, Delegate>,
     /// MCP servers whose tools the agent has (I5).
     pub mcp: Vec<ServerConfig>,
+    /// The tools of the client program that began the turn (I3). A configuration file contains none: the host adds them to
+    /// the agent of one turn.
+    pub client_tools: Vec<ClientTool>,
     /// Rules that decide which tools may run without an approval (L17). By default, a tool needs an approval only if
     /// the tool's definition requires an approval.
     pub approvals: ApprovalRules,
@@ -214,6 +217,7 @@ impl AgentConfig {
             webhooks: BTreeMap::new(),
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
+            client_tools: Vec::new(),
             approvals: ApprovalRules::default(),
         }
     }
@@ -276,7 +280,9 @@ impl Configured {
             delegates.map(|(name, delegate)| (delegate.definition(name), delegate.source(), offered.clone()));
         let services = config.services.iter();
         let services = services.map(|(name, service)| (service.definition(name), service.source(), offered.clone()));
-        let definitions = own.into_iter().chain(finishing).chain(delegates).chain(services);
+        let client_tools = config.client_tools.iter();
+        let client_tools = client_tools.map(|tool| (tool.definition(), ToolSource::Client, offered.clone()));
+        let definitions = own.into_iter().chain(finishing).chain(delegates).chain(services).chain(client_tools);
         let tools = definitions.map(|(tool, source, otherwise)| {
             let availability = rules::availability(&config.approvals, (&tool, &source), otherwise);
             (tool, source, availability)

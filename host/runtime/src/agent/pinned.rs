@@ -19,7 +19,7 @@ type Definitions = BTreeMap<String, Digest>;
 /// The pinned tools of a turn: all tools that the turn could call when it began, except the tools of plugins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PinnedTools {
-    /// Tools of services, tools of delegates, and the host's own tools.
+    /// Tools of services, tools of delegates, tools of the client, and the host's own tools.
     by_definition: Definitions,
     /// Tools of MCP servers, by the name of the server. `None` if the stored turn does not list the tools of
     /// MCP servers.
@@ -50,8 +50,10 @@ impl PinnedTools {
 }
 
 fn is_pinned_by_definition(tool: &RegisteredTool) -> bool {
-    let is_candidate =
-        matches!(tool.source, ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::BuiltIn);
+    let is_candidate = matches!(
+        tool.source,
+        ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::BuiltIn | ToolSource::Client
+    );
     is_candidate && loop_break(&tool.definition, &tool.source).is_none()
 }
 
@@ -98,6 +100,7 @@ pub(crate) fn pins_of(agent: &Agent) -> PinnedAgent {
             .map(|tool| definition(tool))
             .collect(),
         servers: Some(servers),
+        client_tools: config.client_tools.clone(),
     }
 }
 
@@ -120,6 +123,7 @@ pub(crate) fn resumed_agent(
     let resumed_config = AgentConfig {
         plugins: plugins.collect(),
         host_trees: grants_from_json(&pinned.host_grants).narrowing(&host).trees,
+        client_tools: pinned.client_tools.clone(),
         ..config.clone()
     };
     let tools = PinnedTools { by_definition: pinned.tools.clone(), servers: pinned.servers.clone() };

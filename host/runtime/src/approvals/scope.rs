@@ -95,8 +95,8 @@ impl ApprovalContext<'_> {
                 Some(delegate) => delegate_grants(&delegate.agent.current()),
                 None => Value::Null,
             },
-            // MCP servers and services have no grants, because the host does not control which resources they access.
-            ToolSource::Mcp { .. } | ToolSource::Service { .. } => Value::Null,
+            // MCP servers, services and clients have no grants, because the host does not control which resources they access.
+            ToolSource::Mcp { .. } | ToolSource::Service { .. } | ToolSource::Client => Value::Null,
         }
     }
 }
@@ -122,6 +122,7 @@ fn executor(agent: &Agent, tool: &RegisteredTool) -> Value {
             json!({"agent": agent, "file": delegate.and_then(|agent| agent.config().file.clone())})
         }
         ToolSource::BuiltIn => json!("host"),
+        ToolSource::Client => json!("client"),
     }
 }
 

@@ -124,6 +124,7 @@ impl Session {
             stored_texts: HashSet::new(),
             inbox,
             owner: opened.meta.user.clone(),
+            client_tools: Vec::new(),
             start_reply: None,
             cancel_replies: Vec::new(),
         };

@@ -5,7 +5,7 @@ use crate::agent::UserName;
 use crate::outbox::now_ms;
 use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::session::{Session, SessionError, TurnResult};
-use crate::waiting::{check_delegation, with_attachments};
+use crate::waiting::{check_delegation, check_turn, with_attachments};
 use agent_core::message::TurnInput;
 use futures::FutureExt;
 use std::sync::Arc;
@@ -155,10 +155,12 @@ impl Actor<'_> {
     /// Checks a prompt with which a turn begins, and stores its attachments. Returns the input of the turn.
     async fn input_of(&mut self, prompt: Prompt) -> Result<TurnInput, RequestError> {
         self.check_owner(&prompt)?;
+        check_turn(self.session.state(), &prompt)?;
         let input = with_attachments(&self.session.services, prompt.input, prompt.attachments).await?;
         if let Some(trace) = prompt.trace {
             self.session.continue_trace(trace);
         }
+        self.session.client_tools = prompt.client_tools;
         Ok(input)
     }
 

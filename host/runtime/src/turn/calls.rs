@@ -137,9 +137,9 @@ async fn try_once(
         }
         ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
         ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
-        // A call to a service or to another agent is forwarded when the call is dispatched, so this function never
-        // receives such a call.
-        ToolSource::Service { .. } | ToolSource::Agent { .. } => {
+        // A call to a service, to another agent or to the client is forwarded when the call is dispatched, so this
+        // function never receives such a call.
+        ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::Client => {
             let message = format!("internal error: a call to {} was not forwarded", tool.source);
             Ok(RawOutcome::without_cost(Err(ToolError::Unavailable { message, retry_after: None })))
         }

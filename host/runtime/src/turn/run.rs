@@ -73,6 +73,7 @@ impl Session {
         trace: TraceContext,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
+        let client_tools = std::mem::take(&mut self.client_tools);
         if self.run.is_open() {
             return Err(InputError::TurnOpen(self.run.turns).into());
         }
@@ -82,6 +83,7 @@ impl Session {
             self.use_agent(self.services.agent.for_user(Some(user.as_str()))?);
         }
         self.use_agent(self.services.agent.for_input(&input)?);
+        self.use_agent(self.services.agent.with_client_tools(client_tools)?);
         let (plugins, pinned) = (self.services.agent.pins(), Some(pinned::pins_of(&self.services.agent)));
         let components = plugins.iter().map(|pin| (pin.name.clone(), pin.digest.clone())).collect();
         // The list of the turn's components is stored before the turn itself. If the turn is never stored, this list

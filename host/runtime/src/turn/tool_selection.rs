@@ -62,8 +62,8 @@ impl SelectionBasis {
 ///
 /// The configured number of tools counts every tool except those that end a turn, which are always offered. The tool
 /// `read_result` is always selected if the configured number is at least 2, because results can be cut during the turn.
-/// Tools that were used before are selected next, and after them the tools that are nearest to the input and the last
-/// messages.
+/// The tools of the client are selected next, because the client chose them for this turn. The tools that were used before
+/// follow, and after them the tools that are nearest to the input and the last messages.
 pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBasis) -> Option<Vec<String>> {
     let agent = &services.agent;
     let tools = agent.registry().offered();
@@ -76,13 +76,15 @@ pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBa
     }
     let order = nearest(services, std::slice::from_ref(&basis.query)).await.pop().unwrap_or_default();
     let is_fixed = |index: &usize| name(index) == builtins::name::READ_RESULT && belongs_to_loop(services, name(index));
-    let is_used = |index: &usize| !is_fixed(index) && basis.used.contains(name(index));
+    let of_client = |index: &usize| agent.registry().source_of(name(index)) == Some(&ToolSource::Client);
+    let is_used = |index: &usize| !is_fixed(index) && !of_client(index) && basis.used.contains(name(index));
     let by_nearness = || order.iter().copied().filter(|index| !ends_turn(index));
     // With a limit of one tool, the nearest tool is more useful than `read_result`.
     let fixed = by_nearness().filter(|index| is_fixed(index) && count > 1);
+    let clients = by_nearness().filter(of_client);
     let used = by_nearness().filter(is_used);
-    let others = by_nearness().filter(|index| !is_fixed(index) && !is_used(index));
-    let selected: Vec<usize> = fixed.chain(used).chain(others).take(count).chain(ending).collect();
+    let others = by_nearness().filter(|index| !is_fixed(index) && !of_client(index) && !is_used(index));
+    let selected: Vec<usize> = fixed.chain(clients).chain(used).chain(others).take(count).chain(ending).collect();
     Some(names_at(services, selected))
 }
 

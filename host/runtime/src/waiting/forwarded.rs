@@ -1,4 +1,4 @@
-//! Tool calls that the host does not run itself: a service, another agent or the user answers them.
+//! Tool calls that the host does not run itself: a service, another agent, the client or the user answers them.
 
 use super::questions::awaited_answer;
 use crate::host::SessionServices;
@@ -16,6 +16,9 @@ pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &Cal
     let tool = services.agent.registry().get(&record.name)?;
     let service = match &tool.source {
         ToolSource::Service { .. } => services.agent.config().services.get(&record.name)?,
+        ToolSource::Client => {
+            return Some(ForwardedCall { awaits: Awaited { cause: WaitCause::Client, event: None }, contract: None });
+        }
         _ => return None,
     };
     let data = tool.outgoing(record.effective_arguments(), &run.session).into_owned();

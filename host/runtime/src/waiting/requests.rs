@@ -1,6 +1,7 @@
 //! Handles requests to a session between the actions of a turn.
 
 use super::responses::{RespondError, ResponseOutcome};
+use crate::agent::AgentError;
 use crate::approvals::ApprovalError;
 use crate::host::SessionServices;
 use crate::media::AttachError;
@@ -24,6 +25,7 @@ impl Session {
             }
             SessionRequest::FirstPrompt(_) => return Ok(Accepted::Duplicate),
             SessionRequest::Respond(event) => return Ok(self.respond(*event).await?.into()),
+            SessionRequest::TakeResults(results) => return self.take_results(results).await,
             SessionRequest::Approve(decisions) => self.approve(decisions).await?,
             SessionRequest::Answer { call, text } => self.answer(call, text).await?,
             SessionRequest::Resolve { call, decision } => self.resolve(call, decision).await?,
@@ -45,7 +47,7 @@ pub(crate) fn turn_runs() -> RequestError {
 
 /// Stores the attachments of a prompt in the session, and returns the prompt as it is queued.
 pub(crate) async fn queued_prompt(services: &SessionServices, prompt: Prompt) -> Result<QueuedPrompt, RequestError> {
-    if prompt.during_turn == DuringTurn::Refuse {
+    if prompt.during_turn == DuringTurn::Refuse || !prompt.client_tools.is_empty() {
         let message = "a turn of this session is open; try again when it has ended";
         return Err(RequestError::new(RequestProblem::Conflict, message));
     }
@@ -73,12 +75,24 @@ pub(crate) async fn with_attachments(
 /// works for this user.
 pub(crate) fn check_user(run: &Run, prompt: &Prompt) -> Result<(), RequestError> {
     check_delegation(run, prompt)?;
+    check_turn(run, prompt)?;
     let user = run.turn.as_ref().and_then(|turn| turn.config.user.as_deref());
     match prompt.user.as_ref().is_none_or(|own| Some(own.as_str()) == user) {
         true => Ok(()),
         false => Err(RequestError::new(
             RequestProblem::Conflict,
             "the open turn of this session works for another user; try again when the turn has ended",
+        )),
+    }
+}
+
+/// Refuses a prompt if the session has begun a turn that its sender does not know.
+pub(crate) fn check_turn(run: &Run, prompt: &Prompt) -> Result<(), RequestError> {
+    match prompt.after_turn.is_none_or(|known| known == run.turns) {
+        true => Ok(()),
+        false => Err(RequestError::new(
+            RequestProblem::Conflict,
+            "the session has begun another turn in the meantime; continue after its last turn",
         )),
     }
 }
@@ -118,6 +132,7 @@ impl From<SessionError> for RequestError {
             }
             SessionError::Approval(_) => RequestProblem::Invalid,
             SessionError::Generation(_) => RequestProblem::Unavailable,
+            SessionError::Agent(AgentError::ClientTools(_)) => RequestProblem::Invalid,
             SessionError::Agent(_) => RequestProblem::Failed,
         };
         Self::new(problem, error)

@@ -4,7 +4,8 @@ mod request;
 mod stream;
 mod text;
 
-use super::conversation::Conversation;
+use super::client_tools::ClientCall;
+use super::conversation::{ClientInput, Conversation};
 use super::ending::{Ending, chat_usage};
 use super::error::{ErrorBody, OpenAiError, add_session};
 use super::models::check_model;
@@ -12,6 +13,7 @@ use super::turn::{self, FollowedTurn, OnDisconnect, Start, Step, session_of};
 use crate::access::Caller;
 use crate::state::ApiState;
 use crate::tokens::Right;
+use agent_core::tool::ClientTool;
 use agent_runtime::TurnUpdate;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
@@ -27,8 +29,9 @@ use text::ReplyText;
 ///
 /// Without the header `X-Agent-Session`, the request begins a new session. With the header, it continues this session, and only
 /// the messages after the last message of the assistant are new. Each answer has the header. With `stream`, the answer consists
-/// of server-sent events. The agent's own tools run inside the host, and do not appear in the answer. If the turn waits for a
-/// person or a service, the reply ends with a notice that names what it waits for.
+/// of server-sent events. The agent's own tools run inside the host, and do not appear in the answer. The client can offer
+/// functions in `tools`: their calls end the answer as `tool_calls`, and messages with the role `tool` continue the turn, with or
+/// without the header. If the turn waits for a person or a service, the reply ends with a notice that names what it waits for.
 #[utoipa::path(
     post, path = "/v1/chat/completions", tag = "openai", security(("token" = [])),
     params(("X-Agent-Session" = Option<String>, Header, description = "Id of the session to continue.")),
@@ -51,8 +54,8 @@ pub(crate) async fn create_chat_completion(
     let (mut request, _place): (ChatRequest, _) = state.media_body(&caller, request).await?;
     request.check_parameters()?;
     check_model(&state, &caller, &request.model)?;
-    let conversation = request.take_conversation()?;
-    let (start, on_disconnect) = start_of(&state, &caller, (&request.model, session), conversation).await?;
+    let (conversation, tools) = (request.take_conversation()?, request.tools()?);
+    let (start, on_disconnect) = start_of(&state, &caller, (&request.model, session), (conversation, tools)).await?;
     let followed = turn::start(&state, &caller, start, on_disconnect).await?;
     let completion = Completion::new(request.model);
     let session = followed.session.clone();
@@ -75,19 +78,30 @@ pub(crate) async fn create_chat_completion(
 async fn start_of(
     state: &ApiState,
     caller: &Caller,
-    (model, session): (&str, Option<String>),
-    conversation: Conversation,
+    (model, named): (&str, Option<String>),
+    (mut conversation, tools): (Conversation, Vec<ClientTool>),
 ) -> Result<(Start, OnDisconnect), OpenAiError> {
-    let Some(session) = session else {
-        let start = Start::NewSession { agent: model.to_owned(), input: conversation.into_first_input()? };
-        return Ok((start, OnDisconnect::Cancel));
+    let results = conversation.take_results()?;
+    if let (Some(named), Some(results)) = (&named, &results)
+        && *named != results.session
+    {
+        let message = "the header `X-Agent-Session` names another session than the ids of the calls";
+        return Err(OpenAiError::invalid("messages", message));
+    }
+    let Some(session) = results.as_ref().map(|results| results.session.clone()).or(named) else {
+        let input = ClientInput { tools, ..conversation.into_first_input()? };
+        return Ok((Start::NewSession { agent: model.to_owned(), input }, OnDisconnect::Cancel));
     };
     let found = state.session(caller, &session).await?;
     if found.agent != model {
         let message = format!("the session `{session}` belongs to the agent `{}`", found.agent);
         return Err(OpenAiError::invalid("model", message));
     }
-    Ok((Start::NextTurn { session, input: conversation.into_next_input()? }, OnDisconnect::Continue))
+    let start = match results {
+        Some(results) => Start::TakeResults(results),
+        None => Start::NextTurn { session, input: ClientInput { tools, ..conversation.into_next_input()? } },
+    };
+    Ok((start, OnDisconnect::Continue))
 }
 
 /// The parts of a completion that are the same in all of its chunks.
@@ -117,6 +131,17 @@ impl Completion {
     }
 }
 
+/// Returns a call of one of the client's tools.
+fn tool_call(call: &ClientCall) -> Value {
+    let ClientCall { id, name, arguments } = call;
+    json!({"id": id, "type": "function", "function": {"name": name, "arguments": arguments}})
+}
+
+/// Returns why the reply ends: the client must run these calls, or the reply is complete.
+fn finish_reason(calls: &[ClientCall]) -> &'static str {
+    if calls.is_empty() { "stop" } else { "tool_calls" }
+}
+
 /// Waits for the whole reply.
 async fn whole_reply(mut followed: FollowedTurn, completion: &Completion) -> Result<Value, OpenAiError> {
     let (mut ending, mut text) = (Ending::default(), ReplyText::default());
@@ -135,9 +160,11 @@ async fn whole_reply(mut followed: FollowedTurn, completion: &Completion) -> Res
     if let Some(failure) = ending.failure() {
         return Err(failure);
     }
+    let calls = followed.client_calls(&waits).await?;
     let content = match (waits.is_empty(), ending.reason()) {
-        (false, _) => text.with_notice(&waits),
-        (true, Some(_)) => followed.output().await?.unwrap_or_default(),
+        (false, _) if !calls.is_empty() => text.accepted().map_or(Value::Null, |text| json!(text)),
+        (false, _) => json!(text.with_notice(&waits)),
+        (true, Some(_)) => json!(followed.output().await?.unwrap_or_default()),
         (true, None) => {
             let message = "the turn ended early; the host's log contains the reason";
             return Err(OpenAiError::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", message).never_repeated());
@@ -147,7 +174,10 @@ async fn whole_reply(mut followed: FollowedTurn, completion: &Completion) -> Res
     if !text.thinking().is_empty() {
         message["reasoning_content"] = json!(text.thinking());
     }
-    let choices = json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": "stop"}]);
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.iter().map(tool_call).collect();
+    }
+    let choices = json!([{"index": 0, "message": message, "logprobs": null, "finish_reason": finish_reason(&calls)}]);
     let mut answer = completion.object("chat.completion", choices);
     answer.insert("usage".to_owned(), chat_usage(ending.usage()));
     Ok(Value::Object(answer))

@@ -4,10 +4,12 @@
 //! of the host. Earlier messages, and messages with the roles `system` and `developer`, are written as JSON, so that their text
 //! cannot imitate the end of the list.
 
+use super::client_tools::{SentResult, SessionResults, of_session};
 use super::error::OpenAiError;
 use crate::attachments::{MAX_ATTACHMENTS, media_item_of_any_type, media_item_of_url};
 use crate::body::PROMPT_BYTES;
 use agent_core::message::{Part, TurnInput};
+use agent_core::tool::ClientTool;
 use agent_runtime::NewMediaItem;
 use axum::http::StatusCode;
 use serde::Deserialize;
@@ -31,6 +33,8 @@ pub(super) enum Role {
     Assistant,
     /// A call of a tool by an agent of this server, which a client sends back.
     Call,
+    /// The result of a call of one of the client's tools.
+    Tool,
 }
 
 impl Role {
@@ -41,14 +45,14 @@ impl Role {
             "developer" => Ok(Self::Developer),
             "user" => Ok(Self::User),
             "assistant" => Ok(Self::Assistant),
-            "tool" | "function" => {
-                let message =
-                    "an agent runs its own tools inside the host, so results of a client's tools are not accepted";
+            "tool" => Ok(Self::Tool),
+            "function" => {
+                let message = "use `tools` and messages with the role `tool` instead of `functions`";
                 Err(OpenAiError::unsupported(format!("{at}.role"), message))
             }
             _ => Err(OpenAiError::invalid(
                 format!("{at}.role"),
-                "the role must be `system`, `developer`, `user` or `assistant`",
+                "the role must be `system`, `developer`, `user`, `assistant` or `tool`",
             )),
         }
     }
@@ -59,6 +63,7 @@ impl Role {
             Self::Developer => "developer",
             Self::User => "user",
             Self::Assistant | Self::Call => "assistant",
+            Self::Tool => "tool",
         }
     }
 }
@@ -108,6 +113,8 @@ struct ClientMessage {
     /// The text without placeholders.
     plain: String,
     media: Vec<NewMediaItem>,
+    /// The id of the call and the path of the message in the request, if the message is the result of a call.
+    result_of: Option<(String, String)>,
 }
 
 /// The messages of a request, in order.
@@ -125,6 +132,10 @@ pub(super) struct ClientInput {
     pub(super) attachments: Vec<NewMediaItem>,
     /// The text of the user's new messages.
     pub(super) text: String,
+    /// The tools that the client offers in the turn.
+    pub(super) tools: Vec<ClientTool>,
+    /// The turn after which the input must come. `None` if it may come after any turn.
+    pub(super) after_turn: Option<u32>,
 }
 
 impl Conversation {
@@ -135,7 +146,7 @@ impl Conversation {
 
     /// Adds a message. `at` is the path of the message in the request, for errors.
     pub(super) fn add(&mut self, role: Role, content: Option<Content>, at: &str) -> Result<(), OpenAiError> {
-        let mut message = ClientMessage { role, text: String::new(), plain: String::new(), media: Vec::new() };
+        let mut message = ClientMessage::new(role);
         match content {
             None => {}
             Some(Content::Text(text)) => message.add_text(&text),
@@ -150,8 +161,41 @@ impl Conversation {
 
     /// Adds a call of a tool that the client received from this server.
     pub(super) fn add_call(&mut self, call: &Value, at: &str) -> Result<(), OpenAiError> {
-        let text = call.to_string();
-        self.push(ClientMessage { role: Role::Call, plain: text.clone(), text, media: Vec::new() }, at)
+        let mut message = ClientMessage::new(Role::Call);
+        message.add_text(&call.to_string());
+        self.push(message, at)
+    }
+
+    /// Adds the result of a call of one of the client's tools, which must be a text.
+    pub(super) fn add_result(&mut self, call: String, content: Option<Content>, at: &str) -> Result<(), OpenAiError> {
+        self.add(Role::Tool, content, at)?;
+        if let Some(message) = self.messages.last_mut() {
+            message.result_of = Some((call, at.to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Takes the results after the last message of the assistant. Another message must not follow it at the same time, because
+    /// the results continue the open turn.
+    pub(super) fn take_results(&mut self) -> Result<Option<SessionResults>, OpenAiError> {
+        let first_new = last_answer(&self.messages);
+        let new = &mut self.messages[first_new..];
+        if !new.iter().any(|message| message.result_of.is_some()) {
+            return Ok(None);
+        }
+        let mut sent = Vec::new();
+        for message in new {
+            match message.result_of.take() {
+                Some((id, at)) => sent.push(SentResult { id, text: std::mem::take(&mut message.text), at }),
+                None if message.text.is_empty() && message.media.is_empty() => {}
+                None => {
+                    let message =
+                        "send the results of calls without other messages, because they continue the open turn";
+                    return Err(OpenAiError::invalid("messages", message));
+                }
+            }
+        }
+        of_session(sent)
     }
 
     fn push(&mut self, message: ClientMessage, at: &str) -> Result<(), OpenAiError> {
@@ -234,6 +278,10 @@ impl Conversation {
 }
 
 impl ClientMessage {
+    fn new(role: Role) -> Self {
+        Self { role, text: String::new(), plain: String::new(), media: Vec::new(), result_of: None }
+    }
+
     fn add_text(&mut self, text: &str) {
         for target in [&mut self.text, &mut self.plain] {
             if !(target.is_empty() || text.is_empty()) {
@@ -286,7 +334,7 @@ fn input_of(messages: Vec<ClientMessage>) -> Result<ClientInput, OpenAiError> {
             TurnInput::Message(own.into_iter().chain(about).collect())
         }
     };
-    Ok(ClientInput { input, attachments, text })
+    Ok(ClientInput { input, attachments, text, tools: Vec::new(), after_turn: None })
 }
 
 #[cfg(test)]

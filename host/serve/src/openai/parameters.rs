@@ -4,8 +4,6 @@
 use super::error::OpenAiError;
 use serde_json::Value;
 
-const TOOLS: &str = "an agent runs its own tools inside the host, so a client cannot add tools; configure them in the agent's \
-                     file";
 const OUTPUT: &str =
     "the agent's configuration decides the form of the output; set `output_schema` in the agent's file";
 
@@ -23,16 +21,6 @@ pub(super) fn refuse(param: &str, value: Option<&Value>, accepted: &[&str], reas
         true => Ok(()),
         false => Err(OpenAiError::unsupported(param, format!("`{param}` is not supported: {reason}"))),
     }
-}
-
-/// Refuses tools of the client.
-pub(super) fn refuse_tools(param: &str, tools: Option<&Value>) -> Result<(), OpenAiError> {
-    refuse(param, tools, &[], TOOLS)
-}
-
-/// Refuses a choice of tools that the agent would not follow.
-pub(super) fn refuse_tool_choice(param: &str, choice: Option<&Value>) -> Result<(), OpenAiError> {
-    refuse(param, choice, &["auto", "none"], TOOLS)
 }
 
 /// Refuses a form of the output other than text. `format` is an object with the field `type`.
@@ -59,6 +47,5 @@ mod tests {
         }
         assert!(refuse_format("f", Some(&json!({"type": "text"}))).is_ok());
         assert!(refuse_format("f", Some(&json!({"type": "json_object"}))).is_err());
-        assert!(refuse_tool_choice("t", Some(&json!({"type": "function"}))).is_err());
     }
 }

@@ -6,6 +6,7 @@ mod request;
 mod stored;
 mod stream;
 
+use super::conversation::ClientInput;
 use super::error::{ErrorBody, OpenAiError, add_session};
 use super::models::check_model;
 use super::turn::{self, FollowedTurn, OnDisconnect, Start, session_of, stored_run};
@@ -13,6 +14,7 @@ use crate::access::Caller;
 use crate::problem::Problem;
 use crate::state::ApiState;
 use crate::tokens::Right;
+use agent_core::tool::ClientTool;
 use agent_runtime::SessionRequest;
 use agent_store::StoreError;
 use axum::extract::rejection::QueryRejection;
@@ -26,7 +28,7 @@ use request::{ClientItems, ResponseRequest};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use stored::stored_response;
+use stored::{StoredResponse, stored_response};
 use tokio::time::Instant;
 use utoipa::{IntoParams, ToSchema};
 
@@ -38,7 +40,8 @@ const DELETION_INTERVAL: Duration = Duration::from_millis(100);
 /// Creates a response: the agent's reply to the input.
 ///
 /// `previous_response_id`, or the header `X-Agent-Session`, continues a session. Otherwise, the request begins a new session. The
-/// agent's own tools appear as items of the type `mcp_call`. If the turn waits, the response is `incomplete`; calls that wait for
+/// agent's own tools appear as items of the type `mcp_call`. The client can offer functions in `tools`: their calls end the response
+/// as items of the type `function_call`, and items of the type `function_call_output` continue the turn. If the turn waits, the response is `incomplete`; calls that wait for
 /// an approval appear as items of the type `mcp_approval_request`, and a token with the right `approve` can answer them with
 /// items of the type `mcp_approval_response`.
 #[utoipa::path(
@@ -67,11 +70,16 @@ pub(crate) async fn create_response(
     if is_background && !is_stored {
         return Err(OpenAiError::invalid("background", "a response in the background must be stored"));
     }
-    let items = request.take_items()?;
-    let session = session_to_continue(&state, &caller, (&request, session)).await?;
-    let keeps_running = is_background || session.is_some();
+    let (items, tools) = (request.take_items()?, request.tools()?);
+    let of_results = match &items {
+        ClientItems::Results(results) => Some(results.session.clone()),
+        _ => None,
+    };
+    let place = place_to_continue(&state, &caller, &request, [session, of_results]).await?;
+    let keeps_running = is_background || place.is_some();
     let on_disconnect = if keeps_running { OnDisconnect::Continue } else { OnDisconnect::Cancel };
-    let followed = turn::start(&state, &caller, start_of(&request.model, session, items)?, on_disconnect).await?;
+    let start = start_of(&request.model, place, (items, tools))?;
+    let followed = turn::start(&state, &caller, start, on_disconnect).await?;
     let session = followed.session.clone();
     let builder = builder_of(&followed, request.model, (request.previous_response_id, is_stored, is_background));
     let mut response = match (request.stream.unwrap_or_default(), is_background) {
@@ -86,42 +94,63 @@ pub(crate) async fn create_response(
     Ok(response)
 }
 
-/// Returns the session that the request continues. `None` if it begins a new session.
-async fn session_to_continue(
+/// Where a request continues a session.
+struct Place {
+    session: String,
+    /// The turn of the previous response. `None` if the request names no response.
+    after_turn: Option<u32>,
+}
+
+/// Returns where the request continues a session. `None` if it begins a new session. `named` are the session in the header and
+/// the session of the results.
+async fn place_to_continue(
     state: &ApiState,
     caller: &Caller,
-    (request, named): (&ResponseRequest, Option<String>),
-) -> Result<Option<String>, OpenAiError> {
-    let found = match (&request.previous_response_id, named) {
+    request: &ResponseRequest,
+    named: [Option<String>; 2],
+) -> Result<Option<Place>, OpenAiError> {
+    let mut named = named.into_iter().flatten();
+    let (found, after_turn) = match (&request.previous_response_id, named.next()) {
         (None, None) => return Ok(None),
-        (None, Some(named)) => state.session(caller, &named).await?,
-        (Some(previous), named) => {
+        (None, Some(named)) => (state.session(caller, &named).await?, None),
+        (Some(previous), first) => {
             let previous = stored_response(state, caller, previous).await;
             let previous = previous.map_err(|error| error.about("previous_response_id"))?;
-            if named.is_some_and(|named| named != previous.session.subject) {
-                let message = "the header `X-Agent-Session` names another session than the previous response";
+            if first.is_some_and(|first| first != previous.session.subject) {
+                let message = "the previous response belongs to another session than the header or the results";
                 return Err(OpenAiError::invalid("previous_response_id", message));
             }
             previous.check_is_last(state).await?;
-            previous.session
+            (previous.session, Some(previous.id.turn))
         }
     };
+    if named.any(|other| other != found.subject) {
+        let message = "the header `X-Agent-Session` names another session than the ids of the calls";
+        return Err(OpenAiError::invalid("input", message));
+    }
     if found.agent != request.model {
         let message = format!("the session `{}` belongs to the agent `{}`", found.subject, found.agent);
         return Err(OpenAiError::invalid("model", message));
     }
-    Ok(Some(found.subject))
+    Ok(Some(Place { session: found.subject, after_turn }))
 }
 
-fn start_of(model: &str, session: Option<String>, items: ClientItems) -> Result<Start, OpenAiError> {
-    match (session, items) {
+fn start_of(
+    model: &str,
+    place: Option<Place>,
+    (items, tools): (ClientItems, Vec<ClientTool>),
+) -> Result<Start, OpenAiError> {
+    match (place, items) {
         (None, ClientItems::Messages(messages)) => {
-            Ok(Start::NewSession { agent: model.to_owned(), input: messages.into_first_input()? })
+            let input = ClientInput { tools, ..messages.into_first_input()? };
+            Ok(Start::NewSession { agent: model.to_owned(), input })
         }
-        (Some(session), ClientItems::Messages(messages)) => {
-            Ok(Start::NextTurn { session, input: messages.into_next_input()? })
+        (Some(Place { session, after_turn }), ClientItems::Messages(messages)) => {
+            let input = ClientInput { tools, after_turn, ..messages.into_next_input()? };
+            Ok(Start::NextTurn { session, input })
         }
-        (Some(session), ClientItems::Decisions(decisions)) => Ok(Start::Decide { session, decisions }),
+        (_, ClientItems::Results(results)) => Ok(Start::TakeResults(results)),
+        (Some(Place { session, .. }), ClientItems::Decisions(decisions)) => Ok(Start::Decide { session, decisions }),
         (None, ClientItems::Decisions(_)) => {
             let message = "a decision about a call needs `previous_response_id`";
             Err(OpenAiError::invalid("previous_response_id", message))
@@ -148,16 +177,19 @@ fn builder_of(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ResponseQuery {
-    /// Must be absent or `false`: a response that was created is not streamed again.
+    /// Whether the response is sent as server-sent events, from its beginning to its end. Default: `false`.
     stream: Option<bool>,
+    /// Must be absent: pieces of text are not stored, so a stream cannot begin after one of them.
+    starting_after: Option<u64>,
 }
 
-/// Shows a response. A response whose turn still works has the status `in_progress`. Thinking is not stored.
+/// Shows a response. A response whose turn still works has the status `in_progress`, or is followed as a stream. Thinking is not
+/// stored.
 #[utoipa::path(
     get, path = "/v1/responses/{id}", tag = "openai", security(("token" = [])),
     params(("id" = String, Path, description = "Id of the response."), ResponseQuery),
     responses(
-        (status = 200, body = Object),
+        (status = 200, content((Object = "application/json"), (String = "text/event-stream"))),
         (status = "4XX", body = ErrorBody),
         (status = "5XX", body = ErrorBody),
     )
@@ -170,13 +202,21 @@ pub(crate) async fn show_response(
 ) -> Result<Response, OpenAiError> {
     caller.require(Right::Read)?;
     let Query(query) = query.map_err(|error| OpenAiError::invalid("stream", error.body_text()))?;
-    if query.stream.unwrap_or_default() {
-        let message = "a response cannot be streamed again; `GET /api/sessions/SESSION/events` streams its session";
-        return Err(OpenAiError::unsupported("stream", message));
+    if query.starting_after.is_some() {
+        let message = "a stream of a response begins at its beginning; omit `starting_after`";
+        return Err(OpenAiError::unsupported("starting_after", message));
     }
     let stored = stored_response(&state, &caller, &id).await?;
-    let mut response = Json(stored.response).into_response();
-    add_session(response.headers_mut(), &stored.session.subject);
+    let session = stored.session.subject.clone();
+    let mut response = match query.stream.unwrap_or_default() {
+        false => Json(stored.response).into_response(),
+        true => {
+            let StoredResponse { id: place, head, .. } = stored;
+            let followed = turn::follow(&state, &caller, session.clone(), (place.turn, place.first_event))?;
+            stream::response(followed, ResponseBuilder::new(head, &place))
+        }
+    };
+    add_session(response.headers_mut(), &session);
     Ok(response)
 }
 

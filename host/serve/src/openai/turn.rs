@@ -1,18 +1,21 @@
 //! Begins or continues the turn of a request, and follows it until it ends or waits for somebody.
 
+use super::client_tools::{ClientCall, SessionResults};
 use super::conversation::ClientInput;
 use super::error::OpenAiError;
 use crate::access::{Caller, single};
 use crate::problem::Problem;
 use crate::state::{ApiState, OpenStream};
 use crate::tokens::Right;
+use agent_core::change::CallRecord;
 use agent_core::event::{EventKind, Wait, WaitCause};
 use agent_core::message::{CallId, Role};
 use agent_core::run::{Action, Run};
 use agent_runtime::{
-    Accepted, ApprovalDecision, Prompt, SessionRequest, Supervisor, TurnEvents, TurnUpdate, UserName, Verdict,
+    Accepted, ApprovalDecision, EventPosition, Prompt, SessionRequest, Supervisor, TurnEvents, TurnUpdate, UserName,
+    Verdict,
 };
-use agent_store::{MessageRange, SessionSummary, Store};
+use agent_store::{CallFilter, MessageRange, SessionSummary, Store};
 use axum::http::{HeaderMap, StatusCode};
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -41,6 +44,8 @@ pub(super) enum Start {
     NewSession { agent: String, input: ClientInput },
     /// Begin the next turn of a session, or answer the question that its turn asks.
     NextTurn { session: String, input: ClientInput },
+    /// Continue a turn with the results of the client's tools.
+    TakeResults(SessionResults),
     /// Decide about calls that wait for an approval, and follow the turn that continues.
     Decide { session: String, decisions: Vec<ApprovalDecision> },
 }
@@ -109,6 +114,23 @@ pub(super) async fn start(
     })
 }
 
+/// Follows a turn from this event on, until it ends or waits for somebody. The turn continues if the client disconnects.
+pub(super) fn follow(
+    state: &Arc<ApiState>,
+    caller: &Caller,
+    session: String,
+    (turn, first_event): (u32, u64),
+) -> Result<FollowedTurn, OpenAiError> {
+    let open = state.replies.open(caller)?;
+    let before = EventPosition { sequence: first_event.saturating_sub(1), provisional: 0 };
+    let events = TurnEvents::new(state.supervisor.events(&session, before), turn);
+    let progress = Progress { last_event: before.sequence, may_still_wait: false };
+    let mut followed =
+        FollowedTurn::new((state.clone(), caller.clone()), session, (events, progress), (OnDisconnect::Continue, open));
+    followed.first_event = first_event;
+    Ok(followed)
+}
+
 async fn begin(
     state: Arc<ApiState>,
     caller: Caller,
@@ -127,34 +149,20 @@ async fn begin(
             let (events, progress) = next_turn(&state, &session, input, user).await.map_err(in_session)?;
             (session, events, progress)
         }
+        Start::TakeResults(SessionResults { session, results }) => {
+            let in_session = |error: OpenAiError| error.in_session(&session);
+            let turn = stored_run(state.store(), &session).await?.map_or(0, |run| run.turns);
+            let request = SessionRequest::TakeResults(results);
+            let (events, progress) = continue_turn(&state, &session, request, turn).await.map_err(in_session)?;
+            (session, events, progress)
+        }
         Start::Decide { session, decisions } => {
             let in_session = |error: OpenAiError| error.in_session(&session);
             let (events, progress) = decide(&state, &caller, &session, decisions).await.map_err(in_session)?;
             (session, events, progress)
         }
     };
-    let guard = CancelGuard {
-        supervisor: supervisor.clone(),
-        session: session.clone(),
-        turn: events.turn(),
-        is_armed: on_disconnect == OnDisconnect::Cancel,
-    };
-    let mut followed = FollowedTurn {
-        turn: events.turn(),
-        first_event: progress.last_event,
-        session,
-        caller,
-        events,
-        first: None,
-        last_event: progress.last_event,
-        waits_for_agents: false,
-        may_still_wait: progress.may_still_wait,
-        is_over: false,
-        next_check: tokio::time::interval(CHECK_INTERVAL),
-        guard,
-        _open: open,
-        state,
-    };
+    let mut followed = FollowedTurn::new((state, caller), session, (events, progress), (on_disconnect, open));
     let first = followed.next().await?;
     if let Some(Step::Update(TurnUpdate::Event(event))) = &first {
         followed.first_event = event.sequence;
@@ -169,7 +177,8 @@ fn user_of(caller: &Caller) -> Result<Option<UserName>, Problem> {
 }
 
 fn prompt(input: ClientInput, user: Option<UserName>) -> Prompt {
-    Prompt { attachments: input.attachments, user, ..Prompt::new(input.input) }
+    let ClientInput { input, attachments, tools, after_turn, .. } = input;
+    Prompt { attachments, user, client_tools: tools, after_turn, ..Prompt::new(input) }
 }
 
 /// Where the reply of a continued turn begins.
@@ -265,6 +274,36 @@ pub(super) fn own_waits(session: &str, waits: Vec<Wait>) -> Vec<OpenWait> {
 }
 
 impl FollowedTurn {
+    fn new(
+        (state, caller): (Arc<ApiState>, Caller),
+        session: String,
+        (events, progress): (TurnEvents, Progress),
+        (on_disconnect, open): (OnDisconnect, OpenStream),
+    ) -> Self {
+        let guard = CancelGuard {
+            supervisor: state.supervisor.clone(),
+            session: session.clone(),
+            turn: events.turn(),
+            is_armed: on_disconnect == OnDisconnect::Cancel,
+        };
+        Self {
+            turn: events.turn(),
+            first_event: progress.last_event,
+            session,
+            caller,
+            events,
+            first: None,
+            last_event: progress.last_event,
+            waits_for_agents: false,
+            may_still_wait: progress.may_still_wait,
+            is_over: false,
+            next_check: tokio::time::interval(CHECK_INTERVAL),
+            guard,
+            _open: open,
+            state,
+        }
+    }
+
     /// Waits for the next step. Returns `None` when the reply is complete. Dropping the future loses no step.
     pub(super) async fn next(&mut self) -> Result<Option<Step>, OpenAiError> {
         if let Some(first) = self.first.take() {
@@ -336,6 +375,21 @@ impl FollowedTurn {
             return Ok(own_waits(&self.session, suspension.waits));
         }
         Ok(Vec::new())
+    }
+
+    /// Returns the calls that the client must run, in the order in which the model wrote them.
+    pub(super) async fn client_calls(&self, waits: &[OpenWait]) -> Result<Vec<ClientCall>, OpenAiError> {
+        let own = waits.iter().filter(|open| is_for_client(&self.session, open));
+        let ids: Vec<CallId> = own.map(|open| open.wait.call.clone()).collect();
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let records = self.state.store().calls(&self.session, CallFilter::Ids(ids.clone())).await?;
+        let records = ids.iter().filter_map(|id| records.iter().find(|record| record.id == *id));
+        let call = |record: &CallRecord| {
+            ClientCall::new(&self.session, &record.id, &record.name, record.effective_arguments())
+        };
+        Ok(records.map(call).collect())
     }
 
     /// Returns the text of the turn's output, after the turn has ended.
@@ -414,11 +468,17 @@ pub(super) fn describe(waits: &[OpenWait]) -> String {
             WaitCause::Service { .. } => "waits for the answer of a service",
             WaitCause::OutcomeUnknown => "waits for a decision, because its outcome is unknown",
             WaitCause::Agent { .. } => "waits for another agent",
+            WaitCause::Client => "waits for the result of the client that offers the tool",
             WaitCause::Answer { question, .. } => return format!("{question} (session `{session}`)"),
         };
         format!("The call `{}` of `{}` in session `{session}` {what}.", wait.call, wait.name)
     });
     lines.collect::<Vec<_>>().join("\n")
+}
+
+/// Returns whether a wait is for the client that began the turn of this session.
+pub(super) fn is_for_client(session: &str, open: &OpenWait) -> bool {
+    open.session == session && open.wait.cause == WaitCause::Client
 }
 
 /// Returns a word for what a turn waits for.

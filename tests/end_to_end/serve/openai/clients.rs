@@ -25,7 +25,10 @@ async fn run(program: PathBuf, arguments: impl Fn(String, String) -> Vec<OsStrin
     let asker = test_host.agent(with_finish_tools("asker"), script(&[ask, booked])).await;
     let refused = json!({"error": {"status": 400, "message": "no"}});
     let broken = test_host.agent(AgentConfig::new("broken"), script(&[refused])).await;
-    let server = TestServer::start(&test_host, &[&clerk, &asker, &broken]).await;
+    let open = call_reply(&[("open_page", json!({"page": "berths"}))]);
+    let found = json!({"text": "There are 12.", "expect": {"last_contains": "12 berths"}});
+    let viewer = test_host.agent(AgentConfig::new("viewer"), script(&[open, found])).await;
+    let server = TestServer::start(&test_host, &[&clerk, &asker, &broken, &viewer]).await;
     let rights = [Right::Read, Right::Talk, Right::Administer].into();
     let new = NewToken { name: "client".to_owned(), agents: Vec::new(), rights, user: None };
     let token = server.tokens.create(new).expect("the token is created");

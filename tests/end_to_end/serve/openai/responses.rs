@@ -122,8 +122,10 @@ async fn i3_calls_of_the_agent_are_items() {
         (&call["name"], &call["status"], &call["arguments"]),
         (&json!("probe.echo"), &json!("completed"), &json!(r#"{"text":"a"}"#))
     );
-    let read = client.get(&format!("{RESPONSES}/{}", response["id"].as_str().unwrap())).await.json(200);
-    assert_eq!(read["output"], response["output"]);
+    let path = format!("{RESPONSES}/{}", response["id"].as_str().unwrap());
+    assert_eq!(client.get(&path).await.json(200)["output"], response["output"]);
+    let again = events(&client.get(&format!("{path}?stream=true")).await);
+    assert_eq!(again.last().unwrap()["response"]["output"], response["output"], "the response is streamed again");
     server.stop().await;
 }
 
@@ -142,6 +144,11 @@ async fn i3_l29_a_response_in_the_background_is_cancelled_and_deleted() {
         (&begun["status"], &client.get(&path).await.json(200)["status"]),
         (&json!("in_progress"), &json!("in_progress"))
     );
+    let following = {
+        let (client, path) = (client.clone(), format!("{path}?stream=true"));
+        tokio::spawn(async move { events(&client.get(&path).await) })
+    };
+    assert_eq!(client.get(&format!("{path}?stream=true&starting_after=3")).await.status, 400);
     let mut next = request("Next?");
     next["previous_response_id"] = begun["id"].clone();
     assert_eq!(client.post(RESPONSES, next).await.json(409)["error"]["code"], "response_in_progress");
@@ -150,6 +157,10 @@ async fn i3_l29_a_response_in_the_background_is_cancelled_and_deleted() {
     assert_eq!(talker.post(&format!("{path}/cancel"), json!({})).await.status, 403);
     assert_eq!(client.post(&format!("{path}/cancel"), json!({})).await.json(200)["status"], "cancelled");
     assert_eq!(client.post(&format!("{path}/cancel"), json!({})).await.json(200)["status"], "cancelled");
+    let followed = following.await.expect("the stream ends");
+    assert_eq!(followed[0]["type"], "response.created");
+    let end = followed.iter().find(|event| event["type"] == "response.failed");
+    assert_eq!(end.unwrap_or_else(|| panic!("{followed:?}"))["response"]["status"], "cancelled");
     assert_eq!(server.client(&[Right::Read, Right::Talk]).delete(&path).await.status, 403);
     assert_eq!(client.delete(&path).await.json(200)["deleted"], true);
     assert_eq!(client.get(&path).await.status, 404);

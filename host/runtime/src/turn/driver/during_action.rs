@@ -2,7 +2,7 @@
 
 use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::turn::action::UnusedParts;
-use crate::waiting::{check_user, queued_prompt, settled_answer, turn_runs};
+use crate::waiting::{check_user, queued_prompt, settled_answer, settled_results, turn_runs};
 use tokio_util::sync::CancellationToken;
 
 /// Handles a request with the parts of the session that the action does not use. Returns the request if it must wait
@@ -35,18 +35,27 @@ pub(super) async fn handle_during_action(
             Ok(None) => return Some(PendingRequest { request: SessionRequest::Respond(event), reply }),
             Err(error) => Err(error.into()),
         },
+        SessionRequest::TakeResults(results) => match settled_results(unused.services, &results).await {
+            Ok(Some(outcome)) => Ok(outcome.into()),
+            Ok(None) => Err(no_call_waits()),
+            Err(error) => Err(error),
+        },
         SessionRequest::Undo => {
             let message = "a turn of this session is open; undo it when it has ended";
             Err(RequestError::new(RequestProblem::Conflict, message))
         }
         SessionRequest::Approve(_) | SessionRequest::Answer { .. } | SessionRequest::Resolve { .. } => {
-            let message = "no call of the turn waits for an answer or a decision at the moment";
-            Err(RequestError::new(RequestProblem::Conflict, message))
+            Err(no_call_waits())
         }
     };
     // The sender may have stopped waiting for the answer.
     let _ = reply.send(answer);
     None
+}
+
+fn no_call_waits() -> RequestError {
+    let message = "no call of the turn waits for an answer or a decision at the moment";
+    RequestError::new(RequestProblem::Conflict, message)
 }
 
 async fn queue(unused: &mut UnusedParts<'_>, prompt: Prompt) -> Result<Accepted, RequestError> {

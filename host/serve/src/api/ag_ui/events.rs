@@ -88,11 +88,6 @@ impl RunEvents {
         if let Some(messages) = self.run.messages.take() {
             self.push(json!({"type": "MESSAGES_SNAPSHOT", "messages": messages}));
         }
-        let tools = self.input.tools.iter().flatten();
-        let ignored: Vec<_> = tools.map(|tool| tool.name.clone()).collect();
-        if !ignored.is_empty() {
-            self.custom("tools_ignored", json!({"tools": ignored, "reason": "the agent uses only its own tools"}));
-        }
     }
 
     fn push(&mut self, mut event: Value) {
@@ -294,12 +289,15 @@ impl RunEvents {
         }));
     }
 
-    /// Ends the run with the interrupts that the front end can answer. If there are none, the run goes on until a service
-    /// or another agent has answered.
+    /// Ends the run with the interrupts that the front end can answer. If there are none, but the front end must run a call of
+    /// its own tools, the run ends too, and the next run brings the result. Otherwise, the run goes on until a service or
+    /// another agent has answered.
     fn suspend(&mut self, suspension: &Suspension) {
         let interrupts: Vec<_> = suspension.waits.iter().filter_map(|wait| self.interrupt(wait)).collect();
         if !interrupts.is_empty() {
             self.finish(json!({"type": "interrupt", "interrupts": interrupts}), None);
+        } else if suspension.waits.iter().any(|wait| wait.cause == WaitCause::Client) {
+            self.finish(json!({"type": "success"}), None);
         }
     }
 
@@ -324,7 +322,7 @@ impl RunEvents {
                     "decision": {"enum": ["retry", "failed", "result"]}, "text": {"type": "string"},
                 }}),
             ),
-            WaitCause::Service { .. } | WaitCause::Agent { .. } => return None,
+            WaitCause::Service { .. } | WaitCause::Agent { .. } | WaitCause::Client => return None,
         };
         let mut interrupt = json!({
             "id": wait.call.0, "reason": format!("agent-host.{reason}"), "message": message, "toolCallId": wait.call.0,

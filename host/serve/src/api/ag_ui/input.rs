@@ -1,12 +1,13 @@
 //! The request of a front end: `RunAgentInput` of AG-UI 1.0. All of it is text from outside, which grants nothing.
 
 use crate::problem::Problem;
-use agent_core::message::TurnInput;
-use agent_runtime::NewMediaItem;
+use agent_core::message::{CallId, TurnInput};
+use agent_core::tool::ClientTool;
+use agent_runtime::{ClientResult, NewMediaItem};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Maximum number of attachments of a prompt.
 const MAX_ATTACHMENTS: usize = 20;
@@ -21,9 +22,9 @@ pub(crate) struct RunInput {
     pub(super) run_id: String,
     /// The conversation as the client knows it.
     messages: Vec<ClientMessage>,
-    /// Tools of the front end, which the agent does not use.
+    /// Tools of the front end, which runs their calls itself.
     #[serde(default)]
-    pub(super) tools: Option<Vec<ClientTool>>,
+    tools: Option<Vec<FrontEndTool>>,
     /// Further information for the agent.
     #[serde(default)]
     context: Option<Vec<ContextItem>>,
@@ -34,8 +35,12 @@ pub(crate) struct RunInput {
 
 /// A tool of the front end.
 #[derive(Debug, Deserialize)]
-pub(super) struct ClientTool {
-    pub(super) name: String,
+struct FrontEndTool {
+    name: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    parameters: Value,
 }
 
 #[derive(Debug, Deserialize)]
@@ -65,10 +70,17 @@ pub(super) enum ResumeStatus {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct ClientMessage {
     role: String,
     #[serde(default)]
     content: Option<Content>,
+    /// The call whose result a message with the role `tool` is.
+    #[serde(default)]
+    tool_call_id: Option<String>,
+    /// Why the call failed.
+    #[serde(default)]
+    error: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -77,7 +89,7 @@ enum Content {
     Text(String),
     Parts(Vec<Part>),
     /// The content of a message that is not used, such as a message of an activity.
-    Other(#[expect(dead_code, reason = "only user messages are read")] Value),
+    Other(Value),
 }
 
 #[derive(Debug, Deserialize)]
@@ -178,6 +190,42 @@ impl RunInput {
             return Ok(None);
         }
         Ok(Some(UserInput { text, attachments, context: self.context_text(&notes) }))
+    }
+
+    /// Returns the tools of the front end.
+    pub(super) fn client_tools(&self) -> Vec<ClientTool> {
+        let tools = self.tools.iter().flatten().map(|FrontEndTool { name, description, parameters }| ClientTool {
+            name: name.clone(),
+            description: description.clone(),
+            input_schema: match parameters {
+                Value::Null => json!({"type": "object", "properties": {}}),
+                schema => schema.clone(),
+            },
+        });
+        tools.collect()
+    }
+
+    /// Returns the results of calls of the front end's tools. A front end sends the whole conversation with each request, so
+    /// most of these calls have their results already.
+    pub(super) fn results(&self) -> Vec<ClientResult> {
+        let results = self.messages.iter().filter(|message| message.role == "tool").filter_map(|message| {
+            let text = match (&message.error, &message.content) {
+                (Some(error), _) => error.clone(),
+                (None, Some(Content::Text(text))) => text.clone(),
+                (None, Some(Content::Other(value))) => value.to_string(),
+                (None, Some(Content::Parts(parts))) => {
+                    let texts = parts.iter().filter_map(|part| match part {
+                        Part::Text { text } => Some(text.as_str()),
+                        _ => None,
+                    });
+                    texts.collect::<Vec<_>>().join("\n")
+                }
+                (None, None) => String::new(),
+            };
+            let (call, is_error) = (CallId(message.tool_call_id.clone()?), message.error.is_some());
+            Some(ClientResult { call, text, is_error })
+        });
+        results.collect()
     }
 
     /// Returns the application's messages and context as a part of the prompt, marked as text from the application.

@@ -1,6 +1,6 @@
 //! Finds the session of a thread, and begins or continues its turn.
 
-use super::input::{ResumeEntry, ResumeStatus, RunInput};
+use super::input::{ResumeEntry, ResumeStatus, RunInput, UserInput};
 use super::messages::snapshot;
 use crate::access::Caller;
 use crate::api::sessions::user_of;
@@ -11,7 +11,9 @@ use agent_core::approval::GrantScope;
 use agent_core::event::{Wait, WaitCause};
 use agent_core::message::CallId;
 use agent_core::run::{Action, Decision, Run};
-use agent_runtime::{ApprovalDecision, EventPosition, Prompt, SessionName, SessionRequest, TurnEvents, Verdict};
+use agent_runtime::{
+    ApprovalDecision, ClientResult, EventPosition, Prompt, SessionName, SessionRequest, TurnEvents, Verdict,
+};
 use agent_store::CallFilter;
 use axum::http::StatusCode;
 use serde_json::Value;
@@ -44,8 +46,7 @@ pub(super) async fn begin(
         let Some(user_input) = user_input.filter(|_| resume.is_empty()) else {
             return Err(Problem::invalid("this thread does not exist, so the request must contain a user message"));
         };
-        let attachments = user_input.attachments.clone();
-        let prompt = Prompt { user: user_of(caller, None)?, attachments, ..Prompt::new(user_input.prompt()) };
+        let prompt = prompt_of(caller, input, &user_input)?;
         let name = thread_name(caller, &input.thread_id);
         let (session, is_new) = state.supervisor.create_once(agent, &name, prompt).await?;
         if !is_new {
@@ -61,15 +62,25 @@ pub(super) async fn begin(
     let open_turn = run.is_open().then_some(run.turns);
     let waits = if matches!(run.action(), Action::Suspended(_)) { run.waits() } else { Vec::new() };
     let question = waits.iter().find(|wait| matches!(wait.cause, WaitCause::Answer { .. }));
+    let is_client_wait =
+        |result: &ClientResult| waits.iter().any(|wait| wait.call == result.call && wait.cause == WaitCause::Client);
+    let results: Vec<_> = input.results().into_iter().filter(is_client_wait).collect();
     let (events, turn) = match (open_turn, user_input) {
         (Some(turn), _) if !resume.is_empty() => {
+            if !results.is_empty() {
+                state.supervisor.send(&session, SessionRequest::TakeResults(results)).await?;
+            }
             answer(state, caller, &session, (resume, &waits)).await?;
+            (TurnEvents::new(state.supervisor.events(&session, after), turn), turn)
+        }
+        (Some(turn), None) if !results.is_empty() => {
+            state.supervisor.send(&session, SessionRequest::TakeResults(results)).await?;
             (TurnEvents::new(state.supervisor.events(&session, after), turn), turn)
         }
         (None, _) if !resume.is_empty() => return Err(conflict("no run of this thread waits for an answer")),
         (Some(turn), Some(user_input)) => {
             let Some(question) = question else {
-                let detail = "a run of this thread is open; answer its interrupts, or wait until it has ended";
+                let detail = "a run of this thread is open; answer its interrupts, send the results of its tools, or wait until it has ended";
                 return Err(conflict(detail));
             };
             let request = SessionRequest::Answer { call: question.call.clone(), text: user_input.text };
@@ -84,8 +95,7 @@ pub(super) async fn begin(
             return Ok(StartedRun { session, events, replies: 0, calls, messages });
         }
         (None, Some(user_input)) => {
-            let attachments = user_input.attachments.clone();
-            let prompt = Prompt { user: user_of(caller, None)?, attachments, ..Prompt::new(user_input.prompt()) };
+            let prompt = prompt_of(caller, input, &user_input)?;
             let events = state.supervisor.begin(&session, prompt).await?;
             let turn = events.turn();
             (events, turn)
@@ -96,6 +106,13 @@ pub(super) async fn begin(
     let calls = calls.into_iter().map(|call| (call.id.0.clone(), (call.name.clone(), call.arguments)));
     let (replies, calls) = (before.replies.get(&turn).copied().unwrap_or_default(), calls.collect());
     Ok(StartedRun { session, events, replies, calls, messages: Some(before.messages) })
+}
+
+/// Returns the prompt with which a run begins.
+fn prompt_of(caller: &Caller, input: &RunInput, user_input: &UserInput) -> Result<Prompt, Problem> {
+    let (attachments, client_tools) = (user_input.attachments.clone(), input.client_tools());
+    let prompt = Prompt::new(user_input.prompt());
+    Ok(Prompt { user: user_of(caller, None)?, attachments, client_tools, ..prompt })
 }
 
 /// Finds the session of a thread: a session that the token may use and that has the thread's id as its own id, or else the
@@ -150,6 +167,7 @@ async fn answer(
                     text.ok_or_else(|| Problem::invalid("the answer must be a text, or `{\"answer\": \"…\"}`"))?;
                 requests.push(SessionRequest::Answer { call: wait.call.clone(), text });
             }
+            WaitCause::Client => return Err(conflict("a message with the role `tool` answers this call")),
             WaitCause::Service { .. } | WaitCause::Agent { .. } => {
                 return Err(conflict("a service or another agent answers this call, not the front end"));
             }

@@ -1,10 +1,14 @@
 //! The body of a request for a chat completion. Unknown fields are ignored, as OpenAI's server tolerates them.
 
+use crate::openai::client_tools::read_tools;
 use crate::openai::conversation::{Content, Conversation, Role};
 use crate::openai::error::OpenAiError;
-use crate::openai::parameters::{refuse, refuse_format, refuse_tool_choice, refuse_tools};
+use crate::openai::parameters::{refuse, refuse_format};
+use agent_core::tool::ClientTool;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+const FUNCTIONS: &str = "use `tools`, which replaced it";
 
 /// A request for a chat completion.
 #[derive(Debug, Deserialize)]
@@ -39,7 +43,8 @@ pub(super) struct StreamOptions {
 struct ChatMessage {
     role: String,
     content: Option<Content>,
-    tool_calls: Option<Value>,
+    tool_calls: Option<Vec<Value>>,
+    tool_call_id: Option<String>,
     function_call: Option<Value>,
 }
 
@@ -49,10 +54,8 @@ impl ChatRequest {
         let probabilities = "the agent's models do not report probabilities";
         let text_only = "an agent answers with text";
         refuse("n", self.n.as_ref(), &["1"], "a request gets one answer")?;
-        refuse_tools("tools", self.tools.as_ref())?;
-        refuse_tools("functions", self.functions.as_ref())?;
-        refuse_tool_choice("tool_choice", self.tool_choice.as_ref())?;
-        refuse_tool_choice("function_call", self.function_call.as_ref())?;
+        refuse("functions", self.functions.as_ref(), &[], FUNCTIONS)?;
+        refuse("function_call", self.function_call.as_ref(), &["auto", "none"], FUNCTIONS)?;
         refuse_format("response_format", self.response_format.as_ref())?;
         refuse("logprobs", self.logprobs.as_ref(), &[], probabilities)?;
         refuse("top_logprobs", self.top_logprobs.as_ref(), &["0"], probabilities)?;
@@ -77,10 +80,25 @@ impl ChatRequest {
         for (number, message) in std::mem::take(&mut self.messages).into_iter().enumerate() {
             let at = format!("messages[{number}]");
             let role = Role::parse(&message.role, &at)?;
-            refuse_tools(&format!("{at}.tool_calls"), message.tool_calls.as_ref())?;
-            refuse_tools(&format!("{at}.function_call"), message.function_call.as_ref())?;
-            conversation.add(role, message.content, &at)?;
+            refuse(&format!("{at}.function_call"), message.function_call.as_ref(), &[], FUNCTIONS)?;
+            let calls = message.tool_calls.unwrap_or_default();
+            match role {
+                Role::Tool => {
+                    let missing = || OpenAiError::invalid(&at, "a message with the role `tool` needs `tool_call_id`");
+                    conversation.add_result(message.tool_call_id.ok_or_else(missing)?, message.content, &at)?;
+                }
+                _ if calls.is_empty() || message.content.is_some() => conversation.add(role, message.content, &at)?,
+                _ => {}
+            }
+            if !calls.is_empty() {
+                conversation.add_call(&json!({"tool_calls": calls}), &at)?;
+            }
         }
         Ok(conversation)
+    }
+
+    /// Returns the tools that the client offers.
+    pub(super) fn tools(&self) -> Result<Vec<ClientTool>, OpenAiError> {
+        read_tools(self.tools.as_ref(), self.tool_choice.as_ref())
     }
 }

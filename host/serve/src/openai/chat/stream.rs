@@ -1,10 +1,10 @@
 //! A chat completion as server-sent events.
 
-use super::Completion;
 use super::text::{Piece, ReplyText};
+use super::{Completion, finish_reason, tool_call};
 use crate::openai::ending::{Ending, chat_usage};
 use crate::openai::error::OpenAiError;
-use crate::openai::turn::{FollowedTurn, Step};
+use crate::openai::turn::{FollowedTurn, OpenWait, Step};
 use agent_runtime::TurnUpdate;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
@@ -58,11 +58,7 @@ impl Chunks {
             }
             match self.followed.next().await {
                 Ok(Some(Step::Update(update))) => self.update(update),
-                Ok(Some(Step::Waits(waits))) => {
-                    let notice = self.text.notice(&waits);
-                    self.push_delta(json!({"content": notice}), None);
-                    self.finish();
-                }
+                Ok(Some(Step::Waits(waits))) => self.wait(&waits).await,
                 Ok(None) => self.end().await,
                 Err(error) => self.fail(&error),
             }
@@ -80,6 +76,24 @@ impl Chunks {
         }
     }
 
+    /// Sends the calls that the client must run, or else a notice about what the turn waits for.
+    async fn wait(&mut self, waits: &[OpenWait]) {
+        let calls = match self.followed.client_calls(waits).await {
+            Ok(calls) => calls,
+            Err(error) => return self.fail(&error),
+        };
+        if calls.is_empty() {
+            let notice = self.text.notice(waits);
+            self.push_delta(json!({"content": notice}), None);
+        }
+        for (index, call) in calls.iter().enumerate() {
+            let mut call = tool_call(call);
+            call["index"] = json!(index);
+            self.push_delta(json!({"tool_calls": [call]}), None);
+        }
+        self.finish(finish_reason(&calls));
+    }
+
     /// Sends the end of a turn.
     async fn end(&mut self) {
         if let Some(failure) = self.ending.failure() {
@@ -90,14 +104,14 @@ impl Chunks {
                 if let Some(rest) = self.text.rest(&output.unwrap_or_default()) {
                     self.push_delta(json!({"content": rest}), None);
                 }
-                self.finish();
+                self.finish(finish_reason(&[]));
             }
             Err(error) => self.fail(&error),
         }
     }
 
-    fn finish(&mut self) {
-        self.push_delta(json!({}), Some("stop"));
+    fn finish(&mut self, reason: &str) {
+        self.push_delta(json!({}), Some(reason));
         if self.includes_usage {
             let mut chunk = self.completion.object("chat.completion.chunk", json!([]));
             chunk.insert("usage".to_owned(), chat_usage(self.ending.usage()));

@@ -100,6 +100,11 @@ impl ReplyText {
         }
     }
 
+    /// Returns the text of the last complete reply.
+    pub(super) fn accepted(&self) -> Option<&str> {
+        self.accepted.as_deref()
+    }
+
     /// Returns the thinking of all replies.
     pub(super) fn thinking(&self) -> &str {
         &self.thinking

@@ -2,9 +2,10 @@
 
 use super::id::ResponseId;
 use super::request::approval_id;
+use crate::openai::client_tools::ClientCall;
 use crate::openai::ending::{Ending, response_usage};
 use crate::openai::error::OpenAiError;
-use crate::openai::turn::{OpenWait, describe, reason};
+use crate::openai::turn::{OpenWait, describe, is_for_client, reason};
 use agent_core::event::{ApprovalItem, EndReason, EventKind};
 use agent_core::loop_break::LoopBreak;
 use agent_core::message::CallId;
@@ -42,6 +43,7 @@ enum Status {
 /// A response that is being built.
 pub(super) struct ResponseBuilder {
     head: ResponseHead,
+    session: String,
     suffix: String,
     items: Vec<OutputItem>,
     /// Index of the message or the reasoning to which the next piece is added.
@@ -70,6 +72,7 @@ impl ResponseBuilder {
     pub(super) fn new(head: ResponseHead, id: &ResponseId) -> Self {
         let mut builder = Self {
             head,
+            session: id.session.clone(),
             suffix: id.item_suffix(),
             items: Vec::new(),
             message: None,
@@ -94,6 +97,11 @@ impl ResponseBuilder {
     /// Removes the events that nobody reads.
     pub(super) fn discard_events(&mut self) {
         self.events.clear();
+    }
+
+    /// Returns what the request said about the response.
+    pub(super) fn into_head(self) -> ResponseHead {
+        self.head
     }
 
     /// Returns how the turn ended.
@@ -155,6 +163,10 @@ impl ResponseBuilder {
             EventKind::OutputRejected { .. } | EventKind::Nudge { .. } | EventKind::NoToolCall { .. } => {
                 self.close_message(Acceptance::Discarded);
             }
+            EventKind::ToolCall { call, name, arguments, by_client: true, .. } => {
+                self.close_message(Acceptance::Commentary);
+                self.add_client_call(&call, &name, &arguments);
+            }
             EventKind::ToolCall { call, name, arguments, .. } if LoopBreak::of_tool(&name).is_none() => {
                 self.close_message(Acceptance::Commentary);
                 self.add_call(call, &name, &arguments);
@@ -174,6 +186,12 @@ impl ResponseBuilder {
 
     /// Ends the response because the turn waits.
     pub(super) fn wait(&mut self, waits: &[OpenWait]) {
+        if waits.iter().any(|open| is_for_client(&self.session, open)) {
+            // The client's results continue the turn. The next response tells what else the turn waits for.
+            self.close_everything(Acceptance::Commentary);
+            self.status = Status::Completed;
+            return self.push_response("response.completed");
+        }
         self.close_message(Acceptance::Commentary);
         self.add_text(&describe(waits));
         self.close_everything(Acceptance::Final);
@@ -322,6 +340,18 @@ impl ResponseBuilder {
         self.push_at("response.mcp_call.in_progress", index, json!({}));
         self.push_at("response.mcp_call_arguments.done", index, json!({"arguments": arguments}));
         self.calls.insert(call, index);
+    }
+
+    fn add_client_call(&mut self, call: &CallId, name: &str, arguments: &Value) {
+        let ClientCall { id, name, arguments } = ClientCall::new(&self.session, call, name, arguments);
+        let item =
+            json!({"type": "function_call", "status": "in_progress", "call_id": id, "name": name, "arguments": ""});
+        let index = self.add_item("fc", item);
+        self.push_at("response.function_call_arguments.delta", index, json!({"delta": arguments}));
+        self.push_at("response.function_call_arguments.done", index, json!({"name": name, "arguments": arguments}));
+        let item = &mut self.items[index].value;
+        (item["status"], item["arguments"]) = (json!("completed"), json!(arguments));
+        self.push_done(index);
     }
 
     fn close_call(&mut self, call: &CallId, result: Result<&str, &str>) {

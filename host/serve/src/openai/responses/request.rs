@@ -1,9 +1,11 @@
 //! The body of a request for a response. Unknown fields are ignored, as OpenAI's server tolerates them.
 
+use crate::openai::client_tools::{SessionResults, read_tools};
 use crate::openai::conversation::{Content, Conversation, Role};
 use crate::openai::error::OpenAiError;
-use crate::openai::parameters::{refuse, refuse_format, refuse_tool_choice, refuse_tools};
+use crate::openai::parameters::{refuse, refuse_format};
 use crate::openai::turn::decision;
+use agent_core::tool::ClientTool;
 use agent_runtime::ApprovalDecision;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -54,6 +56,8 @@ struct Item {
     name: Option<String>,
     arguments: Option<Value>,
     output: Option<Value>,
+    // A call of one of the client's tools.
+    call_id: Option<String>,
     // A decision about a call.
     approval_request_id: Option<String>,
     approve: Option<bool>,
@@ -63,6 +67,7 @@ struct Item {
 /// What a client sends to the agent.
 pub(super) enum ClientItems {
     Messages(Conversation),
+    Results(SessionResults),
     Decisions(Vec<ApprovalDecision>),
 }
 
@@ -70,8 +75,6 @@ impl ResponseRequest {
     /// Refuses parameters whose neglect would mislead the client.
     pub(super) fn check_parameters(&self) -> Result<(), OpenAiError> {
         let probabilities = "the agent's models do not report probabilities";
-        refuse_tools("tools", self.tools.as_ref())?;
-        refuse_tool_choice("tool_choice", self.tool_choice.as_ref())?;
         refuse_format("text.format", self.text.as_ref().and_then(|text| text.format.as_ref()))?;
         let conversation = "use `previous_response_id`, or the header `X-Agent-Session`";
         refuse("conversation", self.conversation.as_ref(), &[], conversation)?;
@@ -85,6 +88,11 @@ impl ResponseRequest {
             true => refuse("include", Some(&Value::Bool(true)), &[], probabilities),
             false => Ok(()),
         }
+    }
+
+    /// Returns the tools that the client offers.
+    pub(super) fn tools(&self) -> Result<Vec<ClientTool>, OpenAiError> {
+        read_tools(self.tools.as_ref(), self.tool_choice.as_ref())
     }
 
     /// Takes the input out of the request.
@@ -104,7 +112,10 @@ impl ResponseRequest {
             }
         }
         match (decisions.is_empty(), conversation.is_empty() || has_instructions) {
-            (true, _) => Ok(ClientItems::Messages(conversation)),
+            (true, _) => match conversation.take_results()? {
+                Some(results) => Ok(ClientItems::Results(results)),
+                None => Ok(ClientItems::Messages(conversation)),
+            },
             (false, true) => Ok(ClientItems::Decisions(decisions)),
             (false, false) => {
                 let message = "send decisions about calls without other messages, because they continue the open turn";
@@ -129,6 +140,14 @@ fn add_item(
         "mcp_call" => {
             let call = json!({"call": item.name, "arguments": item.arguments, "output": item.output});
             conversation.add_call(&call, at)
+        }
+        "function_call" => conversation.add_call(&json!({"call": item.name, "arguments": item.arguments}), at),
+        "function_call_output" => {
+            let call = item.call_id.ok_or_else(|| OpenAiError::invalid(at, "a result needs `call_id`"))?;
+            let content = serde_json::from_value(item.output.unwrap_or_default());
+            let content =
+                content.map_err(|_| OpenAiError::invalid(at, "`output` must be a text or a list of parts"))?;
+            conversation.add_result(call, content, at)
         }
         "mcp_approval_response" => {
             let (Some(request), Some(approve)) = (item.approval_request_id, item.approve) else {

@@ -21,6 +21,7 @@ pub(super) struct StoredResponse {
     pub(super) id: ResponseId,
     pub(super) session: SessionSummary,
     pub(super) response: Value,
+    pub(super) head: ResponseHead,
     /// Sequence number of the event at which the turn ended or began to wait. `None` if the turn still works.
     stopped_at: Option<u64>,
 }
@@ -79,7 +80,7 @@ pub(super) async fn stored_response(
             Some(sequence)
         }
     };
-    Ok(StoredResponse { response: builder.response(), id, session, stopped_at })
+    Ok(StoredResponse { response: builder.response(), head: builder.into_head(), id, session, stopped_at })
 }
 
 impl StoredResponse {
