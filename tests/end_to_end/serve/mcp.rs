@@ -3,7 +3,7 @@
 use super::client::{Answer, Client};
 use super::{TestServer, new_token};
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
-use agent_runtime::{Agent, AgentConfig};
+use agent_runtime::{Agent, AgentConfig, Delegate};
 use agent_serve::{NewToken, Right};
 use agent_store::{SessionFilter, SessionIndex, SessionState};
 use serde_json::{Value, json};
@@ -173,6 +173,43 @@ async fn l17_only_tokens_with_the_right_can_approve() {
     approver.post(&format!("{path}/approvals"), decision).await.json(200);
     let repeated = response(&stateless(&talker, PATH, "tools/call", payment, json!({})).await);
     assert_eq!((&repeated["result"]["isError"], payments(&test_host)), (&json!(false), 2), "{repeated}");
+    server.stop().await;
+}
+
+/// L16, L17: a call of an agent that works for the offered agent is asked about too, with its own arguments. A token for the
+/// offered agent alone is not asked, and cannot approve it.
+#[tokio::test(flavor = "multi_thread")]
+async fn l16_l17_calls_of_delegates_are_approved_by_the_user() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let pay = call_reply(&[("payer.pay", json!({"to": "Ann", "amount": 5}))]);
+    let paying = AgentConfig { name: "payments".to_owned(), ..with_tree_grant(&test_host, "payer") };
+    let paying = test_host.agent(paying, script(&[pay.clone(), text_reply("Paid."), pay, text_reply("Paid.")])).await;
+    let mut config = AgentConfig::new("clerk");
+    let delegate = Delegate { agent: paying.clone().into(), description: "Pays.".to_owned(), input_schema: None };
+    config.delegates.insert("payments".to_owned(), delegate);
+    let work = call_reply(&[("payments", json!({"task": "Pay Ann."}))]);
+    let clerk = test_host.agent(config, script(&[work.clone(), text_reply("Done."), work, text_reply("Done.")])).await;
+    let server = TestServer::start(&test_host, &[&clerk, &paying]).await;
+    let (path, asks) = ("/agents/clerk/mcp?expose=agent", json!({"elicitation": {"form": {}}}));
+    let prompt = json!({"name": "clerk", "arguments": {"prompt": "Pay Ann."}});
+    let rights = || [Right::Read, Right::Talk, Right::Approve].into();
+    let limited = server.client_of(NewToken { agents: vec!["clerk".to_owned()], rights: rights(), ..new_token() });
+    let waiting = response(&stateless(&limited, path, "tools/call", prompt.clone(), asks.clone()).await);
+    assert!(waiting["result"]["inputRequests"].is_null() && waiting["result"]["isError"] == json!(true), "{waiting}");
+    assert_eq!(payments(&test_host), 0);
+    let approver = server.client_of(NewToken { rights: rights(), ..new_token() });
+    let asked = response(&stateless(&approver, path, "tools/call", prompt.clone(), asks.clone()).await);
+    let requests = asked["result"]["inputRequests"].as_object().unwrap_or_else(|| panic!("{asked}"));
+    let (question, request) = requests.iter().next().expect("a question");
+    assert!(request.to_string().contains("payer.pay") && request.to_string().contains("Ann"), "{request}");
+    let mut allowed = prompt;
+    allowed["requestState"] = asked["result"]["requestState"].clone();
+    allowed["inputResponses"] = json!({question: {"action": "accept", "content": {"decision": "allow_once"}}});
+    let stolen = response(&stateless(&limited, path, "tools/call", allowed.clone(), asks.clone()).await);
+    assert_eq!((&stolen["error"]["code"], payments(&test_host)), (&json!(-32602), 0), "{stolen}");
+    let done = response(&stateless(&approver, path, "tools/call", allowed, asks).await);
+    assert_eq!((&done["result"]["isError"], payments(&test_host)), (&json!(false), 1), "{done}");
+    assert_eq!(done["result"]["structuredContent"]["answer"], "Done.");
     server.stop().await;
 }
 

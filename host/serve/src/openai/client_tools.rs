@@ -140,7 +140,7 @@ mod tests {
         let expected =
             ClientTool { name: "f".into(), description: "D".into(), input_schema: json!({"type": "object"}) };
         for tools in [&chat, &responses] {
-            assert_eq!(read_tools(Some(tools), None).unwrap(), [expected.clone()]);
+            assert_eq!(read_tools(Some(tools), None).unwrap(), std::slice::from_ref(&expected));
             assert_eq!(read_tools(Some(tools), Some(&json!("none"))).unwrap(), []);
         }
         let refused = [
