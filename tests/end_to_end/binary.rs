@@ -236,6 +236,36 @@ fn l29_ctrl_c_cancels_the_turn() {
     assert_eq!(stdout_and_stderr(&output).0.trim(), "Going on.");
 }
 
+/// I1: text from a pipe or a file follows the prompt of the command line. A pipe that stays open without sending anything does
+/// not keep the turn from beginning, and nothing is lost silently.
+#[test]
+fn i1_text_from_a_pipe_follows_the_prompt() {
+    let user = CliUser::new();
+    let working_directory = working_directory(&[]);
+    let folder = working_directory.path();
+    let both = json!({"text": "Both.", "expect": {"last_contains": ["Summarise this:\n\none\ntwo"]}});
+    let script = json!({"replies": [both, {"text": "One."}]});
+    std::fs::write(folder.join("script.json"), script.to_string()).unwrap();
+    std::fs::write(folder.join("notes.txt"), "one\ntwo\n").unwrap();
+    let run = |stdin: Stdio, arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.current_dir(folder).env("AGENT_HOST_DATA", user.data.path().join("data"));
+        command.args(["--plugins", "plugins", "--model", "scripted:script.json"]).args(arguments);
+        command.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let file = std::fs::File::open(folder.join("notes.txt")).unwrap();
+    let (answer, errors) = stdout_and_stderr(&run(file.into(), &["Summarise this:"]).wait_with_output().unwrap());
+    assert_eq!(answer.trim(), "Both.", "{errors}");
+    let mut piped = run(Stdio::piped(), &["Summarise this:"]);
+    std::io::Write::write_all(&mut piped.stdin.take().unwrap(), b"one\ntwo\n").unwrap();
+    assert_eq!(stdout_and_stderr(&piped.wait_with_output().unwrap()).0.trim(), "Both.");
+    let mut silent = run(Stdio::piped(), &["--continue", "And?"]);
+    let open = silent.stdin.take();
+    let (answer, errors) = stdout_and_stderr(&silent.wait_with_output().unwrap());
+    drop(open);
+    assert_eq!((answer.trim(), errors.contains("sends nothing")), ("One.", true), "{errors}");
+}
+
 /// Row 32: A second process cannot continue a session that another process has open, and the error of the second
 /// process contains the id of the first process. The second process can use another session in the same database.
 #[test]

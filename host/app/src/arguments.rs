@@ -105,8 +105,8 @@ impl AgentArguments {
 /// Options of a turn.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 pub(crate) struct RunArguments {
-    /// Prompt for the agent; with `-`, or without PROMPT in a pipe, the prompt is read from stdin. On a terminal, a
-    /// session without PROMPT is interactive
+    /// Prompt for the agent; text that is piped to stdin follows it. With `-`, or without PROMPT in a pipe, the prompt is
+    /// read from stdin. On a terminal, a session without PROMPT is interactive
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Option<String>,
     /// Options that configure the agent that this command runs.

@@ -37,6 +37,9 @@ Examples:
     echo 'text.count_file {\"path\": \"README.md\"}' |
       agent-host --plugins plugins --grant text:read=. > answer.txt
 
+  Ask about text from a pipe; it follows the prompt:
+    git diff | agent-host --agent agent.toml \"Summarise this change.\"
+
   Keep an agent's settings and grants in a file. `config init` writes a file that explains
   every key, and `config list` lists the agents in this folder:
     agent-host config init

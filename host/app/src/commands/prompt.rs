@@ -8,20 +8,42 @@ use agent_core::event_type::is_reserved;
 use agent_core::message::TurnInput;
 use agent_core::plugin::TraceContext;
 use serde_json::Value;
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::path::Path;
+use std::time::Duration;
 
 /// Maximum size in bytes of a prompt that is read from stdin.
 const MAX_PROMPT_BYTES: u64 = 10 * 1024 * 1024;
 
-/// Whether the process's stdin is a terminal.
+/// What the process's stdin is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// A terminal, where a user can type.
     Terminal,
-    /// A pipe or a file.
+    /// A pipe, a file or a socket.
     Pipe,
+    /// Anything else, such as `/dev/null`.
+    Nothing,
 }
+
+impl Input {
+    /// Examines stdin.
+    pub(crate) fn of_stdin() -> Self {
+        match std::io::stdin().is_terminal() {
+            true => Self::Terminal,
+            false => stdin::kind(),
+        }
+    }
+
+    /// Returns whether stdin is a pipe that neither sends anything nor ends within a short time. A program that was started by
+    /// another program often inherits such a pipe, and nobody wants it to be read.
+    pub(crate) fn is_silent(self) -> bool {
+        self == Self::Pipe && !stdin::becomes_readable(SILENCE)
+    }
+}
+
+/// Time within which a pipe must send something, if the command line contains a prompt too.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// The input of a turn, and the trace context that came with the input.
 #[derive(Debug, Default)]
@@ -70,6 +92,7 @@ fn text(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<Str
         Some(prompt) if prompt.trim().is_empty() => {
             Err(Failure::refused("the prompt is empty: write what to ask the agent"))
         }
+        Some(prompt) if input == Input::Pipe => with_piped_text(prompt, &read_text(stdin)?).map(Some),
         Some(prompt) => Ok(Some(prompt.to_owned())),
         // A command that only continues a session does not read stdin, because reading could wait forever.
         None if continues || input == Input::Terminal => Ok(None),
@@ -77,7 +100,22 @@ fn text(run: &RunArguments, input: Input, stdin: impl Read) -> Result<Option<Str
     }
 }
 
+/// Returns the prompt, followed by the text that was piped to the program.
+fn with_piped_text(prompt: &str, piped: &str) -> Result<String, Failure> {
+    let piped = piped.trim_end_matches(['\r', '\n']);
+    Ok(if piped.trim().is_empty() { prompt.to_owned() } else { format!("{prompt}\n\n{piped}") })
+}
+
 fn read_stdin(stdin: impl Read) -> Result<String, Failure> {
+    let text = read_text(stdin)?;
+    let text = text.trim_end_matches(['\r', '\n']);
+    if text.trim().is_empty() {
+        return Err(Failure::refused("there is no prompt: write it after the options, or pipe it to stdin"));
+    }
+    Ok(text.to_owned())
+}
+
+fn read_text(stdin: impl Read) -> Result<String, Failure> {
     let mut bytes = Vec::new();
     stdin
         .take(MAX_PROMPT_BYTES + 1)
@@ -89,13 +127,47 @@ fn read_stdin(stdin: impl Read) -> Result<String, Failure> {
             MAX_PROMPT_BYTES >> 20
         )));
     }
-    let text = String::from_utf8(bytes)
-        .map_err(|error| Failure::refused(format!("stdin is not UTF-8 text: {}", error.utf8_error())))?;
-    let text = text.trim_end_matches(['\r', '\n']);
-    if text.trim().is_empty() {
-        return Err(Failure::refused("there is no prompt: write it after the options, or pipe it to stdin"));
+    String::from_utf8(bytes)
+        .map_err(|error| Failure::refused(format!("stdin is not UTF-8 text: {}", error.utf8_error())))
+}
+
+#[cfg(unix)]
+mod stdin {
+    use super::Input;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use rustix::fs::{FileType, fstat};
+    use std::io::stdin;
+    use std::time::Duration;
+
+    pub(super) fn kind() -> Input {
+        match fstat(stdin()).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Fifo | FileType::RegularFile | FileType::Socket) => Input::Pipe,
+            _ => Input::Nothing,
+        }
     }
-    Ok(text.to_owned())
+
+    /// Waits until stdin can be read or has ended.
+    pub(super) fn becomes_readable(within: Duration) -> bool {
+        let stdin = stdin();
+        let mut waiting = [PollFd::new(&stdin, PollFlags::IN)];
+        let timeout = Timespec::try_from(within).ok();
+        // If waiting fails, reading reports the reason.
+        poll(&mut waiting, timeout.as_ref()).map_or(true, |ready| ready > 0)
+    }
+}
+
+#[cfg(not(unix))]
+mod stdin {
+    use super::Input;
+    use std::time::Duration;
+
+    pub(super) fn kind() -> Input {
+        Input::Pipe
+    }
+
+    pub(super) fn becomes_readable(_: Duration) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
@@ -111,7 +183,10 @@ mod tests {
         let read = |run: &RunArguments, input, stdin: &str| {
             text(run, input, stdin.as_bytes()).map_err(|failure| failure.message)
         };
-        assert_eq!(read(&run(Some("one")), Input::Pipe, "two"), Ok(Some("one".into())));
+        assert_eq!(read(&run(Some("one")), Input::Pipe, "two\n"), Ok(Some("one\n\ntwo".into())));
+        assert_eq!(read(&run(Some("one")), Input::Pipe, "\n"), Ok(Some("one".into())));
+        assert_eq!(read(&run(Some("one")), Input::Nothing, "two"), Ok(Some("one".into())));
+        assert!(read(&run(None), Input::Nothing, "").is_err());
         assert_eq!(read(&run(None), Input::Pipe, "two\n"), Ok(Some("two".into())));
         assert_eq!(read(&run(Some("-")), Input::Terminal, "two\nlines\n"), Ok(Some("two\nlines".into())));
         assert_eq!(read(&run(None), Input::Terminal, "two"), Ok(None));

@@ -19,20 +19,22 @@ use agent_config::AgentWatch;
 use agent_core::message::TurnInput;
 use agent_runtime::{Session, TurnResult};
 use clap::CommandFactory;
-use std::io::IsTerminal;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 /// Runs `agent-host` without a subcommand.
 pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
-    let stdin = std::io::stdin();
-    let input = if stdin.is_terminal() { Input::Terminal } else { Input::Pipe };
+    let mut input = Input::of_stdin();
     if input == Input::Terminal && *run == RunArguments::default() {
         terminal.note(Arguments::command().render_help().ansi().to_string());
         return Ok(Exit::Refused);
     }
     let continues = run.continue_latest || run.session.is_some();
-    let Prompt { input: prompt, trace } = prompt::read(run, input, stdin.lock())?;
+    if run.prompt.as_deref().is_some_and(|prompt| prompt != "-") && input.is_silent() {
+        terminal.note("stdin is open but sends nothing, so the turn begins with the prompt alone");
+        input = Input::Nothing;
+    }
+    let Prompt { input: prompt, trace } = prompt::read(run, input, std::io::stdin().lock())?;
     let is_read_by_user = terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
     let is_interactive = prompt.is_none() && input == Input::Terminal && is_read_by_user && !run.json;
     if prompt.is_none() && !continues && !is_interactive {
