@@ -178,10 +178,11 @@ mod tests {
         let assembled = || AssembledAgent { live: live.clone(), settings: settings.clone() };
         let mut unchanged = WatchedFile::new(assembled()).expect("the agent has a file");
         assert!(check(&mut unchanged).is_none());
-        std::fs::write(folder.path().join("replies.json"), r#"{"replies": []}"#).expect("written");
+        std::fs::write(folder.path().join("replies.json"), r#"{"replies": [{"text": "One."}]}"#).expect("written");
         write("name = \"other\"\nmodel = \"scripted:replies.json\"\nmax_interactions = 7\n");
         let mut changed = WatchedFile::new(assembled()).expect("the agent has a file");
-        let Some(WatchEvent::Configured { later, .. }) = check(&mut changed) else { panic!("nothing was applied") };
+        let event = check(&mut changed).unwrap_or_else(|| panic!("{:?}", changed.apply(&sandbox).err()));
+        let WatchEvent::Configured { later, .. } = event else { panic!("{event:?}") };
         assert_eq!(later, ["name"]);
         assert_eq!(live.current().config().bounds.max_interactions, 7);
         assert!(live.current().models().first().info().model.to_string().starts_with("scripted"));
