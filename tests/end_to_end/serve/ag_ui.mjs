@@ -1,5 +1,5 @@
-// Runs an agent with the official AG-UI client: a message, an approval, and another message. Prints the conversation that
-// the client has built. Arguments: the address of the agent, and a token.
+// Runs an agent with the official AG-UI client: a message, an approval, another message, and a tool of the front end. Prints
+// the conversation that the client has built. Arguments: the address of the agent, and a token.
 import { createRequire } from "node:module";
 
 const require = createRequire(`${process.cwd()}/`);
@@ -19,4 +19,13 @@ const resume = [{ interruptId: interrupts[0].id, status: "resolved", payload: { 
 await agent.runAgent({ runId: "run-2", resume }, subscriber);
 agent.messages = [...agent.messages, { id: "2", role: "user", content: "Thanks." }];
 await agent.runAgent({ runId: "run-3" }, subscriber);
+// A tool of the front end: the run ends with its call, and the next run brings the result.
+const tools = [{ name: "show_map", description: "Shows a map.", parameters: { type: "object", properties: {} } }];
+agent.messages = [...agent.messages, { id: "3", role: "user", content: "Show me pier 3." }];
+await agent.runAgent({ runId: "run-4", tools }, subscriber);
+const calls = agent.messages.at(-1).toolCalls ?? [];
+if (calls.length !== 1) throw new Error(`${calls.length} calls`);
+const { place } = JSON.parse(calls[0].function.arguments);
+agent.messages = [...agent.messages, { id: "4", role: "tool", toolCallId: calls[0].id, content: `${place} is shown` }];
+await agent.runAgent({ runId: "run-5", tools }, subscriber);
 console.log(JSON.stringify(agent.messages));

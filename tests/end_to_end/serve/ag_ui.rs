@@ -355,6 +355,8 @@ async fn i8_the_official_client_runs_an_agent() {
         json!({"thinking": "I pay.", "text": "Paying.", "calls": [{"name": "payer.pay", "arguments": {"to": "ann", "amount": 3}}]}),
         text_reply("Paid."),
         text_reply("Goodbye."),
+        call_reply(&[("show_map", json!({"place": "pier 3"}))]),
+        json!({"text": "You see it.", "expect": {"last_contains": "pier 3 is shown"}}),
     ];
     let agent = test_host.agent(with_tree_grant(&test_host, "payer"), script(&replies)).await;
     let server = TestServer::start(&test_host, &[&agent]).await;
@@ -379,7 +381,9 @@ async fn i8_the_official_client_runs_an_agent() {
         .iter()
         .map(|message| (message["role"].as_str().unwrap_or_default(), message["content"].as_str().unwrap_or_default()))
         .collect();
-    assert!(shown.contains(&("assistant", "Paid.")) && shown.contains(&("assistant", "Goodbye.")), "{shown:?}");
+    for text in ["Paid.", "Goodbye.", "You see it."] {
+        assert!(shown.contains(&("assistant", text)), "{text}: {shown:?}");
+    }
     assert!(shown.iter().any(|(role, content)| *role == "tool" && content.contains("ann has 3")), "{shown:?}");
     server.stop().await;
 }
