@@ -8,6 +8,7 @@ use crate::session::{Session, SessionError, TurnResult};
 use agent_core::message::TurnInput;
 use agent_core::plugin::TraceContext;
 use agent_core::run::{Input, InputError, LoopConfig};
+use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 /// Where the limits of a turn come from.
@@ -33,7 +34,8 @@ impl Session {
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
             let trace = self.next_trace(&input);
-            return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).await;
+            // The future of a turn is large, so it is not kept on the stack of the caller.
+            return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).boxed().await;
         }
         self.require_stored_state()?;
         // Dropping `_servers` releases the servers. `_servers` is dropped when the turn ends or waits, when an error
@@ -62,7 +64,7 @@ impl Session {
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         let trace = self.next_trace(&input);
-        self.begin((input, Some(user)), TurnBounds::OfAgent, trace, cancel).await
+        self.begin((input, Some(user)), TurnBounds::OfAgent, trace, cancel).boxed().await
     }
 
     /// Starts a turn that has the limits `bounds` and belongs to the trace `trace`.
