@@ -16,6 +16,7 @@ pub(crate) mod test;
 mod typo_hints;
 pub(crate) mod versions;
 
+use crate::completion::Shell;
 use agent_config::agent_file::url_problem;
 use agent_config::grants::Grant;
 use agent_config::{AgentOptions, COMPILE_COMMAND};
@@ -180,6 +181,17 @@ pub(crate) enum Command {
     /// Create, list and revoke the tokens of the server
     #[command(subcommand)]
     Token(serve::TokenCommand),
+    /// Print the script with which a shell completes commands and values: source <(agent-host completions bash)
+    Completions {
+        /// Shell
+        shell: Shell,
+    },
+    /// Print the manual page, or write the manual pages of all commands
+    Man {
+        /// Folder for the pages
+        #[arg(long, value_name = "DIR")]
+        output: Option<PathBuf>,
+    },
     /// Internal: compile the component on stdin, and write its code to stdout
     #[command(hide = true, name = COMPILE_COMMAND)]
     Compile,

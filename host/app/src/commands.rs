@@ -16,6 +16,7 @@ mod drive_turn;
 mod event_file;
 mod first_use;
 pub(crate) mod key;
+pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod model;

@@ -4,6 +4,7 @@
 
 mod arguments;
 mod commands;
+mod completion;
 mod environment;
 mod exit;
 mod interrupt;
@@ -33,6 +34,11 @@ fn main() -> ExitCode {
 }
 
 fn run() -> ExitCode {
+    match completion::answer_shell() {
+        Ok(false) => {}
+        Ok(true) => return ExitCode::SUCCESS,
+        Err(error) => return report_parse_error(&error),
+    }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => return report_parse_error(&error),
@@ -115,6 +121,11 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Serve(arguments)) => commands::serve::run(arguments, data, terminal).await,
         Some(Command::Acp(arguments)) => commands::acp::run(arguments, data, terminal).await,
         Some(Command::Mcp(arguments)) => commands::mcp::run(arguments, data, terminal).await,
+        Some(Command::Completions { shell }) => {
+            terminal.print(completion::script(shell)?.trim_end()).map_err(Failure::output)?;
+            Ok(Exit::Done)
+        }
+        Some(Command::Man { output }) => commands::man::run(output.as_deref(), terminal),
         Some(Command::Token(command)) => commands::token::run(command, &open_data()?, terminal),
         Some(Command::Session(ForUser { command: SessionCommand::Resume(resumed), user })) => {
             // Check that the session exists before the agent is loaded, so that a missing session is reported first.

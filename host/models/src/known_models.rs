@@ -68,6 +68,11 @@ pub struct KnownModel {
     pub images: Option<bool>,
 }
 
+/// Returns the names of the models in the table, as `PROVIDER/MODEL`.
+pub fn known_model_names() -> impl Iterator<Item = String> {
+    TABLE.models.iter().map(|entry| format!("{}/{}", entry.provider, entry.model))
+}
+
 /// Returns what the table contains about a model. `model` may also name a dated or `-latest` version of a known model.
 /// Nothing is known about a model that is not in the table.
 ///
