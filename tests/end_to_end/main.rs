@@ -10,6 +10,7 @@ mod cancelled;
 mod chat_server;
 mod claims;
 mod compiler_process;
+mod completions;
 mod configuration;
 mod contract;
 mod contract_pages;
