@@ -83,9 +83,9 @@ fn uncommented(template: &str) -> String {
 fn i2_a_written_file_can_be_edited_checked_and_run() {
     let folder = WorkingFolder::new(&[]);
     std::fs::copy(components().join("calc.wasm"), folder.path("plugins/calc.wasm")).unwrap();
-    assert_eq!(folder.run(&["config", "init"]).code, Some(0));
+    assert_eq!(folder.run(&["config", "init", "--full"]).code, Some(0));
     let written = folder.read("agent.toml");
-    assert_eq!(folder.run(&["config", "init", "--output", "-"]).stdout, written);
+    assert_eq!(folder.run(&["config", "init", "--full", "--output", "-"]).stdout, written);
     let edited = written
         .replace("\n#name = \"reader\"\n", "\nname = \"accountant\"\n")
         .replace("\n#plugin_directory = ", "\nplugin_directory = ")
@@ -94,7 +94,7 @@ fn i2_a_written_file_can_be_edited_checked_and_run() {
         .replace("\n#memory_mib = ", "\nmemory_mib = ");
     assert_ne!(edited, written);
     folder.write("agent.toml", &edited);
-    let refused = folder.run(&["config", "init"]);
+    let refused = folder.run(&["config", "init", "--full"]);
     assert!(refused.code == Some(2) && refused.stderr.contains("--force"), "{refused:?}");
     assert_eq!(folder.read("agent.toml"), edited, "existing files are kept");
     let checked = folder.run(&["config", "check"]);
@@ -110,8 +110,30 @@ fn i2_a_written_file_can_be_edited_checked_and_run() {
     let ran = folder.run(&["--agent", "agent.toml", "calc.evaluate {\"expression\": \"1/3 + 1/6\"}"]);
     assert!(ran.code == Some(0) && ran.stdout.contains("1/2"), "{ran:?}");
     assert!(ran.stderr.contains("accountant/"), "the session is the agent's: {ran:?}");
-    assert_eq!(folder.run(&["config", "init", "--force"]).code, Some(0));
+    assert_eq!(folder.run(&["config", "init", "--full", "--force"]).code, Some(0));
     assert_eq!(folder.read("agent.toml"), written);
+}
+
+/// I1: the short file has at most 40 lines and runs as it is, with and without a plugin folder.
+#[test]
+fn i1_a_short_file_runs_as_it_is() {
+    let folder = WorkingFolder::new(&[]);
+    std::fs::copy(components().join("calc.wasm"), folder.path("plugins/calc.wasm")).unwrap();
+    std::fs::create_dir(folder.path("elsewhere")).unwrap();
+    for (output, has_plugins) in [("agent.toml", true), ("elsewhere/agent.toml", false)] {
+        assert_eq!(folder.run(&["config", "init", "--output", output]).code, Some(0));
+        assert!(folder.read(output).lines().count() <= 40);
+        let checked = folder.run(&["config", "check", output]);
+        assert_eq!(checked.code, Some(0), "{checked:?}");
+        let ran = folder.run(&["--agent", output, "calc.evaluate {\"expression\": \"1/3 + 1/6\"}"]);
+        assert!(ran.code == Some(0) && ran.stdout.contains("1/2") == has_plugins, "{ran:?}");
+    }
+    // Each setting that is commented out can be enabled.
+    let written = folder.read("agent.toml");
+    let enabled = written.replace("\n#model = \"ollama", "\nmodel = \"ollama").replace("\n#[", "\n[");
+    folder.write("agent.toml", &enabled.replace("\n#read", "\nread").replace("plugins.files", "plugins.calc"));
+    let checked = folder.run(&["config", "check"]);
+    assert!(checked.stdout.contains("ollama/qwen3:8b") && checked.stdout.contains("read ."), "{checked:?}");
 }
 
 /// I2: The JSON schema accepts the file with every key, and rejects a file with a wrong value.
@@ -123,7 +145,7 @@ fn i2_the_json_schema_accepts_every_key_and_rejects_wrong_values() {
     assert_eq!(folder.read("agent.schema.json"), printed.stdout);
     let schema: Value = serde_json::from_str(&printed.stdout).unwrap();
     let validator = jsonschema::draft202012::new(&schema).unwrap();
-    let template = folder.run(&["config", "init", "--output", "-"]).stdout;
+    let template = folder.run(&["config", "init", "--full", "--output", "-"]).stdout;
     let is_accepted = |text: &str| {
         let table: toml::Table = text.parse().unwrap();
         validator.is_valid(&serde_json::to_value(table).unwrap())

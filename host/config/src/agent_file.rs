@@ -34,7 +34,7 @@ pub use mcp::McpTable;
 pub use nearest::nearest;
 pub use providers::ProviderTable;
 pub use services::ServiceTable;
-pub use template::template;
+pub use template::{starter, template};
 pub use text_format::url_problem;
 
 use crate::grants::{Grant, Kind, Receiver, SecretGrant};

@@ -7,8 +7,11 @@ use std::path::PathBuf;
 /// Commands on agent configurations.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Write an agent.toml that explains every key; all keys are commented out
+    /// Write a short agent.toml that runs, or, with --full, one that explains every key
     Init {
+        /// Explain every key; all keys are commented out
+        #[arg(long)]
+        full: bool,
         /// Output file; `-` is stdout
         #[arg(short, long, value_name = "FILE", default_value = AGENT_FILE)]
         output: PathBuf,

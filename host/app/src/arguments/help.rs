@@ -40,8 +40,8 @@ Examples:
   Ask about text from a pipe; it follows the prompt:
     git diff | agent-host --agent agent.toml \"Summarise this change.\"
 
-  Keep an agent's settings and grants in a file. `config init` writes a file that explains
-  every key, and `config list` lists the agents in this folder:
+  Keep an agent's settings and grants in a file. `config init` writes a short file that
+  runs, and `config list` lists the agents in this folder:
     agent-host config init
     agent-host --agent agent.toml \"What changed in the notes?\"
 

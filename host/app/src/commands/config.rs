@@ -4,7 +4,7 @@ use crate::arguments::ConfigCommand;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
-use agent_config::agent_file::{MAX_BYTES, json_schema, read_bounded, template, with_line};
+use agent_config::agent_file::{MAX_BYTES, json_schema, read_bounded, starter, template, with_line};
 use agent_config::settings::{Helpers, agent_lookup};
 use agent_config::{AgentOptions, DataDirectory, Problems, Settings, assembly, protection};
 use agent_mcp::{ServerConfig, Transport};
@@ -30,8 +30,10 @@ enum Existing {
 /// Runs a subcommand of `config`.
 pub(crate) async fn run(command: ConfigCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
-        ConfigCommand::Init { output, force } => {
-            write(&output, &template(), existing(force), terminal)?;
+        ConfigCommand::Init { full, output, force } => {
+            let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let text = if full { template() } else { starter(folder) };
+            write(&output, &text, existing(force), terminal)?;
             if output != Path::new(STDOUT) {
                 let path = output.display();
                 terminal.note(format!(

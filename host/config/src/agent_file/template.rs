@@ -1,8 +1,10 @@
-//! The commented `agent.toml` with every key, which `config init` writes. In this text, a line that begins with `# ` is
-//! an explanation. A line that begins with `#` and has no space after the `#` is a setting that is commented out.
+//! The files that `config init` writes: a short `agent.toml` that runs, and a commented one with every key. In these texts, a
+//! line that begins with `# ` is an explanation. A line that begins with `#` and has no space after the `#` is a setting that
+//! is commented out.
 
 use super::documentation::{allowed, default, kind, known_providers};
 use super::keys::{Key, SECTIONS};
+use std::path::Path;
 
 /// Maximum number of characters in a line of an explanation.
 const WIDTH: usize = 110;
@@ -14,6 +16,38 @@ All keys are optional, and all are commented out here. To set a key, remove the 
 below a `#[table]`, remove the `#` of that line, too. Relative paths are relative to the folder of this file.\n\
 Editors can complete and check this file with its JSON Schema: `agent-host config schema --output agent.schema.json` \
 writes it, and the first line `#:schema ./agent.schema.json` refers to it.";
+
+/// Returns the text of a short `agent.toml` that runs as it is. `folder` is the folder of the file: the agent uses its plugin folder
+/// if there is one.
+pub fn starter(folder: &Path) -> String {
+    let has_plugins = folder.join(PLUGIN_FOLDER).is_dir();
+    STARTER.replace("PLUGINS", if has_plugins { "plugin_directory" } else { "#plugin_directory" })
+}
+
+/// Name of the plugin folder in the short file.
+const PLUGIN_FOLDER: &str = "plugins";
+
+const STARTER: &str = "\
+# An agent. Start a session with it: agent-host --agent agent.toml
+# Show what it may do: agent-host config check
+# Explain every key: agent-host config init --full --output all-keys.toml
+
+# The model. Without one, the built-in `offline` router answers, which is not a language model: it only runs tools.
+#model = \"openai/gpt-4.1-mini\"      # the key is in OPENAI_API_KEY
+#model = \"anthropic/claude-opus-5\"  # the key is in ANTHROPIC_API_KEY
+#model = \"ollama/qwen3:8b\"          # on this machine, without a key
+
+# What the model is told before each conversation.
+instructions = \"Answer briefly, and name the files that your answer comes from.\"
+
+# The folder with the plugins (*.wasm), relative to this file.
+PLUGINS = \"plugins\"
+
+# What the plugin `files` may do. A plugin may do nothing that is not granted; `agent-host plugin explain FILE` shows what
+# a plugin asks for.
+#[plugins.files.grants]
+#read = [\".\"]
+";
 
 /// Returns the text of a commented `agent.toml` with all keys.
 pub fn template() -> String {

@@ -195,7 +195,7 @@ fn unreadable_file_message(path: &Path, error: &std::io::Error) -> String {
     let path = path.display();
     match error.kind() {
         ErrorKind::NotFound => {
-            format!("there is no file `{path}`; `agent-host config init --output {path}` writes a file with every key")
+            format!("there is no file `{path}`; `agent-host config init --output {path}` writes one")
         }
         _ => format!("`{path}` cannot be read: {error}"),
     }

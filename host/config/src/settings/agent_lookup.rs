@@ -104,8 +104,7 @@ fn missing_file(requested: &Path, folder: &Path) -> String {
         _ => format!("agents' files in this folder: {}", paths.join(", ")),
     };
     format!(
-        "there is no file `{shown}` (searched at `{absolute}`){suggestion}; {available}; `agent-host config init --output {shown}` writes a file \
-         that explains every key"
+        "there is no file `{shown}` (searched at `{absolute}`){suggestion}; {available}; `agent-host config init --output {shown}` writes one"
     )
 }
 
