@@ -28,6 +28,9 @@ pub struct SessionEvents {
     missed: VecDeque<SessionEvent>,
     /// Whether the store may contain events after the position.
     is_behind: bool,
+    /// Sequence number of the last event that is read from the store, because the later events come from the session. `None`
+    /// if all events are read.
+    read_until: Option<u64>,
 }
 
 /// An item of [`SessionEvents`].
@@ -62,6 +65,7 @@ impl SessionEvents {
             ready: VecDeque::new(),
             missed: VecDeque::new(),
             is_behind: true,
+            read_until: None,
         }
     }
 
@@ -79,15 +83,16 @@ impl SessionEvents {
                     return Ok(event);
                 }
             }
+            // The subscription comes first, so that no event is lost while the store is read.
+            if self.live.is_none() {
+                self.follow();
+            }
             if self.is_behind {
                 self.read_page().await?;
                 continue;
             }
             if !self.missed.is_empty() {
                 self.ready.append(&mut self.missed);
-                continue;
-            }
-            if self.live.is_none() && self.follow() {
                 continue;
             }
             self.wait().await;
@@ -100,25 +105,32 @@ impl SessionEvents {
             Err(StoreError::NoSession { .. }) => Vec::new(),
             page => page?,
         };
-        self.is_behind = !page.is_empty();
-        self.ready.extend(page.into_iter().map(|stored| SessionEvent::Event(stored.event)));
+        let read = page.len();
+        let until = self.read_until.unwrap_or(u64::MAX);
+        let events = page.into_iter().map(|stored| stored.event).filter(|event| event.sequence <= until);
+        let before = self.ready.len();
+        self.ready.extend(events.map(SessionEvent::Event));
+        self.is_behind = read > 0 && self.ready.len() - before == read;
         Ok(())
     }
 
     /// Begins to follow the session if it is open in this process.
-    fn follow(&mut self) -> bool {
+    fn follow(&mut self) {
         let presence = self.presence.current();
-        let Some(watch) = presence.watch() else { return false };
+        let Some(watch) = presence.watch() else { return };
         let Subscription { missed, events } = watch.subscribe_after(self.position);
         self.live = Some(events);
+        // Durable events that were committed before the subscription come before the missed part of the reply.
+        (self.is_behind, self.read_until) = (true, None);
         self.missed = match missed {
             MissedReply::Nothing => VecDeque::new(),
             MissedReply::Events(events) => events.into_iter().map(SessionEvent::Event).collect(),
             MissedReply::Reply(reply) => VecDeque::from([SessionEvent::Reply(reply)]),
+            MissedReply::Since(after, events) => {
+                (self.is_behind, self.read_until) = (self.position.sequence < after, Some(after));
+                events.into_iter().map(SessionEvent::Event).collect()
+            }
         };
-        // Durable events that were committed before the subscription come before the missed part of the reply.
-        self.is_behind = true;
-        true
     }
 
     /// Waits until something has changed.
@@ -142,8 +154,10 @@ impl SessionEvents {
                 self.ready.push_back(SessionEvent::Event(event));
             }
             // The reader has missed events, or has already received this event from the store.
-            Ok(event) => self.is_behind = event.sequence > self.position.sequence,
-            Err(RecvError::Lagged(_) | RecvError::Closed) => (self.live, self.is_behind) = (None, true),
+            Ok(event) => (self.is_behind, self.read_until) = (event.sequence > self.position.sequence, None),
+            Err(RecvError::Lagged(_) | RecvError::Closed) => {
+                (self.live, self.is_behind, self.read_until) = (None, true, None);
+            }
         }
     }
 }

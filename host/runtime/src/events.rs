@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::broadcast::{self, error::SendError};
 use tokio::sync::mpsc::Receiver;
 
+/// Maximum number of events that are kept from the beginning of a turn for readers that come a moment later.
+const KEPT_EVENTS: usize = 64;
+
 /// Maximum number of sent events that a slow watcher may not have received yet. If this number is exceeded, the
 /// watcher's receiver reports a lag, and the watcher must read the missed events from the store.
 const EVENT_CAPACITY: usize = 1024;
@@ -27,14 +30,17 @@ pub struct Subscription {
     pub events: broadcast::Receiver<Event>,
 }
 
-/// The part of the current reply that a reader has missed. Missed durable events are not included, because a reader can
-/// read these events from the store.
+/// The part of the current reply that a reader has missed. Except in [`MissedReply::Since`], missed durable events are not
+/// included, because a reader can read these events from the store.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MissedReply {
     /// The reader has missed nothing: no model is writing a reply, or the reader has received all of the reply so far.
     Nothing,
     /// The events of the current reply that the reader has missed, in order.
     Events(Vec<Event>),
+    /// All events after the durable event with this sequence number, in order. A turn has begun or continued after it only a
+    /// moment ago. Durable events up to this number are in the store.
+    Since(u64, Vec<Event>),
     /// The reply from its beginning, if the reader has received no part of the reply, or if some of the missed events
     /// are no longer available.
     Reply(PartialReply),
@@ -106,6 +112,16 @@ struct RecentEvents {
     /// The part of the reply that results from all provisional events since the last durable event. The model provider
     /// limits the length of a reply.
     reply: Option<PartialReply>,
+    /// The events since a turn began or continued, unless there are already too many of them. A reader that asked for the turn
+    /// subscribes only after the turn has begun, and would otherwise lose the thinking and the discarded text of a fast reply.
+    kept: Option<KeptEvents>,
+}
+
+/// Events that are kept for readers that come a moment later.
+struct KeptEvents {
+    /// Sequence number of the durable event after which the events are kept.
+    after: u64,
+    events: Vec<Event>,
 }
 
 /// Sends the durable events of delegated sessions to the watchers of the root session.
@@ -148,6 +164,11 @@ impl Watchers {
             let _ = self.sender.send(event);
         }
         receiver
+    }
+
+    /// Keeps the next events for readers that come a moment later. `after` is the sequence number of the last durable event.
+    pub(crate) fn keep_next(&self, after: u64) {
+        self.recent().kept = Some(KeptEvents { after, events: Vec::new() });
     }
 
     pub(crate) fn publish(&self, events: impl IntoIterator<Item = Event>) {
@@ -193,6 +214,10 @@ impl RecentEvents {
     /// Updates the recent events after an event was published. A provisional event is added to the recent events. A
     /// durable event is not added, but all provisional events before it are removed.
     fn record(&mut self, event: &Event) {
+        match &mut self.kept {
+            Some(kept) if kept.events.len() < KEPT_EVENTS => kept.events.push(event.clone()),
+            kept => *kept = None,
+        }
         if event.provisional.is_none() {
             self.streamed.clear();
             self.reply = None;
@@ -221,6 +246,12 @@ impl RecentEvents {
     }
 
     fn missed_since(&self, last_seen: EventPosition) -> MissedReply {
+        if let Some(KeptEvents { after, events }) = &self.kept
+            && last_seen.sequence <= *after
+            && !events.is_empty()
+        {
+            return MissedReply::Since(*after, events.clone());
+        }
         let Some(reply) = self.reply.as_ref().filter(|reply| reply.place > last_seen) else {
             return MissedReply::Nothing;
         };
@@ -296,6 +327,27 @@ mod tests {
             MissedReply::Nothing,
             "a durable event discards the provisional events before it"
         );
+    }
+
+    /// L30: a reader that comes a moment after the beginning of a turn receives all of its events, also the thinking of a reply
+    /// that is already complete. The events are kept only for a moment.
+    #[tokio::test]
+    async fn l30_a_reader_receives_the_turn_from_its_beginning() {
+        let watchers = Arc::new(Watchers::new());
+        watchers.publish([durable(6)]);
+        watchers.keep_next(6);
+        watchers.publish([durable(7)]);
+        streamed(&watchers, vec![Delta::ThinkingStart, Delta::Thinking("Hm".into())]).await;
+        watchers.publish([durable(8)]);
+        let missed_after = |position| watchers.handle().subscribe_after(position).missed;
+        for early in [position(0, 0), position(6, 0)] {
+            let MissedReply::Since(6, events) = missed_after(early) else { panic!("{:?}", missed_after(early)) };
+            let places: Vec<_> = events.iter().map(EventPosition::of).collect();
+            assert_eq!(places, [position(7, 0), position(7, 1), position(7, 2), position(8, 0)]);
+        }
+        assert_eq!(missed_after(position(7, 2)), MissedReply::Nothing, "the reader has followed the turn already");
+        watchers.publish((9..9 + KEPT_EVENTS as u64).map(durable));
+        assert_eq!(missed_after(position(6, 0)), MissedReply::Nothing);
     }
 
     /// L30: a reader that reconnects receives the pieces that it has missed, or the complete reply if some of these

@@ -203,6 +203,11 @@ impl Session {
         self.watchers.handle()
     }
 
+    /// Keeps the next events for readers that subscribe a moment after the turn has begun or continued.
+    pub(crate) fn keep_events_for_readers(&self) {
+        self.watchers.keep_next(self.run.sequence);
+    }
+
     /// Makes the next turn a part of this trace. `trace` is the trace context of the event that contains the turn's
     /// input (I6). A `trace` that is not valid according to the W3C Trace Context recommendation is ignored, and the
     /// turn starts a new trace.

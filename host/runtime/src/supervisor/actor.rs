@@ -184,6 +184,7 @@ impl Actor<'_> {
         match owner.map(|owner| UserName::new(&owner)) {
             None => self.run_turn(Some(input), CancellationToken::new()).await,
             Some(Ok(owner)) => {
+                self.session.keep_events_for_readers();
                 let ended = self.session.run_for(owner, input, CancellationToken::new()).await;
                 self.after_turn(ended)
             }
@@ -197,6 +198,7 @@ impl Actor<'_> {
     }
 
     async fn run_turn(&mut self, input: Option<TurnInput>, cancel: CancellationToken) -> Result<Next, SessionError> {
+        self.session.keep_events_for_readers();
         let ended = self.session.run(input, cancel).await;
         self.after_turn(ended)
     }

@@ -15,10 +15,8 @@ use std::process::Command;
 /// Starts a server with the agents that the programs of the clients expect, and runs such a program.
 async fn run(program: PathBuf, arguments: impl Fn(String, String) -> Vec<OsString>) {
     let test_host = TestHost::new(&[]).await;
-    // Thinking is not stored, so the reader must be there before the reply is complete.
-    let red = json!({
-        "thinking": "Hm.", "text": "It is red.", "delay_ms": 500, "usage": {"prompt_tokens": 100, "completion_tokens": 10}
-    });
+    let usage = json!({"prompt_tokens": 100, "completion_tokens": 10});
+    let red = json!({"thinking": "Hm.", "text": "It is red.", "usage": usage});
     let clerk = test_host.agent(AgentConfig::new("clerk"), script(&[red.clone(), red.clone(), red])).await;
     let ask = call_reply(&[("ask_question", json!({"question": "Which day?"}))]);
     let booked = json!({"calls": [{"name": "converse", "arguments": {"message": "Booked."}}], "expect": {"contains": "Monday."}});
