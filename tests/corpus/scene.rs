@@ -35,7 +35,8 @@ pub(crate) fn run_exclusively(test: impl Future<Output = ()>) {
     match thread.name() {
         // This variable is set in each process that was started to run a single test.
         Some(name) if std::env::var_os(BUILT_COMPONENTS).is_none() => run_in_own_process(name),
-        _ => run_in_this_process(test),
+        // Without optimisation, the future of a test is too large for several copies on the stack.
+        _ => run_in_this_process(Box::pin(test)),
     }
 }
 

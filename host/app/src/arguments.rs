@@ -11,12 +11,12 @@ mod request_number;
 pub(crate) mod resume;
 pub(crate) mod serve;
 pub(crate) mod sharing;
+mod shell;
 mod stored_data;
 pub(crate) mod test;
 mod typo_hints;
 pub(crate) mod versions;
 
-use crate::completion::Shell;
 use agent_config::agent_file::url_problem;
 use agent_config::grants::Grant;
 use agent_config::{AgentOptions, COMPILE_COMMAND};
@@ -34,6 +34,7 @@ use sharing::{
     AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
     UpdateArguments,
 };
+pub(crate) use shell::Shell;
 use std::ffi::OsString;
 use std::path::PathBuf;
 pub(crate) use stored_data::{OutboxCommand, StoreCommand};

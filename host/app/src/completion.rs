@@ -6,7 +6,7 @@
 
 mod values;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Shell};
 use crate::environment;
 use crate::exit::Failure;
 use clap::builder::ValueHint;
@@ -19,17 +19,6 @@ use clap_complete::env::{Bash, EnvCompleter, Fish, Zsh};
 const VARIABLE: &str = "AGENT_HOST_COMPLETE";
 /// The name under which a shell finds the program.
 const PROGRAM: &str = "agent-host";
-
-/// A shell for which a script exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Shell {
-    /// The Bourne Again Shell, 4.4 or newer
-    Bash,
-    /// The Z shell
-    Zsh,
-    /// The friendly interactive shell
-    Fish,
-}
 
 /// Returns the script that makes a shell complete the command lines of this program.
 pub(crate) fn script(shell: Shell) -> Result<String, Failure> {

@@ -177,7 +177,7 @@ async fn i3_row_26_hostile_tools_are_refused() {
     let server = TestServer::start(&test_host, &[&clerk(&test_host, &[text_reply("One.")]).await]).await;
     let client = server.client(&[Right::Read, Right::Talk]);
     let nested =
-        (0..80).fold(json!({"type": "string"}), |inner, _| json!({"type": "object", "properties": {"a": inner}}));
+        (0..40).fold(json!({"type": "string"}), |inner, _| json!({"type": "object", "properties": {"a": inner}}));
     let named = |name: &str| json!([function(name)]);
     let with_schema = |schema: Value| json!([{"type": "function", "function": {"name": "f", "parameters": schema}}]);
     let cases = [
