@@ -186,11 +186,29 @@ impl Screen {
         self.keyboard = None;
     }
 
-    /// Waits for the process to end, and returns its exit code.
+    /// Waits until everything that the process has written is on the screen.
+    fn read_rest(&self) {
+        let Some(keyboard) = &self.keyboard else { return };
+        let mut length_before = None;
+        loop {
+            let mut waiting = [PollFd::new(keyboard, PollFlags::IN)];
+            let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+            let is_unread = poll(&mut waiting, Some(&now)) != Ok(0) && waiting[0].revents().contains(PollFlags::IN);
+            let length = self.state.lock().unwrap().raw.len();
+            if !is_unread && length_before == Some(length) {
+                return;
+            }
+            length_before = Some(length);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits for the process to end, and returns its exit code. Its complete output is then on the screen.
     pub(crate) fn exit_code(&mut self) -> Option<i32> {
         let started = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("the process can be waited for") {
+                self.read_rest();
                 return status.code();
             }
             assert!(started.elapsed() < self.max_wait, "the process does not end:\n{}", self.text());
