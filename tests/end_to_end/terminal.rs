@@ -327,6 +327,10 @@ fn shortens_a_large_result_and_shows_it_on_request() {
     screen.send("/result\r");
     screen.wait_for("xxx\n\n>");
     assert_eq!(screen.raw().matches('x').count() - before, 20_480);
+    screen.send("/result 2\r");
+    screen.wait_for("fewer than 2 tools were called in this session");
+    screen.send("/cost\r");
+    screen.wait_for("1 turn: 2 model calls, ");
 }
 
 #[test]

@@ -22,7 +22,12 @@ pub(super) const COMMANDS: &[Command] = &[
         arguments: "[list|new|ID]",
         description: "shows this session, lists the latest sessions, or switches to another session",
     },
-    Command { name: "/result", arguments: "", description: "the full result of the last tool call" },
+    Command {
+        name: "/result",
+        arguments: "[N]",
+        description: "the full result of the last tool call; with 2, of the call before it, and so on",
+    },
+    Command { name: "/cost", arguments: "", description: "the model calls, tokens and costs of this session" },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
         name: "/approve",
@@ -65,8 +70,10 @@ pub(super) enum SlashCommand {
     NewSession,
     /// Switch to the session with this id.
     OtherSession(String),
-    /// Show the full result of the last tool call.
-    Result,
+    /// Show the full result of one of the last tool calls, of which the last has the number 1.
+    Result(usize),
+    /// Show what the session has cost.
+    Cost,
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -105,7 +112,12 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/session", ["list"]) => SlashCommand::Sessions,
         ("/session", ["new"]) => SlashCommand::NewSession,
         ("/session", [id]) => SlashCommand::OtherSession((*id).to_owned()),
-        ("/result", []) => SlashCommand::Result,
+        ("/result", []) => SlashCommand::Result(1),
+        ("/result", [number]) => match number.parse() {
+            Ok(number @ 1..) => SlashCommand::Result(number),
+            _ => return Err(usage_error(name)),
+        },
+        ("/cost", []) => SlashCommand::Cost,
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -164,7 +176,9 @@ mod tests {
             ("/session list", SlashCommand::Sessions),
             ("/session new", SlashCommand::NewSession),
             ("/session agent/01", SlashCommand::OtherSession("agent/01".into())),
-            ("/result", SlashCommand::Result),
+            ("/result", SlashCommand::Result(1)),
+            ("/result 3", SlashCommand::Result(3)),
+            ("/cost", SlashCommand::Cost),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
@@ -203,6 +217,7 @@ mod tests {
         assert!(error("/tool").contains("did you mean /tools?"));
         assert!(!error("/somethingelse").contains("did you mean"));
         assert_eq!(error("/undo 2"), "/undo takes no arguments");
+        assert_eq!(error("/result 0"), "write /result [N]");
         assert_eq!(error("/resolve"), "write /resolve CALL retry|failed|result [TEXT]");
     }
 }
