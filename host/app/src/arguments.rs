@@ -129,6 +129,9 @@ pub(crate) struct RunArguments {
     /// CloudEvent file whose data is the prompt; `-` reads it from stdin
     #[arg(long, value_name = "FILE", help_heading = "Session", conflicts_with = "prompt")]
     pub(crate) event: Option<PathBuf>,
+    /// Add an image (PNG, JPEG, GIF or WebP) to the prompt; can be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Session")]
+    pub(crate) image: Vec<PathBuf>,
     /// Approve calls to tools with this name, each time for one call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
     pub(crate) yes: Vec<String>,
