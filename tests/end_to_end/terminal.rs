@@ -346,6 +346,7 @@ fn slash_commands_print_their_results() {
         ("/modle", "did you mean /model?"),
         ("/model offline", "offline/router is used from now on"),
         ("/undo", "there is no turn to undo"),
+        ("/memory forget nothing", "there is no memory `nothing`"),
         ("/session list", "tree-"),
         ("/session nothing", "there is no session `nothing`"),
         ("/cancel", "there is no turn to cancel"),

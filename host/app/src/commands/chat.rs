@@ -344,6 +344,8 @@ impl Chat<'_> {
             }
             SlashCommand::Result(number) => self.show_result(number).await?,
             SlashCommand::Cost => self.show_cost().await?,
+            SlashCommand::Memories => self.list_memories().await?,
+            SlashCommand::Forget(id) => self.forget_memory(&id).await?,
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Approve | SlashCommand::Continue if self.session.state().is_open() => self.turn(None).await?,
             SlashCommand::Approve | SlashCommand::Continue => self.note("no turn is waiting"),

@@ -1,7 +1,7 @@
-//! The slash commands that report what happened in the session: `/result` and `/cost`.
+//! The slash commands that report what happened: `/result`, `/cost` and `/memory`.
 
 use super::Chat;
-use crate::commands::stored_sessions;
+use crate::commands::{memory, stored_sessions};
 use crate::exit::Failure;
 use crate::terminal::spending::spending;
 use crate::terminal::text;
@@ -9,6 +9,9 @@ use agent_core::change::CallRecord;
 use agent_core::tool::errors_as_sentences;
 use agent_core::view::result_text;
 use agent_store::CallFilter;
+
+/// Number of memories that `/memory` shows.
+const LISTED_MEMORIES: usize = 10;
 
 impl Chat<'_> {
     /// Shows the full result of one of the last calls, of which the last has the number 1.
@@ -58,5 +61,32 @@ impl Chat<'_> {
             self.hint("the prices of these models are not known; `price` in `[providers.NAME.models.MODEL]` sets them");
         }
         Ok(())
+    }
+
+    /// Lists the latest memories about the user, which the agent may recall.
+    pub(super) async fn list_memories(&self) -> Result<(), Failure> {
+        let user = self.remembered_user()?;
+        let found = self.host.store.list(&user, "", LISTED_MEMORIES).await.map_err(Failure::failed)?;
+        if found.is_empty() {
+            self.note(format!("there are no memories about `{}`", text::one_line(&user, 100)));
+            return Ok(());
+        }
+        found.iter().for_each(|memory| self.note(memory::list_entry(memory)));
+        self.hint("/memory forget ID deletes a memory; `agent-host memory list` shows all");
+        Ok(())
+    }
+
+    /// Deletes a memory about the user.
+    pub(super) async fn forget_memory(&self, id: &str) -> Result<(), Failure> {
+        match self.host.store.forget(&self.remembered_user()?, id).await.map_err(Failure::failed)? {
+            true => self.note(format!("forgot {}", text::one_line(id, 200))),
+            false => self.note(format!("there is no memory `{}`", text::one_line(id, 200))),
+        }
+        Ok(())
+    }
+
+    fn remembered_user(&self) -> Result<String, Failure> {
+        let user = self.session.agent().config().user.clone();
+        user.ok_or_else(|| Failure::refused("the agent works for no known user, so it remembers nothing"))
     }
 }

@@ -28,6 +28,11 @@ pub(super) const COMMANDS: &[Command] = &[
         description: "the full result of the last tool call; with 2, of the call before it, and so on",
     },
     Command { name: "/cost", arguments: "", description: "the model calls, tokens and costs of this session" },
+    Command {
+        name: "/memory",
+        arguments: "[forget ID]",
+        description: "the latest memories that the agent may recall; or deletes one",
+    },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
         name: "/approve",
@@ -74,6 +79,10 @@ pub(super) enum SlashCommand {
     Result(usize),
     /// Show what the session has cost.
     Cost,
+    /// List the latest memories.
+    Memories,
+    /// Delete the memory with this id.
+    Forget(String),
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -118,6 +127,8 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
             _ => return Err(usage_error(name)),
         },
         ("/cost", []) => SlashCommand::Cost,
+        ("/memory", []) => SlashCommand::Memories,
+        ("/memory", ["forget", id]) => SlashCommand::Forget((*id).to_owned()),
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -179,6 +190,8 @@ mod tests {
             ("/result", SlashCommand::Result(1)),
             ("/result 3", SlashCommand::Result(3)),
             ("/cost", SlashCommand::Cost),
+            ("/memory", SlashCommand::Memories),
+            ("/memory forget a/1", SlashCommand::Forget("a/1".into())),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
