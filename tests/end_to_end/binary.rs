@@ -266,6 +266,34 @@ fn i1_text_from_a_pipe_follows_the_prompt() {
     assert_eq!((answer.trim(), errors.contains("sends nothing")), ("One.", true), "{errors}");
 }
 
+/// I1: images of the command line belong to the prompt. Other files are refused before anything is started.
+#[test]
+fn i1_images_belong_to_the_prompt() {
+    let user = CliUser::new();
+    let working_directory = working_directory(&[]);
+    let folder = working_directory.path();
+    std::fs::write(folder.join("script.json"), json!({"replies": [{"text": "It is red."}]}).to_string()).unwrap();
+    let gif = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\x00\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
+    std::fs::write(folder.join("dot.gif"), gif).unwrap();
+    let arguments = |image: &'static str| {
+        ["--plugins", "plugins", "--model", "scripted:script.json", "--image", image, "Which colour?"]
+    };
+    for (image, problem) in [("note.txt", "not a PNG"), ("absent.png", "absent.png"), ("plugins", "not a file")] {
+        let output = user.run(folder, &arguments(image));
+        let (_, message) = stdout_and_stderr(&output);
+        assert!(output.status.code() == Some(2) && message.contains(problem), "{image}: {message}");
+    }
+    let output = user.run(folder, &arguments("dot.gif"));
+    assert_eq!(stdout_and_stderr(&output).0.trim(), "It is red.", "{output:?}");
+    let sessions = stdout_and_stderr(&user.run(folder, &["session", "list", "--json"])).0;
+    let session: Value = serde_json::from_str(sessions.trim()).expect("there is one session");
+    let subject = session["subject"].as_str().or(session["session"].as_str()).expect("an id").to_owned();
+    let exported = stdout_and_stderr(&user.run(folder, &["session", "export", &subject])).0;
+    let exported: Value = serde_json::from_str(&exported).unwrap();
+    let parts = exported["messages"][0]["body"].to_string() + &exported["messages"][0].to_string();
+    assert!(parts.contains("image/gif") && parts.contains("dot.gif") && parts.contains("Which colour?"), "{parts}");
+}
+
 /// Row 32: A second process cannot continue a session that another process has open, and the error of the second
 /// process contains the id of the first process. The second process can use another session in the same database.
 #[test]

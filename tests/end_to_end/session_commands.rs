@@ -117,6 +117,27 @@ async fn d5_forks_and_undoes_a_session() {
     assert!(user.fail(&["session", "undo", &second_fork]).contains("there is no turn to undo"));
 }
 
+/// I1: any part of a session's id that no other session has selects the session, also the end of the id. A part that several
+/// sessions have, or that is too short, selects none.
+#[tokio::test(flavor = "multi_thread")]
+async fn i1_an_unambiguous_part_of_an_id_selects_a_session() {
+    let user = CliUser::new();
+    for prompt in ["First.", "Second."] {
+        user.ask(None, prompt);
+    }
+    for session in user.sessions().await {
+        let id = session.subject;
+        let title = session.title.unwrap();
+        for part in [&id[id.len() - 8..], &id[id.len() - 12..id.len() - 2]] {
+            assert!(user.succeed(&["session", "show", part]).contains(&title), "{part} of {id}");
+        }
+        assert_eq!(user.ask(Some(&id[id.len() - 8..]), "Next."), "The seal.");
+        assert!(user.fail(&["session", "show", &id[id.len() - 3..]]).contains("there is no session"), "too short");
+    }
+    assert!(user.fail(&["session", "delete", "--yes", "gent/"]).contains("2 sessions contain `gent/`"));
+    assert_eq!(user.sessions().await.len(), 2);
+}
+
 /// Returns the arguments of an export command that may overwrite an existing file. The last argument is `--force`.
 /// Without `--force`, the command may not overwrite a file.
 #[cfg(unix)]

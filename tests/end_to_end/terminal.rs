@@ -327,6 +327,10 @@ fn shortens_a_large_result_and_shows_it_on_request() {
     screen.send("/result\r");
     screen.wait_for("xxx\n\n>");
     assert_eq!(screen.raw().matches('x').count() - before, 20_480);
+    screen.send("/result 2\r");
+    screen.wait_for("fewer than 2 tools were called in this session");
+    screen.send("/cost\r");
+    screen.wait_for("1 turn: 2 model calls, ");
 }
 
 #[test]
@@ -342,6 +346,7 @@ fn slash_commands_print_their_results() {
         ("/modle", "did you mean /model?"),
         ("/model offline", "offline/router is used from now on"),
         ("/undo", "there is no turn to undo"),
+        ("/memory forget nothing", "there is no memory `nothing`"),
         ("/session list", "tree-"),
         ("/session nothing", "there is no session `nothing`"),
         ("/cancel", "there is no turn to cancel"),

@@ -129,6 +129,9 @@ pub(crate) struct RunArguments {
     /// CloudEvent file whose data is the prompt; `-` reads it from stdin
     #[arg(long, value_name = "FILE", help_heading = "Session", conflicts_with = "prompt")]
     pub(crate) event: Option<PathBuf>,
+    /// Add an image (PNG, JPEG, GIF or WebP) to the prompt; can be repeated
+    #[arg(long, value_name = "FILE", help_heading = "Session")]
+    pub(crate) image: Vec<PathBuf>,
     /// Approve calls to tools with this name, each time for one call only; `*` matches any characters
     #[arg(long, value_name = "TOOL", help_heading = "Session", value_parser = tool_pattern)]
     pub(crate) yes: Vec<String>,
@@ -328,7 +331,7 @@ pub(crate) enum SessionCommand {
     },
     /// Show a session's messages, and the decisions and answers that it waits for
     Show {
-        /// Session id, or a unique prefix of it (default: the latest session)
+        /// Session id, or an unambiguous part of it (default: the latest session)
         #[arg(value_parser = session_id)]
         session: Option<String>,
         /// Print the stored events as JSON lines instead of the messages
@@ -359,7 +362,7 @@ pub(crate) enum SessionCommand {
     },
     /// Copy a session up to a message into a new session; the original does not change
     Fork {
-        /// Session id, or a unique prefix of it
+        /// Session id, or an unambiguous part of it
         #[arg(value_parser = session_id)]
         session: String,
         /// Last message to copy, with the results of its calls; `session show` shows the numbers (default:
@@ -369,13 +372,13 @@ pub(crate) enum SessionCommand {
     },
     /// Undo a session's last turn; the turn stays stored and searchable, but the model no longer sees it
     Undo {
-        /// Session id, or a unique prefix of it
+        /// Session id, or an unambiguous part of it
         #[arg(value_parser = session_id)]
         session: String,
     },
     /// Export a session and its media as one JSON document
     Export {
-        /// Session id, or a unique prefix of it
+        /// Session id, or an unambiguous part of it
         #[arg(value_parser = session_id)]
         session: String,
         /// Output file; `-` is stdout
@@ -412,7 +415,7 @@ pub(crate) enum SessionCommand {
     },
     /// Record a service's answer for a session; with --agent or --plugins, also continue the turn
     Respond {
-        /// Session id, or a unique prefix of it
+        /// Session id, or an unambiguous part of it
         #[arg(value_parser = session_id)]
         session: String,
         /// File with a CloudEvent 1.0 in JSON whose `parentid` is the call id; `-` is stdin
@@ -430,7 +433,7 @@ pub(crate) enum SessionCommand {
     },
     /// Answer the question that a session waits for; --session then continues the turn
     Answer {
-        /// Session id, or a unique prefix of it
+        /// Session id, or an unambiguous part of it
         #[arg(value_parser = session_id)]
         session: String,
         /// Answer for the model
@@ -439,13 +442,13 @@ pub(crate) enum SessionCommand {
     },
     /// Cancel a waiting turn; the session continues with the next prompt
     Cancel {
-        /// Session id, or a unique prefix of it
+        /// Session id, or an unambiguous part of it
         #[arg(value_parser = session_id)]
         session: String,
     },
     /// Delete sessions, with all stored data and memories that come from them
     Delete {
-        /// Session ids, or unique prefixes of them
+        /// Session ids, or unambiguous parts of them
         #[arg(required = true, value_parser = session_id)]
         sessions: Vec<String>,
         /// Don't ask for confirmation on a terminal

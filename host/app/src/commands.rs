@@ -15,6 +15,7 @@ pub(crate) mod dev;
 mod drive_turn;
 mod event_file;
 mod first_use;
+mod images;
 pub(crate) mod key;
 pub(crate) mod man;
 pub(crate) mod mcp;

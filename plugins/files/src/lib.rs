@@ -1,5 +1,6 @@
-//! Tools that list, read, search, write and move files in granted directory trees.
+//! Tools that list, read, search, write, edit and move files in granted directory trees.
 
+mod edit;
 mod list;
 mod lookup;
 mod read;
@@ -57,6 +58,18 @@ impl ToolPlugin for Files {
                 .sequential()
                 .output::<write::Written>()
                 .run(|arguments, _: &Call| Done::json(&write::write(arguments)?)),
+            )
+            .tool(
+                Tool::new(
+                    "files.edit",
+                    "Edits a text file: each edit replaces the exact text `old` by `new`. `old` must occur exactly once, \
+                     unless `all` is set. If one edit does not fit, nothing is changed and the error says why.",
+                )
+                .title("Edit a file")
+                .destructive()
+                .sequential()
+                .output::<edit::Edited>()
+                .run(|arguments, _: &Call| Done::json(&edit::edit(arguments)?)),
             )
             .tool(
                 Tool::new(

@@ -143,7 +143,7 @@ fn create(target: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Replaces the file atomically: a reader sees either the complete old content or the complete new content.
-fn replace(target: &Path, text: &str) -> io::Result<()> {
+pub(crate) fn replace(target: &Path, text: &str) -> io::Result<()> {
     let (temporary, file) = create_temporary(target)?;
     write_and_sync(file, text).and_then(|()| fs::rename(&temporary, target)).inspect_err(|_| {
         let _ = fs::remove_file(&temporary);

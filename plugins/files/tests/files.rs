@@ -238,3 +238,38 @@ fn row_33_does_not_open_pipes() {
     assert!(tree.text("files.search", "", json!({ "text": "a" })).contains("0 matches in 0 files"));
     assert!(tree.text("files.list", "", json!({})).contains(r#""kind":"other""#));
 }
+
+#[test]
+fn edits_exact_pieces_or_nothing() {
+    let text = "fn one() {\n    1\n}\n\nfn two() {\n    1\n}\n";
+    let mut tree = Tree::with(&[("a.rs", text.as_bytes()), ("b", b"x\r\ny\r\n"), ("c", b"\xff")]);
+    let edit = |old: &str, new: &str| json!({ "old": old, "new": new });
+    let all = json!({ "old": "1\n", "new": "2\n", "all": true });
+    let edits = json!([edit("fn one", "fn first"), all, edit("fn two() {\n    2", "fn two() {\n    3")]);
+    let result = tree.text("files.edit", "a.rs", json!({ "edits": edits }));
+    assert!(
+        result.contains(r#"{"line":1,"occurrences":1},{"line":2,"occurrences":2},{"line":5,"occurrences":1}"#),
+        "{result}"
+    );
+    let edited = "fn first() {\n    2\n}\n\nfn two() {\n    3\n}\n";
+    assert_eq!(tree.read("a.rs"), edited);
+    let cases = [
+        (vec![edit("}\n", "")], "occurs 2 times, in the lines 3, 7"),
+        (vec![edit("fn first() {\n  2", "")], "line 1 is `fn first() {`"),
+        (vec![edit("fn third", "")], "read the file again"),
+        (vec![edit("3", "4"), edit("3", "5")], "after the earlier edits"),
+        (vec![edit("", "x")], "must not be empty"),
+        (vec![edit("3", "3")], "is the same as `old`"),
+        (vec![], "1 to 100 edits"),
+        (vec![json!({ "old": "\n", "new": "x".repeat(1 << 20), "all": true })], "at most 4194304"),
+    ];
+    for (edits, problem) in cases {
+        let result = tree.text("files.edit", "a.rs", json!({ "edits": edits }));
+        assert!(result.contains(problem), "{edits:?}: {result}");
+        assert_eq!(tree.read("a.rs"), edited, "nothing is changed");
+    }
+    assert!(tree.text("files.edit", "b", json!({ "edits": [edit("x\ny", "z")] })).contains("other line ends"));
+    assert!(tree.text("files.edit", "c", json!({ "edits": [edit("x", "y")] })).contains("not UTF-8"));
+    assert!(tree.text("files.edit", "none", json!({ "edits": [edit("x", "y")] })).contains("none"));
+    assert!(tree.text("files.edit", "", json!({ "edits": [edit("x", "y")] })).contains("is a directory"));
+}

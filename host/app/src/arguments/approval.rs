@@ -8,7 +8,7 @@ use serde_json::Value;
 /// Arguments that `session approve` and `session deny` share.
 #[derive(Debug, Args)]
 pub(crate) struct AnswerArguments {
-    /// Session id, or a unique prefix of it
+    /// Session id, or an unambiguous part of it
     #[arg(value_parser = session_id)]
     pub(crate) session: String,
     /// Ids of calls that wait for an approval (default: all of them)

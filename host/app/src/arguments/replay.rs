@@ -19,7 +19,7 @@ Exit codes: 0 no difference, 1 differences, 2 not everything could be replayed."
 #[derive(Clone, Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct ReplayArguments {
-    /// Session id, a unique prefix of it, or a file written by `session export`
+    /// Session id, an unambiguous part of it, or a file written by `session export`
     #[arg(value_name = "SESSION|FILE", value_parser = session_id)]
     pub(crate) session: String,
     /// Replay with this version of a plugin instead of the recorded version

@@ -6,7 +6,7 @@ use clap::Args;
 /// Arguments of `session resume`.
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArguments {
-    /// Session id, or a unique prefix of it (default: the agent's latest session)
+    /// Session id, or an unambiguous part of it (default: the agent's latest session)
     #[arg(value_parser = session_id)]
     pub(crate) session: Option<String>,
     /// Prompt for the agent, or the answer to its question; without PROMPT, only an interrupted turn is finished

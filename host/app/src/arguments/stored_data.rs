@@ -22,7 +22,7 @@ pub(crate) enum StoreCommand {
 pub(crate) enum OutboxCommand {
     /// List pending items, oldest first
     List {
-        /// Select only the events of this session: its id, or a unique prefix of the id
+        /// Select only the events of this session: its id, or an unambiguous part of the id
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
         /// Include delivered items
@@ -37,7 +37,7 @@ pub(crate) enum OutboxCommand {
         /// Folder for the files; it must exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
-        /// Select only the events of this session: its id, or a unique prefix of the id
+        /// Select only the events of this session: its id, or an unambiguous part of the id
         #[arg(long, value_name = "ID", value_parser = session_id)]
         session: Option<String>,
     },

@@ -5,6 +5,7 @@ mod completion;
 mod editor;
 mod history;
 mod lists;
+mod reports;
 mod session_lease;
 mod slash;
 mod watch;
@@ -25,12 +26,10 @@ use agent_config::{Settings, WatchEvent, assembly};
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::{Action, Decision};
-use agent_core::tool::errors_as_sentences;
-use agent_core::view::result_text;
 use agent_devkit::dev::DevEvent;
 use agent_models::Provider;
 use agent_runtime::{Host, LiveAgent, Models, Notice, OpenSession, ResponseOutcome, Session, TurnResult};
-use agent_store::{CallFilter, SessionFilter};
+use agent_store::SessionFilter;
 use completion::Names;
 use editor::{Editor, Typed};
 use slash::SlashCommand;
@@ -343,7 +342,10 @@ impl Chat<'_> {
                     self.switch_session(target).await?;
                 }
             }
-            SlashCommand::Result => self.show_result().await?,
+            SlashCommand::Result(number) => self.show_result(number).await?,
+            SlashCommand::Cost => self.show_cost().await?,
+            SlashCommand::Memories => self.list_memories().await?,
+            SlashCommand::Forget(id) => self.forget_memory(&id).await?,
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Approve | SlashCommand::Continue if self.session.state().is_open() => self.turn(None).await?,
             SlashCommand::Approve | SlashCommand::Continue => self.note("no turn is waiting"),
@@ -419,22 +421,6 @@ impl Chat<'_> {
         self.show_session();
         if self.session.state().is_open() {
             self.turn(None).await?;
-        }
-        Ok(())
-    }
-
-    async fn show_result(&self) -> Result<(), Failure> {
-        let turn = self.session.state().turns;
-        let calls = self.host.store.calls(self.session.subject(), CallFilter::Turn(turn)).await;
-        let mut calls = calls.map_err(Failure::failed)?;
-        let last = calls.pop().and_then(|call| Some((call.name, call.result?)));
-        match last {
-            Some((name, result)) => {
-                self.hint(text::one_line(&name, 100));
-                let whole = result_text(&result.content);
-                self.note(text::harmless(&if result.is_error { errors_as_sentences(&whole) } else { whole }));
-            }
-            None => self.note("the last turn called no tool"),
         }
         Ok(())
     }

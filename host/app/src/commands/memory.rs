@@ -67,7 +67,8 @@ fn user_or_current(named: Option<String>) -> Result<String, Failure> {
     named.or_else(environment::user).ok_or_else(unknown)
 }
 
-fn list_entry(stored: &StoredMemory) -> String {
+/// Formats a memory as an entry of a list.
+pub(crate) fn list_entry(stored: &StoredMemory) -> String {
     let written = stored.memory.written.as_deref().map(date).unwrap_or_default();
     describe(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
 }

@@ -6,6 +6,7 @@ use super::chat;
 use super::delegation;
 use super::drive_turn::{open_question, stops};
 use super::first_use;
+use super::images;
 use super::open_session::{self, OpenedSession, open};
 use super::prompt::{self, Input, Prompt};
 use super::user_presence::UserPresence;
@@ -35,6 +36,10 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
         input = Input::Nothing;
     }
     let Prompt { input: prompt, trace } = prompt::read(run, input, std::io::stdin().lock())?;
+    if prompt.is_none() && !run.image.is_empty() {
+        return Err(Failure::refused("--image adds an image to a prompt: write the prompt after the options"));
+    }
+    let images = images::read(&run.image)?;
     let is_read_by_user = terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
     let is_interactive = prompt.is_none() && input == Input::Terminal && is_read_by_user && !run.json;
     if prompt.is_none() && !continues && !is_interactive {
@@ -49,6 +54,14 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     if let Some(trace) = trace {
         opened.session.continue_trace(trace);
     }
+    if open_question(&opened.session).is_some() && !images.is_empty() {
+        opened.session.close().await.map_err(Failure::failed)?;
+        return Err(Failure::refused("the session waits for the answer to a question, which can only be a text"));
+    }
+    let prompt = match prompt {
+        Some(prompt) => Some(images::attach(&opened.session, prompt, images).await?),
+        None => None,
+    };
     yes_patterns::warn_of_unmatched_patterns(&opened.settings, &opened.agents.agent.current(), &run.yes, terminal);
     interrupts.kill_servers_on_exit(opened.agents.servers());
     if is_interactive {

@@ -6,7 +6,13 @@ use crate::terminal::{BOLD, DIM};
 use agent_config::DataDirectory;
 use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary, Store};
 
-/// Finds one of the user's sessions by its id or a unique prefix of it. Without an id, returns the latest session.
+/// Minimum number of characters of a part that is not the beginning of an id.
+const MIN_PART_CHARACTERS: usize = 4;
+
+/// Finds one of the user's sessions by its id or by a part of it that no other session has. Without an id, returns the latest
+/// session.
+///
+/// A part that is the beginning of an id takes precedence over a part in its middle or at its end.
 pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&str>) -> Result<SessionSummary, Failure> {
     let Some(id) = id else {
         let latest = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
@@ -17,7 +23,10 @@ pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&st
     if let Some(exact) = all.iter().position(|session| session.subject == id) {
         return Ok(all.swap_remove(exact));
     }
-    all.retain(|session| session.subject.starts_with(id));
+    all.retain(|session| has_part(session, id));
+    if all.iter().any(|session| session.subject.starts_with(id)) {
+        all.retain(|session| session.subject.starts_with(id));
+    }
     // If `id` is the full name of an agent, it selects only that agent's sessions, even if the names of other agents
     // begin with this name.
     if all.iter().any(|session| session.agent == id) {
@@ -27,16 +36,22 @@ pub(crate) async fn find(store: &dyn Store, data: &DataDirectory, id: Option<&st
         1 => Ok(all.swap_remove(0)),
         0 => Err(missing(store, id).await?),
         number => Err(Failure::refused(format!(
-            "the ids of {number} sessions begin with `{id}`; write more characters of the id"
+            "the ids of {number} sessions contain `{id}`; write more characters of the id"
         ))),
     }
+}
+
+/// Returns whether this text is the beginning of the session's id, or another part of it that is long enough.
+fn has_part(session: &SessionSummary, text: &str) -> bool {
+    let is_long_enough = text.chars().count() >= MIN_PART_CHARACTERS;
+    session.subject.starts_with(text) || (is_long_enough && session.subject.contains(text))
 }
 
 /// Returns the error for a session that does not exist or that belongs to another user (row 56
 /// of `host/docs/threats.md`).
 async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     let all = store.sessions(SessionFilter::default(), MAX_PAGE).await.map_err(Failure::refused)?;
-    let other = all.into_iter().find(|session| session.subject.starts_with(id));
+    let other = all.into_iter().find(|session| has_part(session, id));
     Ok(Failure::refused(match other.and_then(|other| other.user) {
         Some(owner) => {
             let owner = text::one_line(&owner, 128);
@@ -46,11 +61,14 @@ async fn missing(store: &dyn Store, id: &str) -> Result<Failure, Failure> {
     }))
 }
 
-/// Finds a session as [`find`] does. If the prefix is ambiguous but exactly one of the matching sessions has an open
+/// Finds a session as [`find`] does. If the part is ambiguous but exactly one of the matching sessions has an open
 /// turn, returns that session.
 pub(crate) async fn find_open(store: &dyn Store, data: &DataDirectory, id: &str) -> Result<SessionSummary, Failure> {
     let mut open = sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
-    open.retain(|session| session.subject.starts_with(id) && session.state.is_open());
+    open.retain(|session| has_part(session, id) && session.state.is_open());
+    if open.iter().any(|session| session.subject.starts_with(id)) {
+        open.retain(|session| session.subject.starts_with(id));
+    }
     match open.as_slice() {
         [_] => Ok(open.remove(0)),
         _ => find(store, data, Some(id)).await,

@@ -22,7 +22,17 @@ pub(super) const COMMANDS: &[Command] = &[
         arguments: "[list|new|ID]",
         description: "shows this session, lists the latest sessions, or switches to another session",
     },
-    Command { name: "/result", arguments: "", description: "the full result of the last tool call" },
+    Command {
+        name: "/result",
+        arguments: "[N]",
+        description: "the full result of the last tool call; with 2, of the call before it, and so on",
+    },
+    Command { name: "/cost", arguments: "", description: "the model calls, tokens and costs of this session" },
+    Command {
+        name: "/memory",
+        arguments: "[forget ID]",
+        description: "the latest memories that the agent may recall; or deletes one",
+    },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
         name: "/approve",
@@ -65,8 +75,14 @@ pub(super) enum SlashCommand {
     NewSession,
     /// Switch to the session with this id.
     OtherSession(String),
-    /// Show the full result of the last tool call.
-    Result,
+    /// Show the full result of one of the last tool calls, of which the last has the number 1.
+    Result(usize),
+    /// Show what the session has cost.
+    Cost,
+    /// List the latest memories.
+    Memories,
+    /// Delete the memory with this id.
+    Forget(String),
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -105,7 +121,14 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/session", ["list"]) => SlashCommand::Sessions,
         ("/session", ["new"]) => SlashCommand::NewSession,
         ("/session", [id]) => SlashCommand::OtherSession((*id).to_owned()),
-        ("/result", []) => SlashCommand::Result,
+        ("/result", []) => SlashCommand::Result(1),
+        ("/result", [number]) => match number.parse() {
+            Ok(number @ 1..) => SlashCommand::Result(number),
+            _ => return Err(usage_error(name)),
+        },
+        ("/cost", []) => SlashCommand::Cost,
+        ("/memory", []) => SlashCommand::Memories,
+        ("/memory", ["forget", id]) => SlashCommand::Forget((*id).to_owned()),
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -164,7 +187,11 @@ mod tests {
             ("/session list", SlashCommand::Sessions),
             ("/session new", SlashCommand::NewSession),
             ("/session agent/01", SlashCommand::OtherSession("agent/01".into())),
-            ("/result", SlashCommand::Result),
+            ("/result", SlashCommand::Result(1)),
+            ("/result 3", SlashCommand::Result(3)),
+            ("/cost", SlashCommand::Cost),
+            ("/memory", SlashCommand::Memories),
+            ("/memory forget a/1", SlashCommand::Forget("a/1".into())),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
@@ -203,6 +230,7 @@ mod tests {
         assert!(error("/tool").contains("did you mean /tools?"));
         assert!(!error("/somethingelse").contains("did you mean"));
         assert_eq!(error("/undo 2"), "/undo takes no arguments");
+        assert_eq!(error("/result 0"), "write /result [N]");
         assert_eq!(error("/resolve"), "write /resolve CALL retry|failed|result [TEXT]");
     }
 }

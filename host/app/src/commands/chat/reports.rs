@@ -1,0 +1,92 @@
+//! The slash commands that report what happened: `/result`, `/cost` and `/memory`.
+
+use super::Chat;
+use crate::commands::{memory, stored_sessions};
+use crate::exit::Failure;
+use crate::terminal::spending::spending;
+use crate::terminal::text;
+use agent_core::change::CallRecord;
+use agent_core::tool::errors_as_sentences;
+use agent_core::view::result_text;
+use agent_store::CallFilter;
+
+/// Number of memories that `/memory` shows.
+const LISTED_MEMORIES: usize = 10;
+
+impl Chat<'_> {
+    /// Shows the full result of one of the last calls, of which the last has the number 1.
+    pub(super) async fn show_result(&self, number: usize) -> Result<(), Failure> {
+        let Some(call) = self.last_call(number).await? else {
+            self.note(match number {
+                1 => "no tool was called in this session".to_owned(),
+                _ => format!("fewer than {number} tools were called in this session"),
+            });
+            return Ok(());
+        };
+        self.hint(text::one_line(&call.name, 100));
+        match call.result {
+            Some(result) => {
+                let whole = result_text(&result.content);
+                self.note(text::harmless(&if result.is_error { errors_as_sentences(&whole) } else { whole }));
+            }
+            None => self.note("the call has no result yet"),
+        }
+        Ok(())
+    }
+
+    async fn last_call(&self, number: usize) -> Result<Option<CallRecord>, Failure> {
+        let (store, session) = (&self.host.store, self.session.subject());
+        let mut later = 0;
+        for turn in (1..=self.session.state().turns).rev() {
+            let mut calls = store.calls(session, CallFilter::Turn(turn)).await.map_err(Failure::failed)?;
+            if let Some(index) = (later + calls.len()).checked_sub(number) {
+                return Ok(Some(calls.swap_remove(index)));
+            }
+            later += calls.len();
+        }
+        Ok(None)
+    }
+
+    /// Shows the model calls, tokens and costs of all turns of the session.
+    pub(super) async fn show_cost(&self) -> Result<(), Failure> {
+        let id = Some(self.session.subject());
+        let found = match self.session.revision() {
+            0 => None,
+            _ => Some(stored_sessions::find(&*self.host.store, &self.storage.data, id).await?),
+        };
+        let (turns, usage) = found.map(|found| (found.turns, found.usage)).unwrap_or_default();
+        let turns = text::count(turns as usize, "turn");
+        self.note(format!("{turns}: {}", spending(usage.model_calls, usage.usage)));
+        if usage.model_calls > 0 && usage.usage.cost.is_none() {
+            self.hint("the prices of these models are not known; `price` in `[providers.NAME.models.MODEL]` sets them");
+        }
+        Ok(())
+    }
+
+    /// Lists the latest memories about the user, which the agent may recall.
+    pub(super) async fn list_memories(&self) -> Result<(), Failure> {
+        let user = self.remembered_user()?;
+        let found = self.host.store.list(&user, "", LISTED_MEMORIES).await.map_err(Failure::failed)?;
+        if found.is_empty() {
+            self.note(format!("there are no memories about `{}`", text::one_line(&user, 100)));
+            return Ok(());
+        }
+        found.iter().for_each(|memory| self.note(memory::list_entry(memory)));
+        self.hint("/memory forget ID deletes a memory; `agent-host memory list` shows all");
+        Ok(())
+    }
+
+    /// Deletes a memory about the user.
+    pub(super) async fn forget_memory(&self, id: &str) -> Result<(), Failure> {
+        match self.host.store.forget(&self.remembered_user()?, id).await.map_err(Failure::failed)? {
+            true => self.note(format!("forgot {}", text::one_line(id, 200))),
+            false => self.note(format!("there is no memory `{}`", text::one_line(id, 200))),
+        }
+        Ok(())
+    }
+
+    fn remembered_user(&self) -> Result<String, Failure> {
+        let user = self.session.agent().config().user.clone();
+        user.ok_or_else(|| Failure::refused("the agent works for no known user, so it remembers nothing"))
+    }
+}
