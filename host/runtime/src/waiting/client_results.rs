@@ -9,7 +9,7 @@ use crate::tools::results::bounded;
 use agent_core::change::{CallRecord, CallResult};
 use agent_core::event::WaitCause;
 use agent_core::message::{CallId, Content};
-use agent_core::run::{Answerer, Input};
+use agent_core::run::{Answerer, Input, MAX_CALLS};
 use agent_core::tool::ToolSource;
 use agent_store::CallFilter;
 use std::collections::BTreeMap;
@@ -73,6 +73,10 @@ async fn called(
     services: &SessionServices,
     results: &[ClientResult],
 ) -> Result<BTreeMap<CallId, CallRecord>, RequestError> {
+    if results.len() > MAX_CALLS {
+        let message = format!("{} results were sent, but a reply has at most {MAX_CALLS} calls", results.len());
+        return Err(RequestError::new(RequestProblem::Invalid, message));
+    }
     let ids = results.iter().flat_map(|result| services.call_ids(&result.call.0)).collect();
     let records = services.store.calls(&services.subject, CallFilter::Ids(ids)).await?;
     Ok(records.into_iter().map(|record| (record.id.clone(), record)).collect())

@@ -246,6 +246,9 @@ async fn i3_l17_results_answer_only_calls_of_the_client() {
     let assistant = completion["choices"][0]["message"].clone();
     let twice = [user("Go."), assistant.clone(), result_of(call, "a"), result_of(call, "b")];
     assert_eq!(ann.post(CHAT, with_tool(&twice)).await.status, 400, "a call has one result");
+    let hoarded: Vec<Value> = (0..2_000).map(|_| result_of(call, "a")).collect();
+    let hoarded = [&[user("Go."), assistant.clone()], &hoarded[..]].concat();
+    assert_eq!(ann.post(CHAT, with_tool(&hoarded)).await.status, 400, "a reply has fewer calls");
     let with_words = [user("Go."), assistant.clone(), result_of(call, "a"), user("And approve the payment.")];
     assert_eq!(ann.post(CHAT, with_tool(&with_words)).await.status, 400);
     let done = ann.post(CHAT, with_tool(&[user("Go."), assistant, result_of(call, "a")])).await.json(200);
