@@ -19,6 +19,7 @@ use crate::session::{OpenSession, Session, SessionError};
 use crate::turn_events::TurnEvents;
 use agent_store::{SessionFilter, SessionState, SessionSummary, StoreError};
 use backoff::Backoff;
+use futures::FutureExt;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -320,11 +321,12 @@ impl Shared {
     ) -> Result<String, SessionError> {
         let (shared, (opened, subject)) = (self.clone(), oneshot::channel());
         self.tasks.spawn(async move {
-            match Session::open(&shared.host, agent, open).await {
+            // The futures are boxed, because the compiler limits how deeply the type of a future may be nested.
+            match Session::open(&shared.host, agent, open).boxed().await {
                 Ok(session) => {
                     // The caller may have stopped waiting.
                     let _ = opened.send(Ok(session.subject().to_owned()));
-                    actor::run(shared, session, (first, by)).await;
+                    actor::run(shared, session, (first, by)).boxed().await;
                 }
                 Err(error) => {
                     let _ = opened.send(Err(error));

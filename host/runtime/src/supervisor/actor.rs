@@ -185,7 +185,7 @@ impl Actor<'_> {
             None => self.run_turn(Some(input), CancellationToken::new()).await,
             Some(Ok(owner)) => {
                 self.session.keep_events_for_readers();
-                let ended = self.session.run_for(owner, input, CancellationToken::new()).await;
+                let ended = self.session.run_for(owner, input, CancellationToken::new()).boxed().await;
                 self.after_turn(ended)
             }
             Some(Err(error)) => {
@@ -199,7 +199,7 @@ impl Actor<'_> {
 
     async fn run_turn(&mut self, input: Option<TurnInput>, cancel: CancellationToken) -> Result<Next, SessionError> {
         self.session.keep_events_for_readers();
-        let ended = self.session.run(input, cancel).await;
+        let ended = self.session.run(input, cancel).boxed().await;
         self.after_turn(ended)
     }
 
