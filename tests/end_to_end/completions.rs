@@ -69,6 +69,7 @@ fn i1_commands_and_values_are_completed() {
     assert!(sessions.len() == 1 && sessions[0].starts_with("clerk"), "{sessions:?}");
     let data = folder.data.path().join("data");
     let other = folder.proposed(&["--data", folder.files.path().to_str().unwrap(), "--session", "clerk"]);
+    assert!(!folder.files.path().join("cache").exists(), "a completion creates nothing in the folder of `--data`");
     assert_eq!(other, Vec::<String>::new(), "the option names another data folder than {}", data.display());
 }
 

@@ -8,6 +8,9 @@ use crate::text::shell_word;
 use agent_store::{SessionFilter, Unowned};
 use std::path::{Path, PathBuf};
 
+/// Name of the file with the database.
+const DATABASE: &str = "agent-host.db";
+
 /// A data folder that exists and belongs to the current user.
 #[derive(Clone, Debug)]
 pub struct DataDirectory {
@@ -49,6 +52,11 @@ impl DataDirectory {
             owner_only::refuse_links(&folder).map_err(|problem| unusable(&data.root, problem))?;
         }
         Ok(data)
+    }
+
+    /// Returns whether this folder contains a database. Nothing is created.
+    pub fn has_database(root: &Path) -> bool {
+        root.join(DATABASE).is_file()
     }
 
     /// Returns the same data folder, but for the given user. In the returned data folder, only sessions of this user
@@ -93,7 +101,7 @@ impl DataDirectory {
 
     /// Returns the path of the database that contains all sessions.
     pub fn database(&self) -> PathBuf {
-        self.root.join("agent-host.db")
+        self.root.join(DATABASE)
     }
 
     /// Returns the path of the file with the input history of interactive sessions.
@@ -177,7 +185,7 @@ mod tests {
     fn rejects_symbolic_links_in_the_folder() {
         let parent = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(parent.path().join("elsewhere")).expect("created");
-        let names = ["agent-host.db", "agent-host.db-wal", "history", "cache", "plugins", "downloads", "cache/x"];
+        let names = [DATABASE, "agent-host.db-wal", "history", "cache", "plugins", "downloads", "cache/x"];
         for name in names.into_iter().chain(["agent-host.db.owners", "plugins/x.wasm", "draft-1.json"]) {
             let root = parent.path().join(name.replace(['/', '.'], "-"));
             drop(open(&root).expect("opened"));

@@ -66,8 +66,8 @@ pub(super) fn sessions(current: &OsStr) -> Vec<CompletionCandidate> {
 fn stored_sessions() -> Option<Vec<(String, String)>> {
     let environment = environment::host();
     let named = option("--data").or_else(|| environment::variable("AGENT_HOST_DATA").map(PathBuf::from));
-    let root = named.or_else(|| environment.data_directory.clone()).filter(|root| root.is_dir())?;
-    let data = DataDirectory::open(Some(&root), &environment).ok().filter(|data| data.database().is_file())?;
+    let root = named.or_else(|| environment.data_directory.clone()).filter(|root| DataDirectory::has_database(root))?;
+    let data = DataDirectory::open(Some(&root), &environment).ok()?;
     let store = assembly::open_store_to_read(&data).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
     let filter = data.sessions_of_user(SessionFilter::default());
