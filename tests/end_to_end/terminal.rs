@@ -263,6 +263,7 @@ fn a_pasted_block_is_one_input() {
     screen.send(ENTER);
     screen.wait_for("\nRead.\n");
     screen.wait_for("1 model call, ");
+    screen.wait_for_end("\n>");
     // If a typed line ends with a backslash, the input continues on the next line, and the backslash is not part of
     // the text.
     screen.send("one\\\r");

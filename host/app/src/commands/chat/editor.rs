@@ -65,6 +65,8 @@ struct FullEditor {
     reedline: Reedline,
     above: PrinterAbove,
     line: Arc<LineState>,
+    /// Whether the editor has read a line.
+    has_worked: bool,
 }
 
 /// Maximum number of texts that are queued to be shown above the input line.
@@ -118,7 +120,7 @@ impl Editor {
         };
         let _token = self.interrupts.begin(Activity::Prompt);
         let reading = tokio::task::spawn_blocking(move || {
-            let signal = full.reedline.read_line(&Arrow);
+            let signal = full.read_line();
             (full, signal)
         });
         let (mut full, signal) = tokio::select! {
@@ -230,7 +232,22 @@ impl FullEditor {
                 reedline
             }
         };
-        Self { reedline, above, line }
+        Self { reedline, above, line, has_worked: false }
+    }
+
+    /// Reads a line. A busy terminal may not report its cursor position in time, and then the editor fails before it shows
+    /// a prompt. So the editor tries again, more often if it has worked before.
+    fn read_line(&mut self) -> std::io::Result<Signal> {
+        let attempts = if self.has_worked { 5 } else { 2 };
+        let mut result = self.reedline.read_line(&Arrow);
+        for _ in 1..attempts {
+            if result.is_ok() {
+                break;
+            }
+            result = self.reedline.read_line(&Arrow);
+        }
+        self.has_worked |= result.is_ok();
+        result
     }
 
     fn typed(&mut self, signal: Signal) -> Typed {
