@@ -251,7 +251,8 @@ pub(crate) enum PluginCommand {
     },
     /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
-        /// Component file of the plugin (*.wasm)
+        /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
+        #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
         /// Agent configuration whose limits apply: a file (agent.toml), or the name of an agent in this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
@@ -262,7 +263,8 @@ pub(crate) enum PluginCommand {
     },
     /// Show what a plugin requests, what it gets and what is denied, with the configuration line to add
     Explain {
-        /// Component file of the plugin (*.wasm)
+        /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
+        #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
         /// Agent whose grants apply.
         #[command(flatten)]
@@ -270,7 +272,8 @@ pub(crate) enum PluginCommand {
     },
     /// Call a tool once, outside of a session
     Call {
-        /// Component file of the plugin (*.wasm)
+        /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
+        #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
         /// Name of the tool
         tool: String,

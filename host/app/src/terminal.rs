@@ -6,6 +6,7 @@ mod build;
 pub(crate) mod card;
 pub(crate) mod cost;
 pub(crate) mod events;
+pub(crate) mod file_changes;
 pub(crate) mod first_use;
 pub(crate) mod flow;
 mod keyboard;

@@ -3,6 +3,7 @@
 pub(super) mod build_news;
 mod completion;
 mod editor;
+mod grants;
 mod history;
 mod lists;
 mod reports;
@@ -346,6 +347,10 @@ impl Chat<'_> {
             SlashCommand::Cost => self.show_cost().await?,
             SlashCommand::Memories => self.list_memories().await?,
             SlashCommand::Forget(id) => self.forget_memory(&id).await?,
+            SlashCommand::Lacking => self.list_lacking_grants(),
+            SlashCommand::GrantQuestion(plugin) => self.ask_about_grants(&plugin).await?,
+            SlashCommand::Grant(plugin, grant) => self.grant(&plugin, &grant).await?,
+            SlashCommand::Revoke(plugin, kind) => self.revoke(&plugin, kind.as_deref()).await?,
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Approve | SlashCommand::Continue if self.session.state().is_open() => self.turn(None).await?,
             SlashCommand::Approve | SlashCommand::Continue => self.note("no turn is waiting"),

@@ -6,6 +6,7 @@ mod describe;
 mod explain;
 mod media;
 mod new;
+mod plugin_names;
 mod quarantine;
 mod renew;
 mod sharing;
@@ -52,6 +53,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
         PluginCommand::Inspect { file, agent, json } => {
             let grant_source = GrantSource::read(AgentArguments { agent, ..AgentArguments::default() })?;
+            let file = grant_source.file_of(file, None)?;
             let sandbox = grant_source.sandbox(&DataDirectory::open(data, &environment::host())?)?;
             let plugin = grant_source.load(&sandbox, &file, terminal).await?;
             let exports = &plugin.interfaces().exports;
@@ -62,7 +64,9 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             print(terminal, shown)?;
         }
         PluginCommand::Explain { file, agent } => {
+            let folder = agent.plugins.clone();
             let grant_source = GrantSource::read(agent)?;
+            let file = grant_source.file_of(file, folder.as_deref())?;
             let plugin = grant_source
                 .load(&grant_source.sandbox(&DataDirectory::open(data, &environment::host())?)?, &file, terminal)
                 .await?;
@@ -71,6 +75,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         }
         PluginCommand::Call { file, tool, arguments, agent, grant, json } => {
             let grant_source = GrantSource::read(AgentArguments { agent, grant, ..AgentArguments::default() })?;
+            let file = grant_source.file_of(file, None)?;
             let data = DataDirectory::open(data, &environment::host())?;
             let sandbox = grant_source.sandbox(&data)?;
             let plugin = grant_source.load(&sandbox, &file, terminal).await?;
@@ -113,6 +118,21 @@ impl GrantSource {
         }
         let settings = agent_settings::read(&arguments)?;
         Ok(Self::Agent(Box::new(settings), arguments.grant))
+    }
+
+    /// Returns the component file that the command line names: a path, or the name of a plugin in `folder`, in the agent's
+    /// plugin folder, or in the folder `plugins` below the current folder.
+    fn file_of(&self, named: PathBuf, folder: Option<&Path>) -> Result<PathBuf, Failure> {
+        let is_name = named.components().count() == 1 && named.extension().is_none_or(|extension| extension != "wasm");
+        if !is_name || named.is_file() {
+            return Ok(named);
+        }
+        let of_agent = match self {
+            Self::Agent(settings, _) => settings.plugins.as_deref(),
+            Self::CommandLine(_) => None,
+        };
+        let folder = folder.or(of_agent).unwrap_or(Path::new("plugins"));
+        plugin_names::find(folder, &named.to_string_lossy()).map_err(Failure::refused)
     }
 
     fn sandbox(&self, data: &DataDirectory) -> Result<Sandbox, Failure> {

@@ -33,6 +33,16 @@ pub(super) const COMMANDS: &[Command] = &[
         arguments: "[forget ID]",
         description: "the latest memories that the agent may recall; or deletes one",
     },
+    Command {
+        name: "/grant",
+        arguments: "[PLUGIN [KIND=VALUE]]",
+        description: "lists what plugins lack; asks again what to grant a plugin; or grants, for example, read=docs",
+    },
+    Command {
+        name: "/revoke",
+        arguments: "PLUGIN [KIND]",
+        description: "takes all grants of a plugin away, or those of one kind, such as http",
+    },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
         name: "/approve",
@@ -83,6 +93,14 @@ pub(super) enum SlashCommand {
     Memories,
     /// Delete the memory with this id.
     Forget(String),
+    /// List the plugins that lack grants.
+    Lacking,
+    /// Ask what to grant to this plugin.
+    GrantQuestion(String),
+    /// Grant this to this plugin: the name of the plugin, and the grant as `KIND=VALUE`.
+    Grant(String, String),
+    /// Revoke the grants of this plugin: all, or those of one kind.
+    Revoke(String, Option<String>),
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -129,6 +147,11 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/cost", []) => SlashCommand::Cost,
         ("/memory", []) => SlashCommand::Memories,
         ("/memory", ["forget", id]) => SlashCommand::Forget((*id).to_owned()),
+        ("/grant", []) => SlashCommand::Lacking,
+        ("/grant", [plugin]) => SlashCommand::GrantQuestion((*plugin).to_owned()),
+        ("/grant", [plugin, grant @ ..]) => SlashCommand::Grant((*plugin).to_owned(), grant.join(" ")),
+        ("/revoke", [plugin]) => SlashCommand::Revoke((*plugin).to_owned(), None),
+        ("/revoke", [plugin, kind]) => SlashCommand::Revoke((*plugin).to_owned(), Some((*kind).to_owned())),
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -192,6 +215,14 @@ mod tests {
             ("/cost", SlashCommand::Cost),
             ("/memory", SlashCommand::Memories),
             ("/memory forget a/1", SlashCommand::Forget("a/1".into())),
+            ("/grant", SlashCommand::Lacking),
+            ("/grant files", SlashCommand::GrantQuestion("files".into())),
+            (
+                "/grant web http=GET https://a.example",
+                SlashCommand::Grant("web".into(), "http=GET https://a.example".into()),
+            ),
+            ("/revoke files", SlashCommand::Revoke("files".into(), None)),
+            ("/revoke files write", SlashCommand::Revoke("files".into(), Some("write".into()))),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
