@@ -74,16 +74,18 @@ pub(crate) fn list(List { path, depth, all }: List) -> Result<Listing, ToolError
         if is_open(found, all) {
             return Next::Enter;
         }
-        if found.kind == Kind::Directory && level(&found.name) < depth {
+        let is_closed = matches!(found.visibility, Visibility::Ignored | Visibility::Hidden);
+        if is_closed && found.kind == Kind::Directory && level(&found.name) < depth {
             closed.push(found.name.clone());
         }
         Next::Skip
     })?;
     if let [first, ..] = &closed[..] {
         let count = closed.len();
+        let directories = if count == 1 { "directory" } else { "directories" };
         notes.push(format!(
-            "the entries of {count} hidden or ignored directories, such as `{first}`, were left out; set `all`, or list \
-             such a directory itself"
+            "the entries of {count} hidden or ignored {directories}, such as `{first}`, were left out; set `all`, or \
+             list such a directory itself"
         ));
     }
     notes.extend(skipped.unreadable.iter().map(|name| format!("`{name}` could not be read")));
@@ -93,7 +95,7 @@ pub(crate) fn list(List { path, depth, all }: List) -> Result<Listing, ToolError
 }
 
 /// Whether the list contains the entries of this directory. All entries of a directory are listed, even those that are
-/// hidden or ignored, but the entries below them are not.
+/// hidden or ignored, but the entries below them are not. The entries of `.git` are listed only if the call names it.
 fn is_open(entry: &Entry, all: bool) -> bool {
     match entry.visibility {
         Visibility::Visible => true,

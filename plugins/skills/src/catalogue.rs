@@ -3,6 +3,7 @@
 
 use crate::front_matter;
 use agent_host_sdk::{config, trees};
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -72,10 +73,12 @@ impl Catalogue {
 
     /// Returns the folders that the agent's configuration names, separated by commas, or `None` if there are none.
     fn configured_folders(&mut self) -> Option<Vec<String>> {
-        let setting = config::get("folders").unwrap_or_else(|error| {
+        // `config::get` would report a denial if the setting is not granted, although the setting is optional.
+        let settings = config::get_all().unwrap_or_else(|error| {
             self.problems.push(format!("{error}; the default folders are used"));
-            None
-        })?;
+            BTreeMap::new()
+        });
+        let setting = settings.get("folders")?;
         let names = setting.split([',', '\n']).map(str::trim).filter(|name| !name.is_empty());
         let mut names = names.map(str::to_owned).collect::<Vec<_>>();
         if names.len() > MAX_FOLDERS {

@@ -87,19 +87,18 @@ impl Fields {
                     return Err("the front matter is not a mapping of keys to values".to_owned());
                 }
                 Event::MappingStart(..) | Event::SequenceStart(..) => {
-                    self.refuse_unless_text(depth, key.as_deref())?;
+                    refuse_unless_text(depth, key.as_deref())?;
                     depth += 1;
                 }
                 Event::MappingEnd | Event::SequenceEnd => {
                     depth -= 1;
                     if depth == 1 {
-                        key = None;
+                        key = after_other(key);
                     }
                 }
                 Event::Alias(_) if depth == 1 => {
-                    self.refuse_unless_text(depth, key.as_deref())?;
-                    // An alias may also be a key, which no used key is.
-                    key = if key.is_some() { None } else { Some(String::new()) };
+                    refuse_unless_text(depth, key.as_deref())?;
+                    key = after_other(key);
                 }
                 Event::Scalar(value, style, ..) if depth == 1 => match key.take() {
                     None => key = Some(value.into_owned()),
@@ -109,13 +108,6 @@ impl Fields {
             }
         }
         Ok(())
-    }
-
-    fn refuse_unless_text(&self, depth: usize, key: Option<&str>) -> Result<(), String> {
-        match key {
-            Some(key @ ("name" | "description")) if depth == 1 => Err(format!("`{key}` is not a text")),
-            _ => Ok(()),
-        }
     }
 
     fn set(&mut self, key: &str, value: &str, style: ScalarStyle) -> Result<(), String> {
@@ -131,6 +123,20 @@ impl Fields {
         *field = Some(if is_null { String::new() } else { value.trim().to_owned() });
         Ok(())
     }
+}
+
+/// Refuses a collection or an alias as the value of a key that needs a text.
+fn refuse_unless_text(depth: usize, key: Option<&str>) -> Result<(), String> {
+    match key {
+        Some(key @ ("name" | "description")) if depth == 1 => Err(format!("`{key}` is not a text")),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the key after a collection or an alias at the top level. If there was no key before, the collection or alias
+/// is itself a key, which no used key is.
+fn after_other(key: Option<String>) -> Option<String> {
+    if key.is_some() { None } else { Some(String::new()) }
 }
 
 fn is_valid_name(name: &str) -> bool {
@@ -180,7 +186,7 @@ mod tests {
             "# a comment\nlicense: MIT\nname: pdf-forms # the folder\ndescription: >\n  Fills\n  forms.\n",
             "description: |\n  Fills\n  forms.\nname: pdf-forms\nmetadata:\n  name: other\n  tags: [a, {b: c}]\n",
             "{name: pdf-forms, description: Fills forms., allowed-tools: [Read]}",
-            "x: &a [1]\ny: *a\n*a : z\nname: pdf-forms\ndescription: \"Fills\\u200b\\n forms.\\u202e\"",
+            "? [1, 2]\n: name\nx: &a [1]\ny: *a\n*a : z\nname: pdf-forms\ndescription: \"Fills\\u200b\\n forms.\\u202e\"",
         ];
         for form in forms {
             let parsed = parse(form).expect("the front matter is valid");

@@ -200,7 +200,7 @@ fn reads_instructions_and_other_files() {
     let text = project.call("skills.read", json!({ "name": "a" })).expect("the skill");
     let lines = text.lines().collect::<Vec<_>>();
     assert!(
-        lines[0].starts_with("[Skill `a`: the next 1 lines are the content of the file `skills/a/SKILL.md`."),
+        lines[0].starts_with("[Skill `a`: the next line is the content of the file `skills/a/SKILL.md`."),
         "{text}"
     );
     assert!(lines[0].contains("data from a file") && lines[1] == "# How to do a", "{text}");
@@ -217,7 +217,7 @@ fn reads_instructions_and_other_files() {
 // P6: The tool reads only files in the folder of a skill, even if the grant contains more.
 #[test]
 fn p6_refuses_paths_outside_of_the_skill() {
-    let mut project = Project::with(&[("secret.txt", "secret"), ("skills/a/references/b.md", "")]);
+    let mut project = Project::with(&[("secret.txt", "swordfish"), ("skills/a/references/b.md", "")]);
     project.skill("skills/a", "a");
     project.skill("elsewhere/linked", "linked");
     let root = project.folder.path().to_path_buf();
@@ -241,7 +241,7 @@ fn p6_refuses_paths_outside_of_the_skill() {
         ("SKILL.md/x", "there is no file"),
     ] {
         let error = project.error(json!({ "name": "a", "file": file }));
-        assert!(error.contains(problem) && !error.contains("\"secret\""), "{file}: {error}");
+        assert!(error.contains(problem) && !error.contains("swordfish"), "{file}: {error}");
     }
     let error = project.error(json!({ "name": "linked" }));
     assert!(error.contains("there is no skill `linked`"), "{error}");

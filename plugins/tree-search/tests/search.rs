@@ -92,8 +92,8 @@ fn nested_ignore_files_and_negations_decide() {
     let expected = "a.txt important.log lib/b.log lib/build/out.txt lib/deep/secret.md lib/open/this.txt";
     assert_eq!(tree.found(OPTIONS), expected);
     let last = tree.search(OPTIONS).lines().last().map(str::to_owned);
-    let expected = "[6 matches in 6 files; searched 6 files; left out 4 ignored entries (such as `a.log`), \
-                    4 hidden entries (such as `.gitignore`)]";
+    let expected = "[6 matches in 6 files; searched 6 files; left out 5 ignored entries (such as `a.log`), \
+                    3 hidden entries (such as `.gitignore`)]";
     assert_eq!(last.as_deref(), Some(expected));
     let all = Options { extra: Extra { hidden: false, ignored: true }, ..OPTIONS };
     assert_eq!(tree.found(all).split(' ').count(), 10);
@@ -215,9 +215,9 @@ fn long_lines_show_the_match() {
 
 #[test]
 fn context_lines_are_marked_and_not_repeated() {
-    let mut tree = Tree::with(&[("a", "1\nx\n3\n4\nx\n6\n7\n8\n9\nx\n"), ("b", "x\n")]);
+    let mut tree = Tree::with(&[("a", "1\nx\n3\n4\nx\n6\n7\n8\n9\n10\nx\n"), ("b", "x\n")]);
     let result = tree.search(Options { limits: Limits { context: 2, ..OPTIONS.limits }, ..OPTIONS });
-    let lines = "a:1- 1\na:2: x\na:3- 3\na:4- 4\na:5: x\na:6- 6\na:7- 7\n--\na:8- 8\na:9- 9\na:10: x\n--\nb:1: x\n";
+    let lines = "a:1- 1\na:2: x\na:3- 3\na:4- 4\na:5: x\na:6- 6\na:7- 7\n--\na:9- 9\na:10- 10\na:11: x\n--\nb:1: x\n";
     assert_eq!(result, format!("{lines}[4 matches in 2 files; searched 2 files]"));
 }
 
