@@ -248,7 +248,7 @@ fn the_image_contains_everything_that_the_program_needs() {
     }
     let mount = format!("--mount-proc={}", root.join("proc").display());
     let root = root.to_str().expect("a path in UTF-8");
-    let program = [&mount, "chroot", root, "/usr/bin/agent-host", "--data", "/tmp/data"];
+    let program = [mount.as_str(), "chroot", root, "/usr/bin/agent-host", "--data", "/tmp/data"];
     let turn = isolated(&program).args(["--plugins", "/usr/lib/agent-host/plugins", CALCULATION]).output();
     is_calculated(&turn.expect("the turn runs"));
 }
