@@ -51,6 +51,8 @@ mod models;
 mod name_clashes;
 mod outgoing_http;
 mod output_history;
+#[cfg(target_os = "linux")]
+mod packages;
 mod peers;
 mod plan_example;
 mod planner_memory_flow;

@@ -55,6 +55,20 @@ pub(crate) fn debian(program: &str) -> Option<PathBuf> {
     peer("debian/usr/bin", program)
 }
 
+/// Returns the path of a program of this system, such as `npm`. If the program is missing, prints a note and
+/// returns `None`.
+#[cfg(target_os = "linux")]
+pub(crate) fn system_program(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    if found.is_none() {
+        let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
+        assert!(!required, "{program} is required here and not installed on this system");
+        skipped(&format!("{program} is not installed on this system"));
+    }
+    found
+}
+
 /// Creates a command that runs a program from a Debian package. The program uses the libraries that were unpacked
 /// together with it.
 pub(crate) fn debian_program(program: &Path) -> Command {
@@ -74,7 +88,12 @@ pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{file} is required here and not installed: run tests/install-peers");
-    // The test runner captures the output of `eprintln!`, so this code writes to stderr directly.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {file} is not installed (tests/install-peers installs it)");
+    skipped(&format!("{file} is not installed (tests/install-peers installs it)"));
     None
+}
+
+/// Prints the reason why a test, or a part of it, is skipped.
+pub(crate) fn skipped(reason: &str) {
+    // The test runner captures the output of `eprintln!`, so this code writes to stderr directly.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod acp;
 pub(crate) mod approval;
+pub(crate) mod compile;
 mod config;
 mod help;
 pub(crate) mod mcp;
@@ -24,6 +25,7 @@ use agent_runtime::UserName;
 use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use compile::CompileArguments;
 pub(crate) use config::ConfigCommand;
 use help::{LONG, SHORT, USAGE};
 use new::{DevArguments, NewArguments};
@@ -225,6 +227,9 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
+    /// Compile the standard plugins that were installed with this program, so that their first start is fast; for
+    /// installers
+    Compile(CompileArguments),
     /// Update the files of agent-host in a project: the Rust SDK or the WIT contract that `plugin new` wrote
     Renew {
         /// Plugin project, or a folder of projects

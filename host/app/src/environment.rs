@@ -16,7 +16,25 @@ pub(crate) fn host() -> HostEnvironment {
     environment.compiler = this_program().map(compiler);
     environment.docker_configuration = docker_configuration();
     environment.data_directory = data;
+    environment.installed_plugins = installed_plugins();
     environment
+}
+
+/// Variable that names the folder of the installed standard plugins, if it is not beside the program's folder.
+const INSTALLED_PLUGINS: &str = "AGENT_HOST_STANDARD_PLUGINS";
+
+/// Returns the folder of the standard plugins that were installed together with this program, or None if there is no
+/// such folder. In all packages, the folder is `../lib/agent-host/plugins`, relative to the folder of the program.
+pub(crate) fn installed_plugins() -> Option<PathBuf> {
+    let named = env::var_os(INSTALLED_PLUGINS).filter(|folder| !folder.is_empty());
+    // The path of the program contains no symbolic links, so that the plugins are found even if the user starts the
+    // program through a link in another folder.
+    installed_plugins_of(named.map(PathBuf::from), || env::current_exe().ok()?.canonicalize().ok())
+}
+
+fn installed_plugins_of(named: Option<PathBuf>, program: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
+    let beside_program = || Some(program()?.parent()?.parent()?.join("lib/agent-host/plugins"));
+    named.or_else(beside_program).filter(|folder| folder.is_dir())
 }
 
 /// Returns the value of an environment variable. Returns None if the variable is not set or is not valid UTF-8.
@@ -124,6 +142,22 @@ fn absolute(path: PathBuf) -> PathBuf {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn finds_installed_plugins_beside_the_program_or_where_the_variable_says() {
+        let prefix = tempfile::tempdir().expect("a folder");
+        let (program, plugins) = (prefix.path().join("bin/agent-host"), prefix.path().join("lib/agent-host/plugins"));
+        let found = |named: Option<&Path>| installed_plugins_of(named.map(Path::to_owned), || Some(program.clone()));
+        assert_eq!(found(None), None, "nothing is installed");
+        std::fs::create_dir_all(&plugins).expect("a folder");
+        assert_eq!(found(None), Some(plugins.clone()));
+        assert_eq!(found(Some(prefix.path())), Some(prefix.path().to_owned()));
+        assert_eq!(found(Some(&prefix.path().join("missing"))), None, "the variable has precedence");
+        assert_eq!(installed_plugins_of(None, || None), None);
+        let mut environment = HostEnvironment::default();
+        environment.installed_plugins = Some(plugins);
+        assert_eq!(environment.installed_code(), Some(prefix.path().join("lib/agent-host/compiled")));
+    }
 
     /// D4: memories have an owner even if no variable names the user.
     #[test]

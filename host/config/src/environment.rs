@@ -2,7 +2,7 @@
 
 use agent_plugins::CompilerCommand;
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Name of a hidden command of the host's program, which examines and compiles a component in a separate process. The
@@ -28,6 +28,9 @@ pub struct HostEnvironment {
     pub docker_configuration: Option<PathBuf>,
     /// Default data folder, which is used if the caller does not choose another folder.
     pub data_directory: Option<PathBuf>,
+    /// Folder of the standard plugins that were installed together with the program. Their compiled code may be in the
+    /// folder `compiled` beside it.
+    pub installed_plugins: Option<PathBuf>,
 }
 
 impl HostEnvironment {
@@ -39,7 +42,13 @@ impl HostEnvironment {
             compiler: None,
             docker_configuration: None,
             data_directory: None,
+            installed_plugins: None,
         }
+    }
+
+    /// Returns the folder of the compiled code of the installed plugins. The folder may be missing.
+    pub fn installed_code(&self) -> Option<PathBuf> {
+        self.installed_plugins.as_deref().map(installed_code_of)
     }
 
     /// Returns the value of a variable, or None if the variable is not set or is not valid Unicode.
@@ -58,6 +67,11 @@ impl HostEnvironment {
     }
 }
 
+/// Returns the folder in which the host looks for the compiled code of the installed plugins in `plugins`.
+pub fn installed_code_of(plugins: &Path) -> PathBuf {
+    plugins.with_file_name("compiled")
+}
+
 impl Default for HostEnvironment {
     fn default() -> Self {
         Self::new(|_| None)
@@ -73,6 +87,7 @@ impl fmt::Debug for HostEnvironment {
             .field("compiler", &self.compiler)
             .field("docker_configuration", &self.docker_configuration)
             .field("data_directory", &self.data_directory)
+            .field("installed_plugins", &self.installed_plugins)
             .finish_non_exhaustive()
     }
 }

@@ -39,7 +39,7 @@ mod watch;
 pub use agent_file::AgentFile;
 pub use assembly::AssembledAgent;
 pub use data_directory::DataDirectory;
-pub use environment::{COMPILE_COMMAND, HostEnvironment};
+pub use environment::{COMPILE_COMMAND, HostEnvironment, installed_code_of};
 pub use error::ConfigError;
 pub use report::{Reporter, Silent, Warning};
 pub use settings::{AgentOptions, ModelChooser, Problems, Settings, choose_model};

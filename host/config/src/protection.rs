@@ -22,7 +22,14 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
     let docker = environment.docker_configuration.clone();
     let docker = docker
         .map(|file| protected_path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
-    std::iter::once(folder).chain(program).chain(docker).chain(agent_files(Path::new("."))).collect()
+    let installed = [
+        (environment.installed_plugins.clone(), "the folder of the installed plugins"),
+        (environment.installed_code(), "the compiled code of the installed plugins"),
+    ];
+    let installed =
+        installed.into_iter().filter_map(|(folder, what)| Some(protected_path(folder?, what, ProtectedKind::Folder)));
+    let paths = std::iter::once(folder).chain(program).chain(docker).chain(installed);
+    paths.chain(agent_files(Path::new("."))).collect()
 }
 
 /// Returns the paths that are protected for an agent: its configuration file, and all files and folders that the

@@ -2,6 +2,7 @@
 
 mod call;
 mod check;
+mod compile;
 mod describe;
 mod explain;
 mod media;
@@ -36,6 +37,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             return check::check(&path, format, &DataDirectory::open(data, &environment::host())?, terminal).await;
         }
         PluginCommand::Build { directory } => return build(&directory, terminal).await,
+        PluginCommand::Compile(arguments) => compile::compile(arguments, terminal).await?,
         PluginCommand::Renew { directory } => renew::renew(&directory, terminal)?,
         PluginCommand::History(arguments) => versions::history(arguments, data, terminal).await?,
         PluginCommand::Rollback(arguments) => versions::rollback(arguments, data, terminal).await?,

@@ -3,12 +3,14 @@
 
 mod compile_lock;
 mod compiled_code;
+mod installing;
 mod introspection;
 mod linking;
 mod reading;
 pub(crate) mod stored;
 mod verification;
 
+pub use installing::InstallError;
 pub use reading::read_component;
 pub(crate) use verification::Origin;
 
@@ -64,7 +66,7 @@ pub enum LoadEvent {
 pub enum CodeSource {
     /// The code was compiled while the plugin was loaded.
     Compiled,
-    /// The code was read from the cache on disk and verified.
+    /// The code was read from the cache on disk or from the installed code, and verified.
     Cache,
     /// The plugin was already loaded in this process.
     Memory,
@@ -292,7 +294,7 @@ impl AvailablePlugin {
         if let Some(plugin) = shared.loaded(digest, name, context.metering) {
             return Some(Self::Loaded(plugin));
         }
-        let (component, facts, pin) = compiled_code::load_from_cache(context, digest)?;
+        let (component, facts, pin) = compiled_code::load_stored(context, digest)?;
         Some(Self::Cached { digest: digest.clone(), component, facts: Box::new(facts), pin })
     }
 }
