@@ -3,7 +3,7 @@
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Project, Toolchain, build_directory};
-use agent_devkit::new::{NewProject, ProjectKind, Sdk, create};
+use agent_devkit::new::{Example, NewProject, ProjectKind, Sdk, create};
 use agent_devkit::renew::{RenewError, Renewal, renew};
 use std::fs;
 use std::path::PathBuf;
@@ -22,7 +22,14 @@ impl TestProject {
     fn new(language: Language) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (name, directory) = ("words".to_owned(), folder.path().to_owned());
-        let new = NewProject { name, kind: ProjectKind::Tool, language, directory, sdk: Sdk::Embedded };
+        let new = NewProject {
+            name,
+            kind: ProjectKind::Tool,
+            example: Example::Simple,
+            language,
+            directory,
+            sdk: Sdk::Embedded,
+        };
         let path = create(&new).expect("created").path;
         let written = path.join(if language == Language::Rust { "agent-host" } else { "wit/deps" });
         Self { _folder: folder, path, written }
