@@ -6,7 +6,7 @@ mod rust;
 mod workspace;
 
 use crate::embedded::{self, ProjectFile};
-use crate::file_list::{FileList, LIST};
+use crate::file_list::{FileList, LIST, PYTHON_SDK_FOLDER};
 use crate::language::Language;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
@@ -121,7 +121,7 @@ pub enum NewError {
         path: PathBuf,
     },
     /// An SDK was given for a language other than Rust.
-    #[error("--sdk is only for Rust: a {language} project uses only the contract; leave --sdk out")]
+    #[error("--sdk is only for Rust, and not for {language}: leave --sdk out")]
     SdkNotForLanguage {
         /// Language of the project, which is not Rust.
         language: Language,
@@ -237,9 +237,24 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     }
     match project.language {
         Language::Rust => rust::add(project, &mut files)?,
+        Language::Python => add_python_sdk(project.kind, &mut files),
         _ => add_wit(project.kind, &mut files),
     }
     Ok(files)
+}
+
+/// Adds the SDK. In the manifest of a plugin that is not a tool, sets the world that the plugin implements.
+fn add_python_sdk(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
+    // Skip the template for the README in the SDK's folder, because the files of the SDK contain this README.
+    files.retain(|(name, _)| name != embedded::SDK_README_TEMPLATE);
+    if kind != ProjectKind::Tool {
+        let world = format!("\n# The kind of the plugin.\n[build]\nworld = \"{}-plugin\"\n", kind.key());
+        files.iter_mut().filter(|(name, _)| name == "plugin.toml").for_each(|(_, text)| text.push_str(&world));
+    }
+    let sdk = embedded::python_sdk_files();
+    let list = FileList::of(&sdk.iter().cloned().collect()).text();
+    let below = sdk.into_iter().chain([(LIST.to_owned(), list)]);
+    files.extend(below.map(|(name, text)| (format!("{PYTHON_SDK_FOLDER}/{name}"), text)));
 }
 
 /// Adds a WIT file with the project's own world, and the contract in `wit/deps`.

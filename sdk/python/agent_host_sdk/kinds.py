@@ -149,7 +149,8 @@ class StepRequest:
 
     scope: Scope = field(default_factory=Scope)
     model: Model = field(default_factory=Model)
-    step: int = 1
+    #: Number of calls of the model in this turn so far.
+    step: int = 0
     steps_left: int = 10
     latest: list[Message] = field(default_factory=list)
     budget: Budget = field(default_factory=Budget)

@@ -6,10 +6,11 @@ use crate::component::code_cache::CompiledCode;
 use crate::component::compiler::{self, BytesFacts, CompileLimits, CompileTimeout, CompilerCommand, CompilerError};
 use crate::component::engine_context::EngineContext;
 use crate::component::load_error::LoadError;
-use crate::component::plugin::Facts;
 use crate::component::sandbox::Sandbox;
 use crate::identity::{Kind, PluginIdentity};
 use agent_core::message::Digest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::sync::Arc;
 use wasmtime::component::Component;
@@ -127,7 +128,10 @@ async fn examine_in_process(
 
 /// Loads the compiled code of a component and the facts about the component from the cache. While the returned file is
 /// open, the cache does not delete the entry.
-pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
+pub(super) fn load_from_cache<F: DeserializeOwned>(
+    context: &EngineContext,
+    digest: &Digest,
+) -> Option<(Component, F, File)> {
     let cache = context.cache.as_ref()?;
     loop {
         let entry = cache.get(digest)?;
@@ -184,7 +188,7 @@ fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Compone
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,
-    facts: &Facts,
+    facts: &impl Serialize,
     component: &Component,
 ) -> Option<File> {
     let cache = context.cache.as_ref()?;
