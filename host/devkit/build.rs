@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 
 /// Paths of the files and folders to embed, relative to the root of the checkout. If a path is a folder, all files in
 /// the folder are embedded.
-const EMBEDDED: [&str; 9] = [
+const EMBEDDED: [&str; 10] = [
     "Cargo.toml",
     "sdk/Cargo.toml",
     "sdk/README.md",
+    "sdk/python/agent_host_sdk",
     "sdk/src",
     "sdk/wit",
     "sdk/bindings/Cargo.toml",
@@ -49,7 +50,11 @@ fn collect_files(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
         return Ok(());
     }
     for entry in std::fs::read_dir(path)? {
-        collect_files(&entry?.path(), files)?;
+        let path = entry?.path();
+        // Python writes compiled modules into this folder if somebody runs the SDK's tests.
+        if !path.ends_with("__pycache__") {
+            collect_files(&path, files)?;
+        }
     }
     Ok(())
 }

@@ -63,6 +63,7 @@ mod prefilter;
 mod process_limits;
 mod prompt_exchange;
 mod public_components;
+mod python_sdk;
 mod released;
 mod replay;
 mod replay_files;

@@ -13,23 +13,23 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-struct TestCli {
+pub(crate) struct TestCli {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
 impl TestCli {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { _compiled_code: SharedCompiledCode::in_data(&folder.path().join("data")), folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// Runs the binary, and returns its exit code, stdout and stderr.
-    fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
         let output = command.envs(variables.iter().cloned()).stdin(Stdio::null()).output().unwrap();

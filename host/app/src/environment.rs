@@ -2,7 +2,7 @@
 
 use agent_config::{COMPILE_COMMAND, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
-use agent_devkit::build::{Toolchain, Tools, VARIABLES};
+use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
 use agent_plugins::CompilerCommand;
 use std::env;
 use std::path::{Path, PathBuf};
@@ -130,7 +130,12 @@ pub(crate) fn toolchain() -> Toolchain {
     let cargo = named("CARGO").or_else(|| program_in("cargo", &path));
     let rustup = program_in("rustup", &path);
     let named = VARIABLES.into_iter().filter_map(|variable| Some((variable, absolute(named(variable)?)))).collect();
-    Toolchain { cargo, rustup, tools: Tools { path, named } }
+    Toolchain { cargo, rustup, tools: Tools { path, named }, purpose: Purpose::Release }
+}
+
+/// The same toolchain, for components that are only tried.
+pub(crate) fn development_toolchain() -> Toolchain {
+    Toolchain { purpose: Purpose::Development, ..toolchain() }
 }
 
 /// Makes a path absolute if it has several components, because tools run in the folder of the project that they build.

@@ -9,6 +9,9 @@ pub(crate) const LIST: &str = "agent-host.sha256";
 /// The folder of a Rust project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
 
+/// The folder of a Python project that contains the SDK. The folder is a Python package.
+pub(crate) const PYTHON_SDK_FOLDER: &str = "agent_host_sdk";
+
 /// Texts of the files in a folder. The keys are the paths of the files, relative to the folder.
 pub(crate) type Files = BTreeMap<String, String>;
 

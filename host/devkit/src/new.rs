@@ -6,7 +6,7 @@ mod rust;
 mod workspace;
 
 use crate::embedded::{self, ProjectFile};
-use crate::file_list::{FileList, LIST};
+use crate::file_list::{FileList, LIST, PYTHON_SDK_FOLDER};
 use crate::language::Language;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ pub struct NewProject {
     pub name: String,
     /// Kind of the plugin, which selects the template.
     pub kind: ProjectKind,
+    /// Task of the plugin that the template implements.
+    pub example: Example,
     /// Programming language of the project.
     pub language: Language,
     /// Existing folder in which the project's folder is created.
@@ -65,6 +67,15 @@ impl ProjectKind {
     }
 }
 
+/// The task that the template of a project implements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Example {
+    /// A task that needs no permissions.
+    Simple,
+    /// A tool that calls an API over HTTP. The manifest requests the permission for the API.
+    Http,
+}
+
 /// The source of the SDK for a Rust project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sdk {
@@ -110,9 +121,18 @@ pub enum NewError {
         path: PathBuf,
     },
     /// An SDK was given for a language other than Rust.
-    #[error("--sdk is only for Rust: a {language} project uses only the contract; leave --sdk out")]
+    #[error("--sdk is only for Rust, and not for {language}: leave --sdk out")]
     SdkNotForLanguage {
         /// Language of the project, which is not Rust.
+        language: Language,
+    },
+    /// There is no template for this kind of plugin that calls an API over HTTP.
+    #[error("--http is only for tools: leave out --http or --kind")]
+    HttpNotForKind,
+    /// There is no template in this language for a tool that calls an API over HTTP.
+    #[error("--http is not available for {language}: leave out --http, or choose {} with --lang", http_languages())]
+    HttpNotForLanguage {
+        /// Language of the project.
         language: Language,
     },
     /// The SDK files that are embedded in this binary cannot be used.
@@ -144,6 +164,14 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     if project.language != Language::Rust && project.sdk != Sdk::Embedded {
         return Err(NewError::SdkNotForLanguage { language: project.language });
     }
+    if project.example == Example::Http {
+        if project.kind != ProjectKind::Tool {
+            return Err(NewError::HttpNotForKind);
+        }
+        if !has_http_template(project.language) {
+            return Err(NewError::HttpNotForLanguage { language: project.language });
+        }
+    }
     if !project.directory.is_dir() {
         return Err(NewError::NoDirectory { path: project.directory.clone() });
     }
@@ -172,8 +200,25 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     Ok(CreatedProject { path, commands: next_commands(project) })
 }
 
+/// Name of the folder in a language's templates that contains the tool that calls an API over HTTP.
+const HTTP_TEMPLATE: &str = "tool-http";
+
+fn has_http_template(language: Language) -> bool {
+    embedded::below(&format!("host/devkit/templates/{}/{HTTP_TEMPLATE}/", language.key())).next().is_some()
+}
+
+/// Returns the languages with a template for a tool that calls an API over HTTP, for messages.
+fn http_languages() -> String {
+    let languages = Language::ALL.into_iter().filter(|language| has_http_template(*language));
+    languages.map(Language::key).collect::<Vec<_>>().join(" or ")
+}
+
 fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
-    let (language, kind) = (project.language.key(), project.kind.key());
+    let language = project.language.key();
+    let kind = match project.example {
+        Example::Simple => project.kind.key(),
+        Example::Http => HTTP_TEMPLATE,
+    };
     let named = |text: &str| text.replace(SAMPLE_NAME, &project.name);
     let template = |path: &str| embedded::file(&format!("host/devkit/templates/{path}"));
     let mut files = vec![
@@ -192,9 +237,24 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     }
     match project.language {
         Language::Rust => rust::add(project, &mut files)?,
+        Language::Python => add_python_sdk(project.kind, &mut files),
         _ => add_wit(project.kind, &mut files),
     }
     Ok(files)
+}
+
+/// Adds the SDK. In the manifest of a plugin that is not a tool, sets the world that the plugin implements.
+fn add_python_sdk(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
+    // Skip the template for the README in the SDK's folder, because the files of the SDK contain this README.
+    files.retain(|(name, _)| name != embedded::SDK_README_TEMPLATE);
+    if kind != ProjectKind::Tool {
+        let world = format!("\n# The kind of the plugin.\n[build]\nworld = \"{}-plugin\"\n", kind.key());
+        files.iter_mut().filter(|(name, _)| name == "plugin.toml").for_each(|(_, text)| text.push_str(&world));
+    }
+    let sdk = embedded::python_sdk_files();
+    let list = FileList::of(&sdk.iter().cloned().collect()).text();
+    let below = sdk.into_iter().chain([(LIST.to_owned(), list)]);
+    files.extend(below.map(|(name, text)| (format!("{PYTHON_SDK_FOLDER}/{name}"), text)));
 }
 
 /// Adds a WIT file with the project's own world, and the contract in `wit/deps`.

@@ -1,5 +1,6 @@
 //! Plugin projects: folders with a `plugin.toml` and a source in one of the supported languages.
 
+use crate::file_list::PYTHON_SDK_FOLDER;
 use crate::language::Language;
 use agent_plugins::Manifest;
 use serde::Deserialize;
@@ -200,6 +201,20 @@ impl Project {
         let name = self.build.source.as_deref().unwrap_or(default);
         let path = self.directory.join(name);
         if path.exists() { Ok(path) } else { Err(ProjectError::NoSource { path }) }
+    }
+
+    /// Whether the project is a Python project with a copy of the SDK, or with a main module that imports the SDK.
+    pub(crate) fn uses_python_sdk(&self) -> bool {
+        let imports_sdk = || {
+            let source = self.directory.join(self.build.source.as_deref().unwrap_or(PYTHON_SOURCE));
+            std::fs::read_to_string(source).is_ok_and(|text| text.contains(PYTHON_SDK_FOLDER))
+        };
+        self.language == Language::Python && (self.directory.join(PYTHON_SDK_FOLDER).is_dir() || imports_sdk())
+    }
+
+    /// Whether the project has WIT of its own, instead of the WIT that agent-host contains.
+    pub(crate) fn has_own_wit(&self) -> bool {
+        self.build.wit.is_some() || self.directory.join("wit").exists()
     }
 
     /// Creates the project's folder for intermediate files of builds, if it does not exist. Later builds reuse the

@@ -3,7 +3,7 @@
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Project, Toolchain, build_directory};
-use agent_devkit::new::{NewProject, ProjectKind, Sdk, create};
+use agent_devkit::new::{Example, NewProject, ProjectKind, Sdk, create};
 use agent_devkit::renew::{RenewError, Renewal, renew};
 use std::fs;
 use std::path::PathBuf;
@@ -22,9 +22,20 @@ impl TestProject {
     fn new(language: Language) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (name, directory) = ("words".to_owned(), folder.path().to_owned());
-        let new = NewProject { name, kind: ProjectKind::Tool, language, directory, sdk: Sdk::Embedded };
+        let new = NewProject {
+            name,
+            kind: ProjectKind::Tool,
+            example: Example::Simple,
+            language,
+            directory,
+            sdk: Sdk::Embedded,
+        };
         let path = create(&new).expect("created").path;
-        let written = path.join(if language == Language::Rust { "agent-host" } else { "wit/deps" });
+        let written = path.join(match language {
+            Language::Rust => "agent-host",
+            Language::Python => "agent_host_sdk",
+            Language::JavaScript | Language::C => "wit/deps",
+        });
         Self { _folder: folder, path, written }
     }
 
@@ -45,13 +56,17 @@ impl TestProject {
         let digest = |text: &str| agent_plugins::digest_of(text.as_bytes()).hex().to_owned();
         let lines = text.lines().filter(|line| !line.ends_with(file) && !line.ends_with(self.newer_file()));
         let mut text: String = lines.map(|line| format!("{line}\n")).collect();
-        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
-        text.push_str(&format!("{}  {file}\n{}  {folder}/gone.wit\n", digest("// older\n"), digest("// no more\n")));
+        let gone = file.rsplit_once('/').map_or("gone.wit".to_owned(), |(folder, _)| format!("{folder}/gone.wit"));
+        text.push_str(&format!("{}  {file}\n{}  {gone}\n", digest("// older\n"), digest("// no more\n")));
         fs::write(list, text).expect("written");
     }
 
     fn newer_file(&self) -> &'static str {
-        if self.written.ends_with("agent-host") { "wit/media-policy.wit" } else { "agent-host-plugin/media-policy.wit" }
+        match self.written.file_name().and_then(std::ffi::OsStr::to_str) {
+            Some("agent-host") => "wit/media-policy.wit",
+            Some("agent_host_sdk") => "media.py",
+            _ => "agent-host-plugin/media-policy.wit",
+        }
     }
 
     fn read(&self, name: &str) -> String {
@@ -59,7 +74,8 @@ impl TestProject {
     }
 }
 
-const FILES: [(Language, &str); 2] = [(Language::Rust, "sdk/src/lib.rs"), (Language::C, "agent-host-plugin/tool.wit")];
+const FILES: [(Language, &str); 3] =
+    [(Language::Rust, "sdk/src/lib.rs"), (Language::Python, "http.py"), (Language::C, "agent-host-plugin/tool.wit")];
 
 /// S1: `renew` replaces the files of an older agent-host: it changes, adds and removes files, so that the project has
 /// the files of this agent-host. A second call of `renew` changes nothing.
@@ -71,7 +87,10 @@ fn s1_renews_files_of_an_older_agent_host() {
         let current = project.read(file);
         project.make_older(file);
         fs::create_dir_all(project.written.join("own-package")).expect("made");
-        if language != Language::Rust {
+        // Python writes compiled modules next to the modules of the SDK.
+        fs::create_dir_all(project.written.join("__pycache__")).expect("made");
+        fs::write(project.written.join("__pycache__/http.pyc"), "compiled").expect("written");
+        if language == Language::C {
             fs::write(project.written.join("own-package/own.wit"), "package own:own;\n").expect("written");
         }
         let renewed = project.renew().expect("renewed");
@@ -81,12 +100,12 @@ fn s1_renews_files_of_an_older_agent_host() {
         assert!(!project.written.join(file).with_file_name("gone.wit").exists());
         assert_eq!(
             project.read("own-package/own.wit").is_empty(),
-            language == Language::Rust,
+            language != Language::C,
             "the author's own files stay"
         );
         assert_eq!(project.renew().expect("a second time"), Renewal::UpToDate);
         fs::remove_dir_all(&project.written).expect("moved away");
-        if language == Language::Rust {
+        if language != Language::C {
             assert!(
                 matches!(project.renew(), Ok(Renewal::Renewed { .. })),
                 "the files are written again after they were moved away"
@@ -132,7 +151,7 @@ async fn s1_build_reports_files_of_another_agent_host() {
         || async { build_directory(&Toolchain::default(), &project.path, &project.path, &progress).await.is_ok() };
     assert!(!build().await);
     assert_eq!(*reported.lock().expect("no panic"), []);
-    project.make_older("agent-host-plugin/tool.wit");
+    project.make_older("http.py");
     assert!(!build().await);
     assert_eq!(*reported.lock().expect("no panic"), [("words".to_owned(), "0.0.9".to_owned())]);
 }

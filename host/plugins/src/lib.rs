@@ -27,6 +27,7 @@ mod recording;
 mod sync;
 mod text;
 
+pub use binary::development::{is_development_build, with_sources};
 pub use binary::imports::InterfaceProblem;
 pub use binary::scan::{Interfaces, ModuleTarget, NotAComponent};
 pub use binary::sections::{MANIFEST_SECTION, interfaces};

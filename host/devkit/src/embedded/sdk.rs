@@ -3,8 +3,8 @@
 use super::{ProjectFile, below, file};
 use toml::{Table, Value};
 
-/// Name of the template for the README in the SDK's folder. The template file is in the folder with the templates
-/// for Rust projects.
+/// Name of the template for the README in the SDK's folder. Each language with an SDK has a template file in its folder with
+/// templates.
 pub(crate) const SDK_README_TEMPLATE: &str = "agent-host.md";
 
 /// The reason why a manifest that is embedded in this binary cannot be used.
@@ -27,6 +27,13 @@ pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
         files.extend(below.map(|(name, text)| (format!("{folder}{name}"), text.to_owned())));
     }
     Ok(files)
+}
+
+/// Returns the files of the Python SDK, each with its path relative to the package's folder in a project.
+pub(crate) fn python_sdk_files() -> Vec<ProjectFile> {
+    let about = file(&format!("host/devkit/templates/python/all/{SDK_README_TEMPLATE}"));
+    let modules = below("sdk/python/agent_host_sdk/").map(|(name, text)| (name.to_owned(), text.to_owned()));
+    std::iter::once(("README.md".to_owned(), about.to_owned())).chain(modules).collect()
 }
 
 /// Returns a manifest of the SDK in which each reference to a value of the workspace is replaced by this value.

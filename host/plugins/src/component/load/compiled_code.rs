@@ -7,10 +7,11 @@ use crate::component::compiler::{self, BytesFacts, CompileLimits, CompileTimeout
 use crate::component::engine_context::EngineContext;
 use crate::component::installed_code;
 use crate::component::load_error::LoadError;
-use crate::component::plugin::Facts;
 use crate::component::sandbox::Sandbox;
 use crate::identity::{Kind, PluginIdentity};
 use agent_core::message::Digest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -130,12 +131,19 @@ async fn examine_in_process(
 
 /// Loads the compiled code of a component and the facts about the component, from the installed code or else from the
 /// cache. While the returned file is open, the cache does not delete the entry.
-pub(super) fn load_stored(context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
+pub(super) fn load_stored<F: DeserializeOwned>(
+    context: &EngineContext,
+    digest: &Digest,
+) -> Option<(Component, F, File)> {
     let installed = context.installed_code.as_ref().and_then(|code| load_from(code, context, digest));
     installed.or_else(|| load_from(context.cache.as_ref()?, context, digest))
 }
 
-fn load_from(store: &impl CodeStore, context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
+fn load_from<F: DeserializeOwned>(
+    store: &impl CodeStore,
+    context: &EngineContext,
+    digest: &Digest,
+) -> Option<(Component, F, File)> {
     loop {
         let entry = store.get(digest)?;
         let facts = serde_json::from_slice(&entry.record).ok()?;
@@ -196,7 +204,7 @@ fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Compone
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,
-    facts: &Facts,
+    facts: &impl Serialize,
     component: &Component,
 ) -> Option<File> {
     let cache = context.cache.as_ref()?;
