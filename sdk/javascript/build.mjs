@@ -11,7 +11,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { parseArgs } from "node:util";
-import { lineTable } from "./source_map.mjs";
+import { lineTable, positionsCode, replacePositions } from "./source_map.mjs";
 import { restoreNames, toPlaceholders } from "./wasi_names.mjs";
 
 const SDK = path.dirname(fileURLToPath(import.meta.url));
@@ -30,6 +30,9 @@ const KINDS = [
   { name: "outputValidator", interface: "output-validator", implement: "exportOutputValidator" },
   { name: "mediaPolicy", interface: "media-policy", implement: "exportMediaPolicy" },
 ];
+
+/** Warnings that are not shown: about syntax that QuickJS understands, and about imports that are reported as an error. */
+const QUIET = ["TOLERATED_TRANSFORM", "UNRESOLVED_IMPORT"];
 
 /** Globals of browsers and Node.js that QuickJS does not have. The bundle contains only those that are used. */
 const GLOBALS = {
@@ -64,10 +67,27 @@ async function main() {
   }
   const chunk = await bundle(rolldown, ENTRY, build, entryText(entry, kinds));
   fs.mkdirSync(build, { recursive: true });
-  const code = chunk.code + lineTable(chunk, { build, bundle: BUNDLE, sdk: SDK });
+  checkImports(source, chunk.imports);
+  const table = lineTable(chunk, { build, sdk: SDK });
+  const code = chunk.code + positionsCode(table);
   const target = wit === undefined ? writeWorld(build, kinds, chunk.imports) : { wit, world };
   fs.writeFileSync(path.join(build, BUNDLE), wit === undefined ? toPlaceholders(code) : code);
-  componentize(jco, build, target);
+  const errors = componentize(jco, build, target);
+  process.stderr.write(replacePositions(errors, table));
+}
+
+/** All imports that are left in the bundle must be interfaces of the host. */
+function checkImports(source, imports) {
+  const other = imports.find((name) => !isWit(name));
+  if (other === undefined) return;
+  throw new Error(
+    `${source}, or a package that it imports, imports \`${other}\`, which a plugin does not have: plugins can use ECMAScript, ` +
+      "npm packages that need nothing else, and the functions of `agent-host-sdk`",
+  );
+}
+
+function isWit(name) {
+  return WIT_IMPORT.test(name) && !name.startsWith("node:");
 }
 
 /** Loads the bundler, which jco depends on. */
@@ -99,7 +119,7 @@ async function bundle(rolldown, input, build, text) {
   const bundler = await rolldown({
     input,
     platform: "neutral",
-    external: (id) => WIT_IMPORT.test(id),
+    external: isWit,
     plugins: [entryPlugin(text), sdkPlugin()],
     resolve: { conditionNames: ["agent-host", "import", "default"], mainFields: ["module", "main"] },
     // An unused import of an interface is not a reason to import the interface.
@@ -111,7 +131,7 @@ async function bundle(rolldown, input, build, text) {
         Object.entries(GLOBALS).map(([name, file]) => [name, [path.join(SDK, "component", file), name]]),
       ),
     },
-    onLog: (level, log) => level === "warn" && log.code !== "TOLERATED_TRANSFORM" && warnings.push(log.message),
+    onLog: (level, log) => level === "warn" && !QUIET.includes(log.code) && warnings.push(log.message),
   });
   try {
     const { output } = await bundler.generate({ format: "esm", codeSplitting: false, sourcemap: true, dir: build, entryFileNames: BUNDLE });
@@ -179,13 +199,15 @@ function writeWorld(build, kinds, imports) {
   return { wit, world: "plugin" };
 }
 
+/** Calls jco, and returns what it printed to standard error. */
 function componentize(jco, build, { wit, world }) {
   const output = path.join(build, "component.wasm");
   const args = ["componentize", path.join(build, BUNDLE), "--wit", wit, "-n", world, "--backend", "qjs", "-o", output];
   const isScript = /\.[cm]?js$/.test(fs.realpathSync(jco));
   const command = isScript ? [process.execPath, jco, ...args] : [jco, ...args];
-  const { status, error } = spawnSync(command[0], command.slice(1), { stdio: "inherit" });
+  const { status, error, stderr } = spawnSync(command[0], command.slice(1), { stdio: ["ignore", "inherit", "pipe"] });
   if (error) throw error;
   process.exitCode = status ?? 1;
   if (status === 0) fs.writeFileSync(output, restoreNames(fs.readFileSync(output)));
+  return stderr.toString();
 }

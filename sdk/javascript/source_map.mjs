@@ -6,22 +6,33 @@ import path from "node:path";
 const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /**
- * Returns code for the end of a bundle. It replaces positions in the bundle by positions in the source files, and leaves
- * out the functions that only run promises.
+ * Returns the source files of a bundle, and for each line of the bundle the index of its source file and its line there.
+ * `folders` contains the folder of the bundle and the folder of the SDK.
  */
-export function lineTable({ code, map }, { build, bundle, sdk }) {
+export function lineTable({ code, map }, { build, sdk }) {
   const sources = map.sources.map((source) => sourceName(source, build, sdk));
   const lines = firstPositions(map.mappings).slice(0, code.split("\n").length);
-  const table = lines.map((position) => (position === undefined ? 0 : [position.source, position.line + 1]));
-  return `
-globalThis.__agentHostPositions = ((sources, lines) => (stack) => stack.split("\\n").flatMap((frame) => {
-	if (/ \\(native\\)$/.test(frame)) return [];
-	const [place, line] = /\\/${bundle.replace(".", "\\.")}:(\\d+)(?::\\d+)?/.exec(frame) ?? [];
-	if (place === undefined) return [frame];
-	const [source, sourceLine] = lines[line - 1] || [];
-	return sources[source] ? [frame.replace(place, \`\${sources[source]}:\${sourceLine}\`)] : [];
-}).join("\\n"))(${JSON.stringify(sources)}, ${JSON.stringify(table)});
-`;
+  return { sources, lines: lines.map((position) => (position === undefined ? 0 : [position.source, position.line + 1])) };
+}
+
+/** Returns code for the end of a bundle. With this code, the SDK replaces positions in stacks. */
+export function positionsCode(table) {
+  return `\nglobalThis.__agentHostPositions = ((table) => (text) => (${replacePositions})(text, table))(${JSON.stringify(table)});\n`;
+}
+
+/**
+ * Replaces positions in the bundle `plugin.js` by positions in the source files. Leaves out the frames of functions that
+ * only run promises. The bundle contains this function, so it uses nothing outside of itself.
+ */
+export function replacePositions(text, { sources, lines }) {
+  const replaced = text.split("\n").flatMap((frame) => {
+    if (/ \(native\)$/.test(frame)) return [];
+    const [place, line] = /\/plugin\.js:(\d+)(?::\d+)?/.exec(frame) ?? [];
+    if (place === undefined) return [frame];
+    const [source, sourceLine] = lines[line - 1] || [];
+    return sources[source] ? [frame.replace(place, `${sources[source]}:${sourceLine}`)] : [];
+  });
+  return replaced.join("\n");
 }
 
 /** Returns the name of a source for stacks, or null if its frames are left out. */

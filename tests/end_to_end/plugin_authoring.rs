@@ -1,7 +1,7 @@
 //! The workflow of a plugin author with the real binary: new projects in each language, checks, and a session that
 //! loads a changed plugin (S1–S3, S5).
 
-use crate::peers::{node_peer, python_peer};
+use crate::peers::{link_local_packages, node_peer, python_peer};
 use crate::support::{
     SharedCompiledCode, TestHost, call_reply, components, events, records, repository, results, run_turn, script,
     text_reply,
@@ -13,23 +13,32 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-struct TestCli {
+/// The binary, with a temporary folder in which it runs and a data folder of its own.
+pub(crate) struct TestCli {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
 impl TestCli {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { _compiled_code: SharedCompiledCode::in_data(&folder.path().join("data")), folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// Returns a path in the folder in which the binary runs.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
+    /// Runs the binary, which must succeed, and returns its stdout.
+    pub(crate) fn succeed(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> String {
+        let (code, printed, stderr) = self.run(arguments, variables);
+        assert_eq!(code, Some(0), "{arguments:?}: {printed}{stderr}");
+        printed
+    }
+
     /// Runs the binary, and returns its exit code, stdout and stderr.
-    fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
         let output = command.envs(variables.iter().cloned()).stdin(Stdio::null()).output().unwrap();
@@ -217,8 +226,8 @@ fn build_new_projects(test_host: &TestHost, language: &str) -> bool {
     let Some((variables, tests)) = peer(language) else { return false };
     let cli = TestCli::new();
     for kind in ["tool", "context-builder", "output-validator", "media-policy"] {
-        let (code, _, stderr_text) = cli.run(&["plugin", "new", kind, "--kind", kind, "--lang", language], &[]);
-        assert_eq!(code, Some(0), "{stderr_text}");
+        cli.succeed(&["plugin", "new", kind, "--kind", kind, "--lang", language], &[]);
+        link_local_packages(&cli.path(kind));
         for command in &tests {
             let mut tests = Command::new(command.get_program());
             tests.args(command.get_args()).current_dir(cli.path(kind));

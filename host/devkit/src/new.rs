@@ -6,7 +6,7 @@ mod rust;
 mod workspace;
 
 use crate::embedded::{self, ProjectFile};
-use crate::file_list::{FileList, LIST};
+use crate::file_list::{FileList, LIST, SDK_FOLDER};
 use crate::language::Language;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub enum NewError {
         path: PathBuf,
     },
     /// An SDK was given for a language other than Rust.
-    #[error("--sdk is only for Rust: a {language} project uses only the contract; leave --sdk out")]
+    #[error("--sdk is only for Rust: leave --sdk out of the command for a {language} project")]
     SdkNotForLanguage {
         /// Language of the project, which is not Rust.
         language: Language,
@@ -192,7 +192,8 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     }
     match project.language {
         Language::Rust => rust::add(project, &mut files)?,
-        _ => add_wit(project.kind, &mut files),
+        Language::JavaScript => add_folder(SDK_FOLDER, embedded::javascript_sdk_files(), &mut files),
+        Language::Python | Language::C => add_wit(project.kind, &mut files),
     }
     Ok(files)
 }
@@ -212,10 +213,14 @@ fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
         kind.key()
     );
     files.push(("wit/world.wit".to_owned(), world));
-    let dependencies = embedded::wit_files();
-    let list = FileList::of(&dependencies.iter().cloned().collect()).text();
-    let below = dependencies.into_iter().chain([(LIST.to_owned(), list)]);
-    files.extend(below.map(|(name, text)| (format!("wit/deps/{name}"), text)));
+    add_folder("wit/deps", embedded::wit_files(), files);
+}
+
+/// Adds a folder whose files `plugin renew` replaces, with the list of these files.
+fn add_folder(folder: &str, contents: Vec<ProjectFile>, files: &mut Vec<ProjectFile>) {
+    let list = FileList::of(&contents.iter().cloned().collect()).text();
+    let below = contents.into_iter().chain([(LIST.to_owned(), list)]);
+    files.extend(below.map(|(name, text)| (format!("{folder}/{name}"), text)));
 }
 
 fn next_commands(project: &NewProject) -> Vec<String> {

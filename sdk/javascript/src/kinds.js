@@ -69,6 +69,7 @@ const decoder = new TextDecoder();
 
 /** Returns the functions of the contract's interface `context-builder`. */
 export function exportContextBuilder(build, wait) {
+  checkFunction("contextBuilder", build);
   return {
     init: withFailures(wait, async (request) => {
       const { input, tools } = request;
@@ -86,6 +87,7 @@ export function exportContextBuilder(build, wait) {
 
 /** Returns the functions of the contract's interface `step-context`. */
 export function exportStepContext(build, wait) {
+  checkFunction("stepContext", build);
   return {
     step: withFailures(wait, (request) => {
       const { state } = request;
@@ -96,6 +98,7 @@ export function exportStepContext(build, wait) {
 
 /** Returns the functions of the contract's interface `output-validator`. */
 export function exportOutputValidator(validate, wait) {
+  checkFunction("outputValidator", validate);
   const parsed = (text) => (text == null ? undefined : JSON.parse(text));
   return {
     validate: withFailures(wait, ({ structured, outputSchema, ...request }) =>
@@ -106,9 +109,14 @@ export function exportOutputValidator(validate, wait) {
 
 /** Returns the functions of the contract's interface `media-policy`. `decide` is called for each item. */
 export function exportMediaPolicy(decide, wait) {
+  checkFunction("mediaPolicy", decide);
   return {
     decide: withFailures(wait, (request) => Promise.all(request.items.map((item) => decide(item, request)))),
   };
+}
+
+function checkFunction(name, value) {
+  if (typeof value !== "function") throw new TypeError(`\`${name}\` must be a function, but it is ${typeof value}`);
 }
 
 /** Returns a function that runs `call` to its end, and throws failures as the contract defines them. */

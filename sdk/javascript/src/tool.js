@@ -71,6 +71,9 @@ export function tool(options, run) {
 
 /** Returns the functions of the contract's interface `tool`. `wait` runs a promise to its end. */
 export function exportTools(tools, wait) {
+  if (!Array.isArray(tools) || !tools.every((one) => one instanceof Tool)) {
+    throw new TypeError("`tools` must be an array of tools: export const tools = [tool({ … }, (args) => …)]");
+  }
   return {
     definitions: () => tools.map((tool) => tool.definition()),
     call(name, args, call) {

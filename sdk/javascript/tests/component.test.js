@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { lineTable } from "../source_map.mjs";
+import { lineTable, positionsCode } from "../source_map.mjs";
 import { restoreNames, toPlaceholders } from "../wasi_names.mjs";
 import { TextDecoder as Decoder, TextEncoder as Encoder } from "../component/encoding.js";
 
@@ -103,8 +103,8 @@ test("names of interfaces are replaced, and restored only in the imports of a co
 test("stacks name the source files", () => {
   // The second line of the bundle comes from the third line of the first source, and the third line from the helper.
   const map = { sources: ["../app.js", "\0helper.js"], mappings: ";AAEA;ACAA" };
-  const code = lineTable({ code: "a\nb\nc", map }, { build: `${process.cwd()}/build`, bundle: "plugin.js", sdk: "/sdk" });
-  (0, eval)(code);
+  const table = lineTable({ code: "a\nb\nc", map }, { build: `${process.cwd()}/build`, sdk: "/sdk" });
+  (0, eval)(positionsCode(table));
   const stack = "    at f (/plugin.js:2:5)\n    at g (/plugin.js:3:1)\n    at next (native)\n    at h (other.js:1)";
   assert.equal(globalThis.__agentHostPositions(stack), "    at f (app.js:3)\n    at h (other.js:1)");
   delete globalThis.__agentHostPositions;

@@ -17,6 +17,7 @@ import {
 } from "agent-host-sdk";
 import { buildContext, decideMedia, stepContext, validateOutput } from "agent-host-sdk/testing";
 import { exportOutputValidator } from "../src/kinds.js";
+import { exportTools } from "../src/tool.js";
 
 test("a context builder returns sections, or a prompt with a state for the steps", async () => {
   const prompt = await buildContext(async ({ scope }) => [fixed("a", "x"), dynamic("b", scope.user)], {
@@ -88,4 +89,9 @@ test("a failure has the kinds of the contract, and other exceptions become failu
 test("the texts of a message are joined", () => {
   const parts = [{ tag: "text", val: "a" }, { tag: "json", val: "1" }, { tag: "text", val: "b" }];
   assert.equal(textOf({ role: "user", parts, seenCount: 0 }), "a\nb");
+});
+
+test("an export of the wrong type is refused when the component is built", () => {
+  assert.throws(() => exportOutputValidator({ validate() {} }), /`outputValidator` must be a function/);
+  assert.throws(() => exportTools([{ name: "x" }]), /must be an array of tools/);
 });
