@@ -18,6 +18,8 @@ pub struct NewProject {
     pub name: String,
     /// Kind of the plugin, which selects the template.
     pub kind: ProjectKind,
+    /// Task of the plugin that the template implements.
+    pub example: Example,
     /// Programming language of the project.
     pub language: Language,
     /// Existing folder in which the project's folder is created.
@@ -63,6 +65,15 @@ impl ProjectKind {
             ProjectKind::MediaPolicy => "a media policy",
         }
     }
+}
+
+/// The task that the template of a project implements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Example {
+    /// A task that needs no permissions.
+    Simple,
+    /// A tool that calls an API over HTTP. The manifest requests the permission for the API.
+    Http,
 }
 
 /// The source of the SDK for a Rust project.
@@ -115,6 +126,15 @@ pub enum NewError {
         /// Language of the project, which is not Rust.
         language: Language,
     },
+    /// There is no template for this kind of plugin that calls an API over HTTP.
+    #[error("--http is only for tools: leave out --http or --kind")]
+    HttpNotForKind,
+    /// There is no template in this language for a tool that calls an API over HTTP.
+    #[error("--http is not available for {language}: leave out --http, or choose {} with --lang", http_languages())]
+    HttpNotForLanguage {
+        /// Language of the project.
+        language: Language,
+    },
     /// The SDK files that are embedded in this binary cannot be used.
     #[error("the SDK that this agent-host contains cannot be written: {reason}; choose another SDK with --sdk")]
     Embedded {
@@ -144,6 +164,14 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     if project.language != Language::Rust && project.sdk != Sdk::Embedded {
         return Err(NewError::SdkNotForLanguage { language: project.language });
     }
+    if project.example == Example::Http {
+        if project.kind != ProjectKind::Tool {
+            return Err(NewError::HttpNotForKind);
+        }
+        if !has_http_template(project.language) {
+            return Err(NewError::HttpNotForLanguage { language: project.language });
+        }
+    }
     if !project.directory.is_dir() {
         return Err(NewError::NoDirectory { path: project.directory.clone() });
     }
@@ -172,8 +200,25 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     Ok(CreatedProject { path, commands: next_commands(project) })
 }
 
+/// Name of the folder in a language's templates that contains the tool that calls an API over HTTP.
+const HTTP_TEMPLATE: &str = "tool-http";
+
+fn has_http_template(language: Language) -> bool {
+    embedded::below(&format!("host/devkit/templates/{}/{HTTP_TEMPLATE}/", language.key())).next().is_some()
+}
+
+/// Returns the languages with a template for a tool that calls an API over HTTP, for messages.
+fn http_languages() -> String {
+    let languages = Language::ALL.into_iter().filter(|language| has_http_template(*language));
+    languages.map(Language::key).collect::<Vec<_>>().join(" or ")
+}
+
 fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
-    let (language, kind) = (project.language.key(), project.kind.key());
+    let language = project.language.key();
+    let kind = match project.example {
+        Example::Simple => project.kind.key(),
+        Example::Http => HTTP_TEMPLATE,
+    };
     let named = |text: &str| text.replace(SAMPLE_NAME, &project.name);
     let template = |path: &str| embedded::file(&format!("host/devkit/templates/{path}"));
     let mut files = vec![

@@ -2,14 +2,15 @@
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Toolchain, build_directory};
-use agent_devkit::new::{NewError, NewProject, ProjectKind, Sdk, create};
+use agent_devkit::new::{Example, NewError, NewProject, ProjectKind, Sdk, create};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) -> NewProject {
-    NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Embedded }
+    let (name, directory) = (name.to_owned(), directory.to_owned());
+    NewProject { name, kind, example: Example::Simple, language, directory, sdk: Sdk::Embedded }
 }
 
 /// Returns a map from the relative path of each file in a folder and its subfolders to the file's text.
@@ -117,6 +118,36 @@ fn s1_rust_project_joins_workspace_that_declares_sdk() {
     assert!(alone["Cargo.toml"].ends_with("[workspace]\n") && alone.contains_key("Cargo.lock"));
 }
 
+/// S1: with `--http`, the project of a tool requests the permission for an API, and has a scenario with the answer of
+/// the API. Kinds and languages without such a template are refused.
+#[test]
+fn s1_http_projects_request_access_to_an_api() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let of = |name: &str, kind, language| NewProject {
+        example: Example::Http,
+        ..project(name, kind, language, folder.path())
+    };
+    let error = create(&of("x", ProjectKind::MediaPolicy, Language::Rust)).expect_err("not a tool");
+    assert!(matches!(error, NewError::HttpNotForKind), "{error}");
+    let error = create(&of("x", ProjectKind::Tool, Language::C)).expect_err("there is no template in C");
+    assert!(
+        error.to_string().contains("--http is not available for C") && error.to_string().contains("rust"),
+        "{error}"
+    );
+    for language in Language::ALL {
+        let name = format!("orders-{}", language.key());
+        let created = match create(&of(&name, ProjectKind::Tool, language)) {
+            Err(NewError::HttpNotForLanguage { .. }) => continue,
+            created => created.expect("created"),
+        };
+        let files = files(&created.path);
+        assert!(files["plugin.toml"].contains("http = [\"GET https://api.example.com/v1/\"]"), "{name}");
+        assert!(files[&format!("{name}.scenario.toml")].contains("[[http]]"), "{name}");
+        assert!(files.iter().all(|(path, text)| !text.contains("my-plugin") && !text.contains("<!--") && path != ""));
+    }
+    assert!(folder.path().join("orders-rust/src/lib.rs").exists());
+}
+
 /// Creates the folder for the projects of the next test. Keeps the folder `target` with the files that earlier runs
 /// of the test compiled.
 fn projects_folder() -> PathBuf {
@@ -137,7 +168,8 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     let projects = projects_folder();
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let kinds = ProjectKind::ALL;
-    let members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
+    let mut members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
+    members.push("\"http\"".to_owned());
     // The profile `plugin` does not optimise, because the test only checks that the projects can be built.
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = [{}]\n[profile.plugin]\ninherits = \"dev\"\n",
@@ -150,24 +182,32 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
         let new = NewProject { sdk, ..project(kind.key(), kind, Language::Rust, &projects) };
         create(&new).expect("made");
     }
+    let sdk = Sdk::At(projects.join("tool/agent-host/sdk"));
+    let http = project("http", ProjectKind::Tool, Language::Rust, &projects);
+    create(&NewProject { example: Example::Http, sdk, ..http }).expect("made");
     let mut tests = Command::new(env!("CARGO"));
     tests.current_dir(&projects).args(["test", "--quiet", "--lib"]);
     for kind in kinds {
         tests.args(["--package", kind.key()]);
     }
+    tests.args(["--package", "http"]);
     let output =
         tests.env("CARGO_TARGET_DIR", projects.join("target")).env_remove("RUSTFLAGS").output().expect("cargo starts");
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8_lossy(&printed);
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches("test result: ok.").count(), kinds.len(), "{printed}");
+    assert_eq!(printed.matches("test result: ok.").count(), members.len(), "{printed}");
     assert_eq!(printed.matches("0 passed").count(), 0, "each project has a test: {printed}");
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
     let ignore_event = |_: BuildEvent<'_>| {};
     let built = build_directory(&toolchain, &projects, &projects, &ignore_event).await.expect("built");
-    assert_eq!(built.len(), kinds.len());
+    assert_eq!(built.len(), members.len());
     for plugin in built {
+        if plugin.name == "http" {
+            assert!(plugin.imports.iter().any(|import| import.starts_with("wasi:http/")), "{:?}", plugin.imports);
+            continue;
+        }
         let interface = format!("agent-host:plugin/{}@0.1.0", plugin.name);
         assert!(plugin.exports.contains(&interface), "{}: {:?}", plugin.name, plugin.exports);
     }

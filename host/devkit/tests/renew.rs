@@ -3,7 +3,7 @@
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Project, Toolchain, build_directory};
-use agent_devkit::new::{NewProject, ProjectKind, Sdk, create};
+use agent_devkit::new::{Example, NewProject, ProjectKind, Sdk, create};
 use agent_devkit::renew::{RenewError, Renewal, renew};
 use std::fs;
 use std::path::PathBuf;
@@ -24,7 +24,14 @@ impl TestProject {
     fn new(language: Language) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (name, directory) = ("words".to_owned(), folder.path().to_owned());
-        let new = NewProject { name, kind: ProjectKind::Tool, language, directory, sdk: Sdk::Embedded };
+        let new = NewProject {
+            name,
+            kind: ProjectKind::Tool,
+            example: Example::Simple,
+            language,
+            directory,
+            sdk: Sdk::Embedded,
+        };
         let path = create(&new).expect("created").path;
         let written = path.join(if has_sdk(language) { "agent-host" } else { "wit/deps" });
         let contract_file = match language {
