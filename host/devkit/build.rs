@@ -7,13 +7,14 @@ use std::path::{Path, PathBuf};
 
 /// Paths of the files and folders to embed, relative to the root of the checkout. If a path is a folder, all files in
 /// the folder are embedded.
-const EMBEDDED: [&str; 10] = [
+const EMBEDDED: [&str; 11] = [
     "Cargo.toml",
     "sdk/Cargo.toml",
     "sdk/README.md",
     "sdk/src",
     "sdk/wit",
     "sdk/javascript",
+    "sdk/c",
     "sdk/bindings/Cargo.toml",
     "sdk/bindings/src",
     "wit",

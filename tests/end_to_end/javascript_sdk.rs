@@ -1,6 +1,6 @@
 //! The SDK for JavaScript: its own tests, and a plugin that uses each function of the SDK in a component (S8).
 
-use crate::peers::{link_local_packages, node, npm_package};
+use crate::peers::{node, npm_package};
 use crate::plugin_authoring::{TestCli, peer};
 use crate::support::repository;
 use std::path::{Path, PathBuf};
@@ -49,14 +49,7 @@ fn s8_functions_of_the_javascript_sdk_reach_the_host() {
     let Some((variables, _)) = peer("js") else { return };
     let cli = TestCli::new();
     let name = "javascript-sdk";
-    cli.succeed(&["plugin", "new", name, "--lang", "js"], &[]);
-    let project = cli.path(name);
-    for file in ["app.js", "app.test.js", "javascript-sdk.scenario.toml"] {
-        std::fs::remove_file(project.join(file)).unwrap();
-    }
-    for file in ["app.ts", "other.js", "plugin.toml", "functions.scenario.toml"] {
-        std::fs::copy(repository().join("tests/guests/javascript-sdk").join(file), project.join(file)).unwrap();
-    }
+    cli.new_project_of_guest(name, "js", &["app.js", "app.test.js"]);
     let printed = cli.succeed(&["plugin", "build", name], &variables);
     for import in ["wasi:http@0.2.0 types, outgoing-handler", "wasi:keyvalue@", "wasi:config@", "agent-host:model@"] {
         assert!(printed.contains(import), "{printed}");
@@ -95,24 +88,4 @@ fn s8_build_errors_of_javascript_plugins_explain_the_fix() {
         let (code, _, stderr) = cli.run(&["plugin", "build", "words"], &variables);
         assert!(code == Some(2) && stderr.contains(words), "{source}: {stderr}");
     }
-}
-
-/// S8, S1, S4: `plugin new --lang js --http` creates a tool that calls an API. The project's own tests pass in Node.js, and
-/// its scenario answers the requests of the component.
-#[test]
-fn s8_new_http_projects_in_javascript_work() {
-    let Some((variables, tests)) = peer("js") else { return };
-    let cli = TestCli::new();
-    cli.succeed(&["plugin", "new", "orders", "--lang", "js", "--http"], &[]);
-    link_local_packages(&cli.path("orders"));
-    for test in tests {
-        succeed(Command::new(test.get_program()).args(test.get_args()).current_dir(cli.path("orders")));
-    }
-    let printed = cli.succeed(&["plugin", "build", "orders"], &variables);
-    assert!(printed.contains("wasi:http@0.2.0 types, outgoing-handler"), "{printed}");
-    assert!(!printed.contains("wasi:keyvalue"), "{printed}");
-    let printed = cli.succeed(&["plugin", "check", "orders"], &variables);
-    assert!(!printed.contains("error") && !printed.contains("asks"), "{printed}");
-    let printed = cli.succeed(&["test", "orders"], &variables);
-    assert!(printed.contains("1 scenario: 1 passed"), "{printed}");
 }

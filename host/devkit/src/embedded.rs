@@ -84,7 +84,7 @@ mod tests {
         for path in ["package.json", "build.mjs", "src/index.js", "types/index.d.ts", "component/promise.js"] {
             assert!(has(path), "{path}");
         }
-        for path in ["wit/agent-host-plugin/tool.wit", "wit/wasi-keyvalue/keyvalue.wit", "wit/wasi-http/http.wit"] {
+        for path in ["wit/agent-host-plugin/tool.wit", "wit/wasi-keyvalue/keyvalue.wit", "wit/http/http.wit"] {
             assert!(has(path), "{path}");
         }
         assert!(!files.iter().any(|(name, _)| name.starts_with("tests/")));

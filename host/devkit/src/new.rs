@@ -121,7 +121,7 @@ pub enum NewError {
         path: PathBuf,
     },
     /// An SDK was given for a language other than Rust.
-    #[error("--sdk is only for Rust: leave --sdk out of the command for a {language} project")]
+    #[error("--sdk is only for Rust, and not for {language}: leave --sdk out")]
     SdkNotForLanguage {
         /// Language of the project, which is not Rust.
         language: Language,
@@ -238,14 +238,21 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     match project.language {
         Language::Rust => rust::add(project, &mut files)?,
         Language::JavaScript => add_folder(SDK_FOLDER, embedded::javascript_sdk_files(), &mut files),
-        Language::Python | Language::C => add_wit(project.kind, &mut files),
+        Language::Python | Language::C => add_wit(project, &mut files),
     }
     Ok(files)
 }
 
 /// Adds a WIT file with the project's own world, and the contract in `wit/deps`.
-fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
-    let imports = match kind {
+fn add_wit(project: &NewProject, files: &mut Vec<ProjectFile>) {
+    let imports = match project.kind {
+        _ if project.example == Example::Http => {
+            for package in ["http", "io"] {
+                let wit = embedded::file(&format!("sdk/javascript/wit/{package}/{package}.wit"));
+                files.push((format!("wit/deps/wasi-{package}/{package}.wit"), wit.to_owned()));
+            }
+            "\n  import wasi:http/outgoing-handler@0.2.0;\n"
+        }
         ProjectKind::Tool | ProjectKind::ContextBuilder => {
             "\n  // Interfaces that are not part of the contract. `deps` contains their WIT, and plugin.toml must request them:\n  \
              // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
@@ -255,7 +262,7 @@ fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
     let world = format!(
         "package author:project;\n\n/// The interfaces that this component exports and may import.\nworld plugin {{\n  include \
          agent-host:plugin/{}-plugin@0.1.0;\n{imports}}}\n",
-        kind.key()
+        project.kind.key()
     );
     files.push(("wit/world.wit".to_owned(), world));
     add_folder("wit/deps", embedded::wit_files(), files);

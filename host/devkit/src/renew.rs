@@ -113,24 +113,24 @@ struct VendoredFiles {
     folder: PathBuf,
     description: &'static str,
     embedded: Files,
-    other_files: OtherFiles,
+    scope: Scope,
 }
 
-/// What the author may have added to a folder that agent-host wrote.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum OtherFiles {
-    /// Nothing: each other file was added or changed by mistake.
-    None,
-    /// Folders beside those that agent-host wrote, for example WIT packages in `wit/deps`.
-    Folders,
+/// The files in a folder that agent-host manages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// All files, except for build output.
+    All,
+    /// The packages that agent-host wrote. The author may have added other packages.
+    OwnPackages,
 }
 
 /// Replaces the files that agent-host wrote into the project with the files of this version of agent-host.
 pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
-    let Some(VendoredFiles { folder, embedded, other_files, .. }) = VendoredFiles::find(project)? else {
+    let Some(VendoredFiles { folder, embedded, scope, .. }) = VendoredFiles::find(project)? else {
         return Ok(Renewal::NothingToRenew);
     };
-    let present = digests_of_files(&folder, other_files)?;
+    let present = digests_of_files(&folder, scope)?;
     let list = std::fs::read_to_string(folder.join(LIST)).ok().map(|text| FileList::parse(&text));
     let new_list = FileList::of(&embedded);
     let Some(list) = list.or_else(|| present.is_empty().then(FileList::default)) else {
@@ -203,14 +203,14 @@ impl VendoredFiles {
         }
         let folder = project.directory().join(project.build().wit.as_deref().unwrap_or("wit")).join("deps");
         let embedded: Files = wit_files().into_iter().collect();
-        let other_files = OtherFiles::Folders;
-        Ok(folder.is_dir().then_some(Self { folder, description: "the contract", embedded, other_files }))
+        let scope = Scope::OwnPackages;
+        Ok(folder.is_dir().then_some(Self { folder, description: "the contract", embedded, scope }))
     }
 
     fn sdk(project: &Project, embedded: Vec<ProjectFile>) -> Self {
         let folder = project.directory().join(SDK_FOLDER);
         let embedded = embedded.into_iter().collect();
-        Self { folder, description: "the SDK", embedded, other_files: OtherFiles::None }
+        Self { folder, description: "the SDK", embedded, scope: Scope::All }
     }
 }
 
@@ -223,9 +223,8 @@ fn uses_own_sdk(project: &Project) -> bool {
     path.is_some_and(|path| Path::new(path) == Path::new(SDK_FOLDER).join("sdk"))
 }
 
-/// Returns the digests of the files in the folder. The keys are the paths of the files, relative to the folder. In
-/// `wit/deps`, only the packages that agent-host wrote are included, because the author may have added other packages.
-fn digests_of_files(folder: &Path, other_files: OtherFiles) -> Result<BTreeMap<String, String>, RenewError> {
+/// Returns the digests of the files in the folder. The keys are the paths of the files, relative to the folder.
+fn digests_of_files(folder: &Path, scope: Scope) -> Result<BTreeMap<String, String>, RenewError> {
     let package = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
     let packages: BTreeSet<String> = wit_files().iter().map(|(path, _)| package(path)).collect();
     let (mut present, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
@@ -238,7 +237,7 @@ fn digests_of_files(folder: &Path, other_files: OtherFiles) -> Result<BTreeMap<S
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-            if other_files == OtherFiles::Folders && !packages.contains(&package(&name)) {
+            if scope == Scope::OwnPackages && !packages.contains(&package(&name)) {
                 continue;
             }
             if path.is_dir() {
