@@ -127,6 +127,8 @@ async function bundle(rolldown, input, build, text) {
     transform: {
       // QuickJS cannot wait for native promises within a call, so async functions become generators.
       target: "es2016",
+      // Many packages ask whether they run in production, although they use nothing else of Node.js.
+      define: { "process.env.NODE_ENV": '"production"' },
       inject: Object.fromEntries(
         Object.entries(GLOBALS).map(([name, file]) => [name, [path.join(SDK, "component", file), name]]),
       ),

@@ -17,7 +17,9 @@ export function lineTable({ code, map }, { build, sdk }) {
 
 /** Returns code for the end of a bundle. With this code, the SDK replaces positions in stacks. */
 export function positionsCode(table) {
-  return `\nglobalThis.__agentHostPositions = ((table) => (text) => (${replacePositions})(text, table))(${JSON.stringify(table)});\n`;
+  // The table is a text until a stack is logged, because a text needs less memory.
+  const json = JSON.stringify(JSON.stringify(table));
+  return `\nglobalThis.__agentHostPositions = (text) => (${replacePositions})(text, JSON.parse(${json}));\n`;
 }
 
 /**

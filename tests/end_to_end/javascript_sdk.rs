@@ -57,8 +57,9 @@ fn s8_functions_of_the_javascript_sdk_reach_the_host() {
     assert!(!printed.contains("host:http"), "{printed}");
     let printed = cli.succeed(&["plugin", "check", name], &variables);
     assert!(!printed.contains("asks"), "{printed}");
-    let printed = cli.succeed(&["test", name], &variables);
-    assert!(printed.contains("1 scenario: 1 passed"), "{printed}");
+    let (code, printed, stderr) = cli.run(&["test", name], &variables);
+    assert!(code == Some(0) && printed.contains("1 scenario: 1 passed"), "{printed}{stderr}");
+    assert!(stderr.contains("RangeError: too deep") && stderr.contains("(other.js:25)"), "{stderr}");
 
     let component = format!("{name}/{name}.wasm");
     let arguments = ["plugin", "call", &component, "sdk.fail", r#"{"how": "exception"}"#];
