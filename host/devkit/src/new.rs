@@ -245,20 +245,21 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
 
 /// Adds a WIT file with the project's own world, and the contract in `wit/deps`.
 fn add_wit(project: &NewProject, files: &mut Vec<ProjectFile>) {
-    let imports = match project.kind {
-        _ if project.example == Example::Http => {
-            for package in ["http", "io"] {
-                let wit = embedded::file(&format!("sdk/javascript/wit/{package}/{package}.wit"));
-                files.push((format!("wit/deps/wasi-{package}/{package}.wit"), wit.to_owned()));
-            }
-            "\n  import wasi:http/outgoing-handler@0.2.0;\n"
-        }
-        ProjectKind::Tool | ProjectKind::ContextBuilder => {
+    let imports = match (project.example, project.kind) {
+        (Example::Http, _) => "\n  import wasi:http/outgoing-handler@0.2.0;\n",
+        (Example::Simple, ProjectKind::Tool | ProjectKind::ContextBuilder) => {
             "\n  // Interfaces that are not part of the contract. `deps` contains their WIT, and plugin.toml must request them:\n  \
              // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
         }
-        ProjectKind::OutputValidator | ProjectKind::MediaPolicy => "",
+        (Example::Simple, ProjectKind::OutputValidator | ProjectKind::MediaPolicy) => "",
     };
+    if project.example == Example::Http {
+        // These files are not in the list of files that `plugin renew` replaces, because other projects do not have them.
+        for package in ["http", "io"] {
+            let wit = embedded::file(&format!("sdk/javascript/wit/{package}/{package}.wit"));
+            files.push((format!("wit/deps/wasi-{package}/{package}.wit"), wit.to_owned()));
+        }
+    }
     let world = format!(
         "package author:project;\n\n/// The interfaces that this component exports and may import.\nworld plugin {{\n  include \
          agent-host:plugin/{}-plugin@0.1.0;\n{imports}}}\n",

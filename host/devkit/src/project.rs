@@ -197,10 +197,18 @@ impl Project {
     }
 
     /// Returns the path of the script in the project's SDK that builds a JavaScript project. Returns None if the project
-    /// contains no SDK for JavaScript.
+    /// does not use a copy of the SDK for JavaScript.
     pub(crate) fn javascript_sdk(&self) -> Option<PathBuf> {
         let script = self.directory.join(SDK_FOLDER).join(JAVASCRIPT_BUILD_SCRIPT);
-        (self.language == Language::JavaScript && script.is_file()).then_some(script)
+        let uses_sdk = || script.is_file() || self.depends_on_javascript_sdk();
+        (self.language == Language::JavaScript && uses_sdk()).then_some(script)
+    }
+
+    /// Whether `package.json` names the folder of the SDK, even if the folder is missing.
+    fn depends_on_javascript_sdk(&self) -> bool {
+        let text = std::fs::read_to_string(self.directory.join("package.json")).unwrap_or_default();
+        let package: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        package["dependencies"]["agent-host-sdk"] == format!("file:{SDK_FOLDER}").as_str()
     }
 
     pub(crate) fn cargo_manifest(&self) -> PathBuf {
