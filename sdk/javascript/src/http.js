@@ -93,9 +93,12 @@ export function put(url, body, options) {
 }
 
 /** Sends a DELETE request. */
-export function remove(url, options) {
+function remove(url, options) {
   return request({ ...options, method: "DELETE", url });
 }
+
+// `delete` is a reserved word, so a function cannot have this name, but a module can export it.
+export { remove as delete };
 
 /**
  * Sends a request and waits for the complete answer. `query` is an object whose values are added to the address.

@@ -82,7 +82,9 @@ export const get = (key) => open().get(key);
 /** Stores a JSON value under a key of the default bucket. */
 export const set = (key, value) => open().set(key, value);
 /** Removes the value of a key in the default bucket. */
-export const remove = (key) => open().delete(key);
+const remove = (key) => open().delete(key);
+// `delete` is a reserved word, so a constant cannot have this name, but a module can export it.
+export { remove as delete };
 /** Returns the keys of the default bucket. */
 export const keys = () => open().keys();
 /** Adds to a number in the default bucket. */

@@ -13,11 +13,15 @@ const API = "https://api.example.com/v1";
 test("http sends the parts of a request and reads the answer", async () => {
   const host = new TestHost()
     .http(`GET ${API}/a?q=x%20y&n=1&n=2#part`, { json: { ok: true }, headers: { "X-One": "1" } })
-    .http(`POST ${API}/b`, { status: 201, text: "made" });
+    .http(`POST ${API}/b`, { status: 201, text: "made" })
+    .http(`PUT ${API}/b`)
+    .http(`DELETE ${API}/b`, { status: 204 });
   await host.run(async () => {
     const answer = await http.get(`${API}/a#part`, { query: { q: "x y", n: [1, 2], none: undefined } });
     assert.deepEqual([answer.status, answer.ok, answer.json(), answer.headers["x-one"]], [200, true, { ok: true }, "1"]);
     assert.equal((await http.post(`${API}/b`, { n: 1 })).expectOk().text(), "made");
+    assert.equal((await http.put(`${API}/b`, "text")).status, 200);
+    assert.equal((await http.delete(`${API}/b`)).status, 204);
   });
   assert.deepEqual(host.requests[1], {
     method: "POST",
@@ -56,7 +60,7 @@ test("values are kept by bucket and key", async () => {
     assert.equal(values.update("b", () => undefined), undefined);
     assert.deepEqual([values.increment("c"), values.increment("c", 4)], [1, 5]);
     assert.deepEqual(values.keys(), ["a", "c"]);
-    values.remove("a");
+    values.delete("a");
     assert.deepEqual(values.keys(), ["c"]);
     const other = values.open("other");
     other.setBytes("raw", new Uint8Array([0xff]));

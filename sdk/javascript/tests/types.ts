@@ -12,6 +12,8 @@ export const tools = [
     const r = await http.get("https://x", { query: { a: 1 } });
     call.scope.user?.length;
     values.update<number>("a", (v) => (v ?? 0) + 1);
+    values.delete("a");
+    await http.delete("https://x");
     return Done.text(args.text).andJson(r.json());
   }),
   tool({ name: "c", description: "" }, (args) => { same<typeof args, {}>(); return "x"; }),

@@ -37,6 +37,7 @@ export function post(url: string, body?: unknown, options?: Options): Promise<Re
 /** Sends a PUT request. */
 export function put(url: string, body?: unknown, options?: Options): Promise<Response>;
 /** Sends a DELETE request. */
-export function remove(url: string, options?: Options): Promise<Response>;
+declare function remove(url: string, options?: Options): Promise<Response>;
+export { remove as delete };
 /** An HTTP request that has no answer, or whose answer cannot be used. */
 export { HttpError } from "./index.js";

@@ -26,7 +26,8 @@ export function get(key: string): any;
 /** Stores a JSON value under a key of the default bucket. */
 export function set(key: string, value: unknown): void;
 /** Removes the value of a key in the default bucket. */
-export function remove(key: string): void;
+declare function remove(key: string): void;
+export { remove as delete };
 /** Returns the keys of the default bucket. */
 export function keys(): string[];
 /** Adds to a number in the default bucket. */

@@ -42,7 +42,7 @@ export const tools = [
     const other = values.open("other");
     other.setBytes("raw", new Uint8Array([0, 255]));
     const found = { a: values.get("a"), n: values.increment("n"), keys: values.keys(), raw: [...other.getBytes("raw")!] };
-    values.remove("a");
+    values.delete("a");
     return { ...found, after: values.keys(), missing: values.get("a") === undefined };
   }),
   tool({ name: "sdk.files", description: "Reads and writes files." }, () => {
