@@ -129,5 +129,5 @@ fn s1_all_author_steps_succeed_in_javascript() {
 
 #[test]
 fn s1_all_author_steps_succeed_in_c() {
-    follow_steps_in("c", ("app.c", "count(text, word));", "count(text, word) + 1);"));
+    follow_steps_in("c", ("app.c", "count(text, word)))", "count(text, word) + 1))"));
 }

@@ -33,6 +33,7 @@ mod host_files;
 mod host_model;
 mod import_cycles;
 mod invisible_characters;
+mod javascript_sdk;
 mod key_values;
 #[cfg(unix)]
 mod killed_decisions;

@@ -3,6 +3,7 @@
 //! peer is missing fails.
 
 use crate::support::repository;
+use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +26,18 @@ pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
 /// Returns the path of a Node.js program. If the program is missing, prints a note and returns `None`.
 pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
     peer("node/node_modules/.bin", program)
+}
+
+/// Creates the links in `node_modules` that `npm install` creates for packages in folders of the project. Does nothing
+/// for projects without such packages.
+pub(crate) fn link_local_packages(project: &Path) {
+    let text = std::fs::read(project.join("package.json")).unwrap_or_default();
+    let package: Value = serde_json::from_slice(&text).unwrap_or_default();
+    for (name, version) in package["dependencies"].as_object().into_iter().flatten() {
+        let folder = version.as_str().unwrap().strip_prefix("file:").expect("a package in a folder of the project");
+        std::fs::create_dir_all(project.join("node_modules")).unwrap();
+        std::os::unix::fs::symlink(project.join(folder), project.join("node_modules").join(name)).unwrap();
+    }
 }
 
 /// Returns the path of Node.js in the version that the MCP servers need. If this version is missing, prints a note and

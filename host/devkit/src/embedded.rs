@@ -1,8 +1,8 @@
-//! The files for new plugin projects that are embedded in this binary: the SDK, the WIT contract and the templates.
+//! The files for new plugin projects that are embedded in this binary: the SDKs, the WIT contract and the templates.
 
 mod sdk;
 
-pub(crate) use sdk::{SDK_README_TEMPLATE, python_sdk_files, sdk_files};
+pub(crate) use sdk::{SDK_README_TEMPLATE, javascript_sdk_files, python_sdk_files, sdk_files};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -93,5 +93,18 @@ mod tests {
         }
         assert!(below("sdk/src/").any(|(name, _)| name == "tool/outcome.rs"));
         assert!(file("wit/released/0.1.0/tool.wit").is_empty());
+    }
+
+    #[test]
+    fn sdk_for_javascript_contains_the_contract_and_no_tests() {
+        let files = javascript_sdk_files();
+        let has = |path: &str| files.iter().any(|(name, _)| name == path);
+        for path in ["package.json", "build.mjs", "src/index.js", "types/index.d.ts", "component/promise.js"] {
+            assert!(has(path), "{path}");
+        }
+        for path in ["wit/agent-host-plugin/tool.wit", "wit/wasi-keyvalue/keyvalue.wit", "wit/http/http.wit"] {
+            assert!(has(path), "{path}");
+        }
+        assert!(!files.iter().any(|(name, _)| name.starts_with("tests/")));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 /// Name of the file that contains the list. This file is in the same folder as the listed files.
 pub(crate) const LIST: &str = "agent-host.sha256";
-/// The folder of a Rust project that contains the SDK.
+/// The folder of a Rust or JavaScript project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
 
 /// The folder of a Python project that contains the SDK. The folder is a Python package.

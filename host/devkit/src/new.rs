@@ -6,7 +6,7 @@ mod rust;
 mod workspace;
 
 use crate::embedded::{self, ProjectFile};
-use crate::file_list::{FileList, LIST, PYTHON_SDK_FOLDER};
+use crate::file_list::{FileList, LIST, PYTHON_SDK_FOLDER, SDK_FOLDER};
 use crate::language::Language;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
@@ -129,12 +129,6 @@ pub enum NewError {
     /// There is no template for this kind of plugin that calls an API over HTTP.
     #[error("--http is only for tools: leave out --http or --kind")]
     HttpNotForKind,
-    /// There is no template in this language for a tool that calls an API over HTTP.
-    #[error("--http is not available for {language}: leave out --http, or choose {} with --lang", http_languages())]
-    HttpNotForLanguage {
-        /// Language of the project.
-        language: Language,
-    },
     /// The SDK files that are embedded in this binary cannot be used.
     #[error("the SDK that this agent-host contains cannot be written: {reason}; choose another SDK with --sdk")]
     Embedded {
@@ -164,13 +158,8 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     if project.language != Language::Rust && project.sdk != Sdk::Embedded {
         return Err(NewError::SdkNotForLanguage { language: project.language });
     }
-    if project.example == Example::Http {
-        if project.kind != ProjectKind::Tool {
-            return Err(NewError::HttpNotForKind);
-        }
-        if !has_http_template(project.language) {
-            return Err(NewError::HttpNotForLanguage { language: project.language });
-        }
+    if project.example == Example::Http && project.kind != ProjectKind::Tool {
+        return Err(NewError::HttpNotForKind);
     }
     if !project.directory.is_dir() {
         return Err(NewError::NoDirectory { path: project.directory.clone() });
@@ -203,16 +192,6 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
 /// Name of the folder in a language's templates that contains the tool that calls an API over HTTP.
 const HTTP_TEMPLATE: &str = "tool-http";
 
-fn has_http_template(language: Language) -> bool {
-    embedded::below(&format!("host/devkit/templates/{}/{HTTP_TEMPLATE}/", language.key())).next().is_some()
-}
-
-/// Returns the languages with a template for a tool that calls an API over HTTP, for messages.
-fn http_languages() -> String {
-    let languages = Language::ALL.into_iter().filter(|language| has_http_template(*language));
-    languages.map(Language::key).collect::<Vec<_>>().join(" or ")
-}
-
 fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     let language = project.language.key();
     let kind = match project.example {
@@ -238,7 +217,8 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     match project.language {
         Language::Rust => rust::add(project, &mut files)?,
         Language::Python => add_python_sdk(project.kind, &mut files),
-        _ => add_wit(project.kind, &mut files),
+        Language::JavaScript => add_folder(SDK_FOLDER, embedded::javascript_sdk_files(), &mut files),
+        Language::C => add_wit(project, &mut files),
     }
     Ok(files)
 }
@@ -251,31 +231,40 @@ fn add_python_sdk(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
         let world = format!("\n# The kind of the plugin.\n[build]\nworld = \"{}-plugin\"\n", kind.key());
         files.iter_mut().filter(|(name, _)| name == "plugin.toml").for_each(|(_, text)| text.push_str(&world));
     }
-    let sdk = embedded::python_sdk_files();
-    let list = FileList::of(&sdk.iter().cloned().collect()).text();
-    let below = sdk.into_iter().chain([(LIST.to_owned(), list)]);
-    files.extend(below.map(|(name, text)| (format!("{PYTHON_SDK_FOLDER}/{name}"), text)));
+    add_folder(PYTHON_SDK_FOLDER, embedded::python_sdk_files(), files);
 }
 
 /// Adds a WIT file with the project's own world, and the contract in `wit/deps`.
-fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
-    let imports = match kind {
-        ProjectKind::Tool | ProjectKind::ContextBuilder => {
+fn add_wit(project: &NewProject, files: &mut Vec<ProjectFile>) {
+    let imports = match (project.example, project.kind) {
+        (Example::Http, _) => "\n  import wasi:http/outgoing-handler@0.2.0;\n",
+        (Example::Simple, ProjectKind::Tool | ProjectKind::ContextBuilder) => {
             "\n  // Interfaces that are not part of the contract. `deps` contains their WIT, and plugin.toml must request them:\n  \
              // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
         }
-        ProjectKind::OutputValidator | ProjectKind::MediaPolicy => "",
+        (Example::Simple, ProjectKind::OutputValidator | ProjectKind::MediaPolicy) => "",
     };
+    if project.example == Example::Http {
+        // These files are not in the list of files that `plugin renew` replaces, because other projects do not have them.
+        for package in ["http", "io"] {
+            let wit = embedded::file(&format!("sdk/javascript/wit/{package}/{package}.wit"));
+            files.push((format!("wit/deps/wasi-{package}/{package}.wit"), wit.to_owned()));
+        }
+    }
     let world = format!(
         "package author:project;\n\n/// The interfaces that this component exports and may import.\nworld plugin {{\n  include \
          agent-host:plugin/{}-plugin@0.1.0;\n{imports}}}\n",
-        kind.key()
+        project.kind.key()
     );
     files.push(("wit/world.wit".to_owned(), world));
-    let dependencies = embedded::wit_files();
-    let list = FileList::of(&dependencies.iter().cloned().collect()).text();
-    let below = dependencies.into_iter().chain([(LIST.to_owned(), list)]);
-    files.extend(below.map(|(name, text)| (format!("wit/deps/{name}"), text)));
+    add_folder("wit/deps", embedded::wit_files(), files);
+}
+
+/// Adds a folder whose files `plugin renew` replaces, with the list of these files.
+fn add_folder(folder: &str, contents: Vec<ProjectFile>, files: &mut Vec<ProjectFile>) {
+    let list = FileList::of(&contents.iter().cloned().collect()).text();
+    let below = contents.into_iter().chain([(LIST.to_owned(), list)]);
+    files.extend(below.map(|(name, text)| (format!("{folder}/{name}"), text)));
 }
 
 fn next_commands(project: &NewProject) -> Vec<String> {

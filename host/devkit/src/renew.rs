@@ -2,7 +2,7 @@
 //! contains the digests of the files, so that a newer agent-host can replace the files without overwriting files that
 //! the author created or changed.
 
-use crate::embedded::{python_sdk_files, sdk_files, wit_files};
+use crate::embedded::{ProjectFile, javascript_sdk_files, python_sdk_files, sdk_files, wit_files};
 use crate::file_list::{FileList, Files, LIST, PYTHON_SDK_FOLDER, SDK_FOLDER};
 use crate::language::Language;
 use crate::project::Project;
@@ -196,19 +196,24 @@ impl VendoredFiles {
                 return Ok(None);
             }
             let embedded = sdk_files().map_err(|error| RenewError::Embedded { reason: error.to_string() })?;
-            let folder = project.directory().join(SDK_FOLDER);
-            let embedded = embedded.into_iter().collect();
-            return Ok(Some(Self { folder, description: "the SDK", embedded, scope: Scope::All }));
+            return Ok(Some(Self::sdk(project, SDK_FOLDER, embedded)));
         }
         if project.uses_python_sdk() {
-            let folder = project.directory().join(PYTHON_SDK_FOLDER);
-            let embedded = python_sdk_files().into_iter().collect();
-            return Ok(Some(Self { folder, description: "the SDK", embedded, scope: Scope::All }));
+            return Ok(Some(Self::sdk(project, PYTHON_SDK_FOLDER, python_sdk_files())));
+        }
+        if project.javascript_sdk().is_some() {
+            return Ok(Some(Self::sdk(project, SDK_FOLDER, javascript_sdk_files())));
         }
         let folder = project.directory().join(project.build().wit.as_deref().unwrap_or("wit")).join("deps");
         let embedded: Files = wit_files().into_iter().collect();
         let scope = Scope::OwnPackages;
         Ok(folder.is_dir().then_some(Self { folder, description: "the contract", embedded, scope }))
+    }
+
+    fn sdk(project: &Project, folder: &str, embedded: Vec<ProjectFile>) -> Self {
+        let folder = project.directory().join(folder);
+        let embedded = embedded.into_iter().collect();
+        Self { folder, description: "the SDK", embedded, scope: Scope::All }
     }
 }
 
@@ -239,8 +244,9 @@ fn digests_of_files(folder: &Path, scope: Scope) -> Result<BTreeMap<String, Stri
                 continue;
             }
             if path.is_dir() {
-                // Skip build output that cargo, rust-analyzer or Python may have created in the SDK.
-                if !matches!(name.as_str(), "target" | "sdk/target") && !path.ends_with("__pycache__") {
+                // Skip build output that cargo, rust-analyzer, Python or npm may have created in the SDK.
+                let is_output = matches!(name.as_str(), "target" | "sdk/target" | "node_modules");
+                if !is_output && !path.ends_with("__pycache__") {
                     folders.push(path);
                 }
             } else if name != LIST && !name.ends_with("Cargo.lock") {

@@ -16,6 +16,8 @@ struct TestProject {
     path: PathBuf,
     /// Path of the folder that contains the files that agent-host wrote.
     written: PathBuf,
+    /// Path of a file of the contract in that folder.
+    contract_file: &'static str,
 }
 
 impl TestProject {
@@ -32,11 +34,17 @@ impl TestProject {
         };
         let path = create(&new).expect("created").path;
         let written = path.join(match language {
-            Language::Rust => "agent-host",
+            Language::Rust | Language::JavaScript => "agent-host",
             Language::Python => "agent_host_sdk",
-            Language::JavaScript | Language::C => "wit/deps",
+            Language::C => "wit/deps",
         });
-        Self { _folder: folder, path, written }
+        let contract_file = match language {
+            Language::Rust => "wit/media-policy.wit",
+            Language::Python => "media.py",
+            Language::JavaScript => "wit/agent-host-plugin/media-policy.wit",
+            Language::C => "agent-host-plugin/media-policy.wit",
+        };
+        Self { _folder: folder, path, written, contract_file }
     }
 
     fn renew(&self) -> Result<Renewal, RenewError> {
@@ -50,23 +58,15 @@ impl TestProject {
         fs::write(&old, "// older\n").expect("written");
         let gone = old.with_file_name("gone.wit");
         fs::write(&gone, "// no more\n").expect("written");
-        fs::remove_file(self.written.join(self.newer_file())).expect("there");
+        fs::remove_file(self.written.join(self.contract_file)).expect("there");
         let list = self.written.join("agent-host.sha256");
         let text = fs::read_to_string(&list).expect("a list").replace("agent-host 0.1.0", "agent-host 0.0.9");
         let digest = |text: &str| agent_plugins::digest_of(text.as_bytes()).hex().to_owned();
-        let lines = text.lines().filter(|line| !line.ends_with(file) && !line.ends_with(self.newer_file()));
+        let lines = text.lines().filter(|line| !line.ends_with(file) && !line.ends_with(self.contract_file));
         let mut text: String = lines.map(|line| format!("{line}\n")).collect();
         let gone = file.rsplit_once('/').map_or("gone.wit".to_owned(), |(folder, _)| format!("{folder}/gone.wit"));
         text.push_str(&format!("{}  {file}\n{}  {gone}\n", digest("// older\n"), digest("// no more\n")));
         fs::write(list, text).expect("written");
-    }
-
-    fn newer_file(&self) -> &'static str {
-        match self.written.file_name().and_then(std::ffi::OsStr::to_str) {
-            Some("agent-host") => "wit/media-policy.wit",
-            Some("agent_host_sdk") => "media.py",
-            _ => "agent-host-plugin/media-policy.wit",
-        }
     }
 
     fn read(&self, name: &str) -> String {
@@ -74,8 +74,17 @@ impl TestProject {
     }
 }
 
-const FILES: [(Language, &str); 3] =
-    [(Language::Rust, "sdk/src/lib.rs"), (Language::Python, "http.py"), (Language::C, "agent-host-plugin/tool.wit")];
+const FILES: [(Language, &str); 4] = [
+    (Language::Rust, "sdk/src/lib.rs"),
+    (Language::Python, "http.py"),
+    (Language::JavaScript, "src/index.js"),
+    (Language::C, "agent-host-plugin/tool.wit"),
+];
+
+/// Whether a project contains an SDK, and not only the contract.
+fn has_sdk(language: Language) -> bool {
+    language != Language::C
+}
 
 /// S1: `renew` replaces the files of an older agent-host: it changes, adds and removes files, so that the project has
 /// the files of this agent-host. A second call of `renew` changes nothing.
@@ -90,22 +99,18 @@ fn s1_renews_files_of_an_older_agent_host() {
         // Python writes compiled modules next to the modules of the SDK.
         fs::create_dir_all(project.written.join("__pycache__")).expect("made");
         fs::write(project.written.join("__pycache__/http.pyc"), "compiled").expect("written");
-        if language == Language::C {
+        if !has_sdk(language) {
             fs::write(project.written.join("own-package/own.wit"), "package own:own;\n").expect("written");
         }
         let renewed = project.renew().expect("renewed");
         assert_eq!(renewed, Renewal::Renewed { from: "0.0.9".to_owned(), changed: 3 });
         assert_eq!(project.read(file), current);
-        assert!(!project.read(project.newer_file()).is_empty());
+        assert!(!project.read(project.contract_file).is_empty());
         assert!(!project.written.join(file).with_file_name("gone.wit").exists());
-        assert_eq!(
-            project.read("own-package/own.wit").is_empty(),
-            language != Language::C,
-            "the author's own files stay"
-        );
+        assert_eq!(project.read("own-package/own.wit").is_empty(), has_sdk(language), "the author's own files stay");
         assert_eq!(project.renew().expect("a second time"), Renewal::UpToDate);
         fs::remove_dir_all(&project.written).expect("moved away");
-        if language != Language::C {
+        if has_sdk(language) {
             assert!(
                 matches!(project.renew(), Ok(Renewal::Renewed { .. })),
                 "the files are written again after they were moved away"
@@ -126,7 +131,7 @@ fn s1_does_not_overwrite_changed_files() {
         assert!(matches!(&refused, RenewError::Changed { files, .. } if files == &[file.to_owned()]), "{refused}");
         assert!(refused.to_string().contains("nothing was overwritten"), "{refused}");
         assert_eq!(project.read(file), "// mine\n");
-        assert!(project.read(project.newer_file()).is_empty());
+        assert!(project.read(project.contract_file).is_empty());
         fs::remove_file(project.written.join("agent-host.sha256")).expect("there");
         assert!(matches!(project.renew(), Err(RenewError::Unlisted { .. })));
     }
