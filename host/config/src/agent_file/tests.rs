@@ -155,7 +155,9 @@ fn l17_reads_approval_rules_with_their_locations() {
     )
     .expect("valid");
     let rules = &file.approvals;
-    assert_eq!((rules.default, rules.destructive, rules.open_world), (Ask, Allow, Deny));
+    assert_eq!((rules.default, rules.destructive, rules.open_world), (Ask, Ask, Deny));
+    let unattended = parse("[approval]\ndestructive = \"allow\"\n").expect("valid").approvals;
+    assert_eq!((unattended.default, unattended.destructive), (Allow, Allow));
     let tools: Vec<_> = rules.tools.iter().map(|(name, policy)| (name.as_str(), *policy)).collect();
     assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
     assert_eq!(rules.bind_arguments, ["files.*"]);
