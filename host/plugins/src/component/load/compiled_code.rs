@@ -7,6 +7,7 @@ use crate::component::compiler::{self, BytesFacts, CompileLimits, CompileTimeout
 use crate::component::engine_context::EngineContext;
 use crate::component::installed_code;
 use crate::component::load_error::LoadError;
+use crate::component::plugin::Facts;
 use crate::component::sandbox::Sandbox;
 use crate::identity::{Kind, PluginIdentity};
 use agent_core::message::Digest;
@@ -219,7 +220,7 @@ pub(super) fn store_in_cache(
 
 /// Copies compiled code and facts from the cache into a folder of installed code. Returns the path of the file.
 pub(super) fn copy_from_cache(context: &EngineContext, digest: &Digest, directory: &Path) -> io::Result<PathBuf> {
-    let cached = context.cache.as_ref().and_then(|cache| load_from(cache, context, digest));
+    let cached = context.cache.as_ref().and_then(|cache| load_from::<Facts>(cache, context, digest));
     let (component, facts, _pin) =
         cached.ok_or_else(|| io::Error::other("the cache of compiled code cannot be used"))?;
     let record = serde_json::to_vec(&facts).map_err(io::Error::other)?;
