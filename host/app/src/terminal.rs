@@ -278,6 +278,14 @@ impl Terminal {
         })
     }
 
+    /// Writes an entry of a list to stdout. On a terminal, long lines are wrapped between words.
+    pub(crate) fn print_entry(&self, entry: &str) -> io::Result<()> {
+        match self.is_terminal(Output::Stdout) {
+            true => self.print(text::wrapped(entry, self.width())),
+            false => self.print(entry),
+        }
+    }
+
     /// Writes a prompt to stderr. The caller then reads the line that the user types.
     pub(crate) fn ask(&self, prompt: &str) -> io::Result<()> {
         self.write_around_spinner(|| write_and_flush(&mut io::stderr().lock(), prompt))

@@ -191,7 +191,7 @@ async fn hide_reasons(store: &dyn Store, session: &str) -> Result<BTreeMap<Messa
 /// Describes a call that has no result yet. `open_in` is the process that has the session open, if any.
 fn open_call(call: &CallRecord, open_in: Option<&str>) -> String {
     let (name, arguments) =
-        (text::one_line(&call.name, MAX_CHARACTERS), text::json_line(&call.arguments, MAX_CHARACTERS));
+        (text::one_line(&call.name, MAX_CHARACTERS), text::arguments(&call.arguments, MAX_CHARACTERS));
     let running = open_in.map(|process| format!("is running in {process}"));
     let waits = match call.state {
         CallState::Started if running.is_some() => running.as_deref().unwrap_or_default(),
@@ -218,7 +218,7 @@ fn describe_message(message: &StoredMessage, (hide_reason, costs): (Option<HideR
         Part::Json(json) => text::harmless(&json.to_string()).into_owned(),
         Part::Media(media) => text::media_item(media),
         Part::ToolCall(call) => {
-            let arguments = text::json_line(&call.arguments, MAX_CHARACTERS);
+            let arguments = text::arguments(&call.arguments, MAX_CHARACTERS);
             format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, MAX_CHARACTERS), call.id)
         }
         Part::ToolResult(result) => tool_result(result, costs),
