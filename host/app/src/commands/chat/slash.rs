@@ -1,5 +1,7 @@
 //! Parses slash commands, which are input lines that begin with `/` and control the host.
 
+use super::changed_files::Shown;
+
 /// Description of a slash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
@@ -16,7 +18,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/help", arguments: "", description: "this list" },
     Command { name: "/tools", arguments: "", description: "the tools that the model may call" },
     Command { name: "/plugins", arguments: "", description: "the plugins, and the grants of each plugin" },
-    Command { name: "/model", arguments: "[NAME]", description: "lists the models; with NAME, switches to that model" },
+    Command {
+        name: "/model",
+        arguments: "[NAME]",
+        description: "switches to the model NAME, or lists the models and asks",
+    },
     Command {
         name: "/session",
         arguments: "[list|new|ID]",
@@ -32,6 +38,12 @@ pub(super) const COMMANDS: &[Command] = &[
         name: "/memory",
         arguments: "[forget ID]",
         description: "the latest memories that the agent may recall; or deletes one",
+    },
+    Command { name: "/diff", arguments: "[all]", description: "the file changes of the last turn, or of this session" },
+    Command {
+        name: "/compact",
+        arguments: "",
+        description: "lets the next prompt begin with a summary of the earlier messages",
     },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
@@ -83,6 +95,10 @@ pub(super) enum SlashCommand {
     Memories,
     /// Delete the memory with this id.
     Forget(String),
+    /// Show which files were changed.
+    Diff(Shown),
+    /// Summarise the earlier messages at the beginning of the next turn.
+    Compact,
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -129,6 +145,9 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/cost", []) => SlashCommand::Cost,
         ("/memory", []) => SlashCommand::Memories,
         ("/memory", ["forget", id]) => SlashCommand::Forget((*id).to_owned()),
+        ("/diff", []) => SlashCommand::Diff(Shown::LastTurn),
+        ("/diff", ["all"]) => SlashCommand::Diff(Shown::AllTurns),
+        ("/compact", []) => SlashCommand::Compact,
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -192,6 +211,9 @@ mod tests {
             ("/cost", SlashCommand::Cost),
             ("/memory", SlashCommand::Memories),
             ("/memory forget a/1", SlashCommand::Forget("a/1".into())),
+            ("/diff", SlashCommand::Diff(Shown::LastTurn)),
+            ("/diff all", SlashCommand::Diff(Shown::AllTurns)),
+            ("/compact", SlashCommand::Compact),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
