@@ -7,6 +7,7 @@ mod delegates;
 mod dev;
 mod first_use;
 mod lent;
+mod narrow;
 mod pages;
 mod progress;
 mod recap;

@@ -85,6 +85,12 @@ pub(crate) fn home() -> Option<PathBuf> {
     env::home_dir()
 }
 
+/// Returns true if the terminal reports a light background in the variable `COLORFGBG`, such as `0;15`.
+pub(crate) fn has_light_background() -> bool {
+    let colours = variable("COLORFGBG").unwrap_or_default();
+    matches!(colours.rsplit(';').next(), Some("7" | "15"))
+}
+
 /// Time zone of the user: the variable `TZ`, or else the system's time zone, or else UTC.
 pub(crate) fn time_zone() -> TimeZone {
     static LOCAL: OnceLock<TimeZone> = OnceLock::new();

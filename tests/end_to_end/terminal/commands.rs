@@ -155,6 +155,32 @@ fn i1_session_pick_continues_the_chosen_session() {
     assert_eq!(screen.exit_code(), Some(0));
 }
 
+/// I1: `/theme` changes the colours of this session and of later ones.
+#[test]
+fn i1_theme_changes_the_colours() {
+    let cli = TestCli::new(&[json!({"text": "unused"})]);
+    let mut screen = cli.session();
+    let warned_in = |screen: &mut Screen, theme: &str, colour: vt100::Color| {
+        screen.send(&format!("/theme {theme}\r"));
+        screen.wait_for(&format!("the theme is `{theme}` from now on"));
+        screen.wait_for_end("\n\n>");
+        screen.send(&format!("/not{theme}\r"));
+        let warning = format!("! there is no command /not{theme}");
+        screen.wait_for(&warning);
+        screen.wait_for_end("\n\n>");
+        assert_eq!(screen.cells(&warning)[0].fgcolor(), colour, "{theme}");
+    };
+    warned_in(&mut screen, "dark", vt100::Color::Idx(3));
+    warned_in(&mut screen, "light", vt100::Color::Idx(5));
+    warned_in(&mut screen, "none", vt100::Color::Default);
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+    let mut screen = cli.session();
+    screen.send("/theme\r");
+    screen.wait_for("the theme is `none`; /theme light|dark|none changes it");
+    assert_eq!(screen.styled_cells(), 0, "{}", screen.text());
+}
+
 /// I1: lists show times in the time zone of the user. JSON contains times in UTC.
 #[test]
 fn i1_lists_show_local_times() {

@@ -13,6 +13,7 @@ mod recap;
 mod reports;
 mod session_lease;
 mod slash;
+mod themes;
 mod watch;
 
 use super::approval_prompt::ApprovalPrompter;
@@ -90,6 +91,7 @@ pub(crate) async fn chat(
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
     };
+    themes::use_stored(terminal, &storage.data);
     let mut editor = Editor::new(terminal, &interrupts, &storage.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, SessionUse::Interactive), &session, storage.clone());
     let user = UserPresence::of(terminal);
@@ -407,6 +409,7 @@ impl Chat<'_> {
             SlashCommand::Forget(id) => self.forget_memory(&id).await?,
             SlashCommand::Diff(shown) => self.show_changed_files(shown),
             SlashCommand::Compact => self.compact()?,
+            SlashCommand::Theme(theme) => self.set_theme(theme)?,
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Approve | SlashCommand::Continue if self.session.state().is_open() => self.turn(None).await?,
             SlashCommand::Approve | SlashCommand::Continue => self.note("no turn is waiting"),
@@ -450,7 +453,7 @@ impl Chat<'_> {
         let filter = SessionFilter { agent: Some(self.settings.name.clone()), ..SessionFilter::default() };
         for session in stored_sessions::sessions(&*self.host.store, &self.storage.data, filter, LISTED_SESSIONS).await?
         {
-            self.prose(stored_sessions::summary(&session));
+            self.entry(&stored_sessions::summary(&session));
         }
         Ok(())
     }
@@ -523,6 +526,10 @@ impl Chat<'_> {
 
     fn note(&self, lines: impl AsRef<str>) {
         self.terminal.note(lines);
+    }
+
+    fn entry(&self, lines: &str) {
+        self.note(text::wrapped_entry(lines, self.terminal.width()));
     }
 
     fn hint(&self, line: impl AsRef<str>) {

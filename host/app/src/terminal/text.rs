@@ -33,6 +33,16 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 /// Wraps text between words into lines of at most `columns`. Escape codes of styles do not count toward the width. A
 /// word that is longer than `columns` is not broken.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    wrapped_below(text, columns, "")
+}
+
+/// Wraps an entry of a list as [`wrapped`] does, and indents the continued lines more than the beginning of their line.
+pub(crate) fn wrapped_entry(text: &str, columns: usize) -> String {
+    wrapped_below(text, columns, "    ")
+}
+
+/// Wraps text into lines of at most `columns`. If a line is continued, `hanging` is added to its indentation.
+fn wrapped_below(text: &str, columns: usize, hanging: &str) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().width();
     let lines = text.lines().map(|line| {
         if width(line) <= columns {
@@ -43,8 +53,8 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
         for (number, word) in line.trim_start_matches(' ').split(' ').enumerate() {
             let next = width(word);
             if number > 0 && column + 1 + next > columns {
-                shown.push_str(&format!("\n{indent}"));
-                column = indent.len();
+                shown.push_str(&format!("\n{indent}{hanging}"));
+                column = indent.len() + hanging.len();
             } else if number > 0 {
                 shown.push(' ');
                 column += 1;
@@ -206,6 +216,7 @@ mod tests {
         let shown = "\u{1b}[2mone two\u{1b}[0m\nthree\n  four five\n  six seven\nshort";
         assert_eq!(wrapped(text, 11), shown);
         assert_eq!(wrapped("averyverylongword and", 5), "averyverylongword\nand");
+        assert_eq!(wrapped_entry("  one two three four\nshort", 11), "  one two\n      three\n      four\nshort");
     }
 
     #[test]

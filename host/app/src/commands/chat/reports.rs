@@ -74,7 +74,7 @@ impl Chat<'_> {
         let recalled = self.recalled_memories(&user).await?;
         if !recalled.is_empty() {
             self.hint("recalled for the last turn:");
-            recalled.iter().for_each(|memory| self.prose(memory::list_entry(memory)));
+            recalled.iter().for_each(|memory| self.entry(&memory::list_entry(memory)));
             self.hint("the latest memories:");
         }
         let found = self.host.store.list(&user, "", LISTED_MEMORIES).await.map_err(Failure::failed)?;
@@ -82,7 +82,7 @@ impl Chat<'_> {
             self.note(format!("there are no memories about `{}`", text::one_line(&user, 100)));
             return Ok(());
         }
-        found.iter().for_each(|memory| self.prose(memory::list_entry(memory)));
+        found.iter().for_each(|memory| self.entry(&memory::list_entry(memory)));
         self.hint("/memory forget ID deletes a memory; `agent-host memory list` shows all");
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! Parses slash commands, which are input lines that begin with `/` and control the host.
 
 use super::changed_files::Shown;
+use crate::terminal::Theme;
 
 /// Description of a slash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +45,11 @@ pub(super) const COMMANDS: &[Command] = &[
         name: "/compact",
         arguments: "",
         description: "lets the next prompt begin with a summary of the earlier messages",
+    },
+    Command {
+        name: "/theme",
+        arguments: "[light|dark|none]",
+        description: "colours for a light or a dark terminal, or no colours",
     },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
@@ -99,6 +105,8 @@ pub(super) enum SlashCommand {
     Diff(Shown),
     /// Summarise the earlier messages at the beginning of the next turn.
     Compact,
+    /// Show the theme, or use another one.
+    Theme(Option<Theme>),
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -148,6 +156,8 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/diff", []) => SlashCommand::Diff(Shown::LastTurn),
         ("/diff", ["all"]) => SlashCommand::Diff(Shown::AllTurns),
         ("/compact", []) => SlashCommand::Compact,
+        ("/theme", []) => SlashCommand::Theme(None),
+        ("/theme", [theme]) => SlashCommand::Theme(Some(Theme::parse(theme).ok_or_else(|| usage_error(name))?)),
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -214,6 +224,8 @@ mod tests {
             ("/diff", SlashCommand::Diff(Shown::LastTurn)),
             ("/diff all", SlashCommand::Diff(Shown::AllTurns)),
             ("/compact", SlashCommand::Compact),
+            ("/theme", SlashCommand::Theme(None)),
+            ("/theme light", SlashCommand::Theme(Some(Theme::Light))),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
@@ -252,6 +264,7 @@ mod tests {
         assert!(error("/tool").contains("did you mean /tools?"));
         assert!(!error("/somethingelse").contains("did you mean"));
         assert_eq!(error("/undo 2"), "/undo takes no arguments");
+        assert_eq!(error("/theme blue"), "write /theme [light|dark|none]");
         assert_eq!(error("/result 0"), "write /result [N]");
         assert_eq!(error("/resolve"), "write /resolve CALL retry|failed|result [TEXT]");
     }

@@ -93,7 +93,7 @@ async fn choose<'s>(
     loop {
         let page: Vec<_> = found.iter().skip(first).take(PAGE).collect();
         for (number, session) in (1..).zip(&page) {
-            terminal.note(text::wrapped(&entry(number, session), terminal.width()));
+            terminal.note(text::wrapped_entry(&entry(number, session), terminal.width()));
         }
         if found.is_empty() {
             terminal.note(nothing(&words));

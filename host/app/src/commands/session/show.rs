@@ -28,7 +28,7 @@ pub(crate) async fn show(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
-    line(summary(session))?;
+    terminal.print_entry(&summary(session)).map_err(Failure::output)?;
     let SessionUsage { model_calls, usage } = session.usage;
     if model_calls > 0 {
         line(format!("  {DIM}used{DIM:#} {}", spending(model_calls, usage)))?;
@@ -72,7 +72,8 @@ async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) ->
                 Part::ToolResult(result) => Some(result.call_id.clone()),
                 _ => None,
             }));
-            line(describe_message(message, (hidden.get(&message.id).copied(), &costs)))?;
+            let described = describe_message(message, (hidden.get(&message.id).copied(), &costs));
+            terminal.print_entry(&described).map_err(Failure::output)?;
         }
     }
     ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
