@@ -31,7 +31,7 @@ use help::{LONG, SHORT, USAGE};
 use new::{DevArguments, NewArguments};
 use replay::ReplayArguments;
 pub(crate) use request_number::RequestNumber;
-use resume::ResumeArguments;
+use resume::{PickArguments, ResumeArguments};
 use sharing::{
     AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
     UpdateArguments,
@@ -355,6 +355,8 @@ pub(crate) enum SessionCommand {
     },
     /// Continue a session: finish an interrupted turn, then send PROMPT
     Resume(ResumeArguments),
+    /// Choose a session to continue from a list
+    Pick(PickArguments),
     /// Search all sessions for messages that contain all these words, including messages that were removed from
     /// the prompt
     Search {

@@ -5,6 +5,7 @@ pub(crate) mod acp;
 mod agent_settings;
 mod approval_prompt;
 pub(crate) mod approvals;
+mod attachments;
 pub(crate) mod audit;
 mod build_projects;
 pub(crate) mod chat;

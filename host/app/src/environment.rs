@@ -4,8 +4,10 @@ use agent_config::{COMPILE_COMMAND, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
 use agent_plugins::CompilerCommand;
+use jiff::tz::TimeZone;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Returns the parts of the environment that agents need, such as the variables.
 pub(crate) fn host() -> HostEnvironment {
@@ -94,6 +96,33 @@ fn user_of(user_id: &str, passwd: &str) -> Option<String> {
         let name = fields.next().filter(|name| !name.is_empty())?;
         (fields.nth(1) == Some(user_id)).then(|| name.to_owned())
     })
+}
+
+/// Home folder of the user, or None if it is unknown.
+pub(crate) fn home() -> Option<PathBuf> {
+    env::home_dir()
+}
+
+/// Returns true if the terminal reports a light background in the variable `COLORFGBG`, such as `0;15`.
+pub(crate) fn has_light_background() -> bool {
+    let colours = variable("COLORFGBG").unwrap_or_default();
+    matches!(colours.rsplit(';').next(), Some("7" | "15"))
+}
+
+/// Time zone of the user: the variable `TZ`, or else the system's time zone, or else UTC.
+pub(crate) fn time_zone() -> TimeZone {
+    static LOCAL: OnceLock<TimeZone> = OnceLock::new();
+    let system = || TimeZone::tzif("local", &std::fs::read("/etc/localtime").ok()?).ok();
+    let find = || match variable("TZ") {
+        Some(name) => zone_named(name.trim_start_matches(':')),
+        None => system(),
+    };
+    LOCAL.get_or_init(|| find().unwrap_or(TimeZone::UTC)).clone()
+}
+
+/// Finds a time zone by its name, such as `Europe/Berlin`, or by its rule, such as `CET-1`.
+fn zone_named(name: &str) -> Option<TimeZone> {
+    TimeZone::get(name).or_else(|_| TimeZone::posix(name)).ok()
 }
 
 /// File in which `docker login` stores credentials.

@@ -133,6 +133,15 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
             commands::session::check(resumed.session.as_deref(), &user_data).await?;
             commands::run::run(&RunArguments { user, ..resumed.into() }, data, terminal).await
         }
+        Some(Command::Session(ForUser { command: SessionCommand::Pick(picked), user })) => {
+            let user_data = open_data()?.for_user(user.clone());
+            let session = commands::session::pick::pick(&picked, &user_data, terminal).await?;
+            if session.is_none() {
+                return Ok(Exit::Done);
+            }
+            let run = RunArguments { session, user, agent: picked.agent, ..RunArguments::default() };
+            commands::run::run(&run, data, terminal).await
+        }
         Some(Command::Session(ForUser { command, user })) => {
             commands::session::run(command, &open_data()?.for_user(user), terminal).await
         }

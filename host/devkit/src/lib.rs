@@ -39,4 +39,5 @@ pub mod replay;
 pub mod scenario;
 mod source_files;
 
+pub use diff::labelled as unified_diff;
 pub use language::Language;

@@ -131,7 +131,8 @@ impl DevSession {
         if !self.has_agent {
             use_all(&mut settings, built);
         }
-        open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Turns, terminal).await
+        open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Conversation, terminal)
+            .await
     }
 
     /// Sends the same prompt after each build, each time in a new session, until the user interrupts the command.

@@ -48,6 +48,12 @@ impl FileChanges {
         taken.into_iter().map(|(_, _, change)| change).collect()
     }
 
+    /// Removes and returns the changes of all calls of all sessions, in the order of the calls.
+    pub fn take_all(&self) -> Vec<FileChange> {
+        let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *changes).into_iter().map(|(_, _, change)| change).collect()
+    }
+
     pub(crate) fn add(&self, session: &str, call: &CallId, change: FileChange) {
         let mut changes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if changes.len() == MAX_CHANGES {

@@ -1,5 +1,8 @@
 //! Parses slash commands, which are input lines that begin with `/` and control the host.
 
+use super::changed_files::Shown;
+use crate::terminal::Theme;
+
 /// Description of a slash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
@@ -16,7 +19,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/help", arguments: "", description: "this list" },
     Command { name: "/tools", arguments: "", description: "the tools that the model may call" },
     Command { name: "/plugins", arguments: "", description: "the plugins, and the grants of each plugin" },
-    Command { name: "/model", arguments: "[NAME]", description: "lists the models; with NAME, switches to that model" },
+    Command {
+        name: "/model",
+        arguments: "[NAME]",
+        description: "switches to the model NAME, or lists the models and asks",
+    },
     Command {
         name: "/session",
         arguments: "[list|new|ID]",
@@ -42,6 +49,17 @@ pub(super) const COMMANDS: &[Command] = &[
         name: "/revoke",
         arguments: "PLUGIN [KIND]",
         description: "takes all grants of a plugin away, or those of one kind, such as http",
+    },
+    Command { name: "/diff", arguments: "[all]", description: "the file changes of the last turn, or of this session" },
+    Command {
+        name: "/compact",
+        arguments: "",
+        description: "lets the next prompt begin with a summary of the earlier messages",
+    },
+    Command {
+        name: "/theme",
+        arguments: "[light|dark|none]",
+        description: "colours for a light or a dark terminal, or no colours",
     },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
@@ -101,6 +119,12 @@ pub(super) enum SlashCommand {
     Grant(String, String),
     /// Revoke the grants of this plugin: all, or those of one kind.
     Revoke(String, Option<String>),
+    /// Show which files were changed.
+    Diff(Shown),
+    /// Summarise the earlier messages at the beginning of the next turn.
+    Compact,
+    /// Show the theme, or use another one.
+    Theme(Option<Theme>),
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -152,6 +176,11 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/grant", [plugin, grant @ ..]) => SlashCommand::Grant((*plugin).to_owned(), grant.join(" ")),
         ("/revoke", [plugin]) => SlashCommand::Revoke((*plugin).to_owned(), None),
         ("/revoke", [plugin, kind]) => SlashCommand::Revoke((*plugin).to_owned(), Some((*kind).to_owned())),
+        ("/diff", []) => SlashCommand::Diff(Shown::LastTurn),
+        ("/diff", ["all"]) => SlashCommand::Diff(Shown::AllTurns),
+        ("/compact", []) => SlashCommand::Compact,
+        ("/theme", []) => SlashCommand::Theme(None),
+        ("/theme", [theme]) => SlashCommand::Theme(Some(Theme::parse(theme).ok_or_else(|| usage_error(name))?)),
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -223,6 +252,11 @@ mod tests {
             ),
             ("/revoke files", SlashCommand::Revoke("files".into(), None)),
             ("/revoke files write", SlashCommand::Revoke("files".into(), Some("write".into()))),
+            ("/diff", SlashCommand::Diff(Shown::LastTurn)),
+            ("/diff all", SlashCommand::Diff(Shown::AllTurns)),
+            ("/compact", SlashCommand::Compact),
+            ("/theme", SlashCommand::Theme(None)),
+            ("/theme light", SlashCommand::Theme(Some(Theme::Light))),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
@@ -261,6 +295,7 @@ mod tests {
         assert!(error("/tool").contains("did you mean /tools?"));
         assert!(!error("/somethingelse").contains("did you mean"));
         assert_eq!(error("/undo 2"), "/undo takes no arguments");
+        assert_eq!(error("/theme blue"), "write /theme [light|dark|none]");
         assert_eq!(error("/result 0"), "write /result [N]");
         assert_eq!(error("/resolve"), "write /resolve CALL retry|failed|result [TEXT]");
     }
