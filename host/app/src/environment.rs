@@ -1,5 +1,6 @@
 //! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
+use agent_config::settings::AGENT_FILE;
 use agent_config::{COMPILE_COMMAND, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Toolchain, Tools, VARIABLES};
@@ -10,12 +11,16 @@ use std::path::{Path, PathBuf};
 /// Returns the parts of the environment that agents need, such as the variables.
 pub(crate) fn host() -> HostEnvironment {
     let compiler = |program| CompilerCommand { program, arguments: vec![COMPILE_COMMAND.into()] };
-    let data = directories::ProjectDirs::from("", "", "agent-host").map(|folders| folders.data_dir().to_owned());
+    let folders = directories::ProjectDirs::from("", "", "agent-host");
+    let data = folders.as_ref().map(|folders| folders.data_dir().to_owned());
     let mut environment = HostEnvironment::new(variable);
     environment.user = user();
     environment.compiler = this_program().map(compiler);
     environment.docker_configuration = docker_configuration();
     environment.data_directory = data;
+    environment.user_file = folders.map(|folders| folders.config_dir().join(AGENT_FILE));
+    environment.home = env::home_dir();
+    environment.program = env::current_exe().ok();
     environment
 }
 

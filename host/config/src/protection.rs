@@ -22,7 +22,12 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
     let docker = environment.docker_configuration.clone();
     let docker = docker
         .map(|file| protected_path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
-    std::iter::once(folder).chain(program).chain(docker).chain(agent_files(Path::new("."))).collect()
+    let user_file = environment.user_file.clone();
+    let user_file = user_file.map(|file| protected_path(file, "the user-wide configuration", ProtectedKind::File));
+    let installed = environment.installed_plugins();
+    let installed = installed.map(|folder| protected_path(folder, "the installed plugins", ProtectedKind::Folder));
+    let files = docker.into_iter().chain(user_file).chain(installed);
+    std::iter::once(folder).chain(program).chain(files).chain(agent_files(Path::new("."))).collect()
 }
 
 /// Returns the paths that are protected for an agent: its configuration file, and all files and folders that the

@@ -2,6 +2,7 @@
 
 use super::agent_settings::{self, BuildingReader};
 use super::stored_sessions;
+use super::user_presence::UserPresence;
 use crate::arguments::RunArguments;
 use crate::environment;
 use crate::exit::Failure;
@@ -44,7 +45,9 @@ pub(crate) async fn open(
     data: Option<&Path>,
     terminal: &Terminal,
 ) -> Result<OpenedSession, Failure> {
-    let settings = agent_settings::settings(&run.agent, terminal).await?;
+    // A program that reads JSON lines cannot show a question.
+    let user = if run.json { UserPresence::Absent } else { UserPresence::of(terminal) };
+    let settings = agent_settings::settings(&run.agent, data, user, terminal).await?;
     let data = DataDirectory::open(data, &environment::host())?.for_user(run.user.clone());
     open_in(run, (settings, data), OpenedFor::Turns, terminal).await
 }

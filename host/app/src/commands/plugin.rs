@@ -14,14 +14,17 @@ mod versions;
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::commands::agent_settings;
 use crate::commands::build_projects;
+use crate::commands::starting_agent;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Terminal, YELLOW, built, show_load};
 use agent_config::grants::{self, Grant};
+use agent_config::trust::{AgentAuthority, TrustStore};
 use agent_config::{DataDirectory, Settings, assembly, protection};
 use agent_mcp::McpServers;
 use agent_plugins::{CallLimits, Grants, KnownSecrets, LoadError, LoadedPlugin, Sandbox};
+use agent_registry::LOCK_FILE;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -44,9 +47,24 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         }
         PluginCommand::Push(arguments) => sharing::push(arguments, data, terminal).await?,
         PluginCommand::Sign(arguments) => sharing::sign(arguments, data, terminal).await?,
-        PluginCommand::Add(arguments) => return sharing::add(arguments, data, terminal).await,
-        PluginCommand::Update(arguments) => return sharing::update(arguments, data, terminal).await,
-        PluginCommand::Remove(arguments) => sharing::remove(arguments, data, terminal).await?,
+        PluginCommand::Add(arguments) => {
+            let kept = TrustOfFolder::before_change(data);
+            let exit = sharing::add(arguments, data, terminal).await;
+            kept.after_change();
+            return exit;
+        }
+        PluginCommand::Update(arguments) => {
+            let kept = TrustOfFolder::before_change(data);
+            let exit = sharing::update(arguments, data, terminal).await;
+            kept.after_change();
+            return exit;
+        }
+        PluginCommand::Remove(arguments) => {
+            let kept = TrustOfFolder::before_change(data);
+            let removed = sharing::remove(arguments, data, terminal).await;
+            kept.after_change();
+            removed?;
+        }
         PluginCommand::Verify(arguments) => return sharing::verify(arguments, terminal).await,
         PluginCommand::Search(arguments) => sharing::search(arguments, data, terminal).await?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
@@ -95,6 +113,27 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
         print(terminal, built(&plugin))?;
     }
     Ok(Exit::Done)
+}
+
+/// The trust in the `agent.toml` of the current folder. A command that changes `plugins.lock` on behalf of the user keeps
+/// this trust.
+struct TrustOfFolder(Option<(TrustStore, AgentAuthority)>);
+
+impl TrustOfFolder {
+    fn before_change(data: Option<&Path>) -> Self {
+        let environment = environment::host();
+        let store = starting_agent::trust_store(data, &environment);
+        Self(store.and_then(|store| {
+            let authority = store.trusted(&starting_agent::file_of_folder(&environment)?)?;
+            Some((store, authority))
+        }))
+    }
+
+    fn after_change(self) {
+        if let Some((store, authority)) = self.0 {
+            store.keep(Some(authority), &|path| path.ends_with(LOCK_FILE));
+        }
+    }
 }
 
 /// Where the grants and limits of a plugin come from.
