@@ -88,7 +88,7 @@ fn p7_a_key_is_neither_stored_nor_shown() {
 /// user-wide file over the built-in model. `config check` and `config show` say where the model comes from.
 #[test]
 fn m2_the_nearest_configuration_takes_precedence() {
-    let user = User::new(&[]);
+    let user = User::new(&[text_reply("Hello.")]);
     let model = |arguments: &[&str]| {
         let printed = user.run("home/project", &[&["config", "show"], arguments].concat());
         assert_eq!(printed.code, Some(0), "{printed:?}");
@@ -127,7 +127,7 @@ fn row_56_a_user_wide_file_that_others_can_change_is_refused() {
 /// I1: a session without a model says in one line how to choose one.
 #[test]
 fn i1_the_greeting_names_setup_if_no_model_is_configured() {
-    let user = User::new(&[]);
+    let user = User::new(&[text_reply("Hello.")]);
     let plugins = user.path("installed").display().to_string();
     let mut screen = user.start("home/project", &["--plugins", &plugins]);
     screen.wait_for("no model is configured; `agent-host setup` chooses one for all folders");
