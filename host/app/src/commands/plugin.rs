@@ -20,7 +20,6 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Terminal, YELLOW, built, show_load};
 use agent_config::grants::{self, Grant};
-use agent_config::trust::{AgentAuthority, TrustStore};
 use agent_config::{DataDirectory, Settings, assembly, protection};
 use agent_mcp::McpServers;
 use agent_plugins::{CallLimits, Grants, KnownSecrets, LoadError, LoadedPlugin, Sandbox};
@@ -48,23 +47,12 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::Push(arguments) => sharing::push(arguments, data, terminal).await?,
         PluginCommand::Sign(arguments) => sharing::sign(arguments, data, terminal).await?,
         PluginCommand::Add(arguments) => {
-            let kept = TrustOfFolder::before_change(data);
-            let exit = sharing::add(arguments, data, terminal).await;
-            kept.after_change();
-            return exit;
+            return keeping_trust(data, sharing::add(arguments, data, terminal)).await;
         }
         PluginCommand::Update(arguments) => {
-            let kept = TrustOfFolder::before_change(data);
-            let exit = sharing::update(arguments, data, terminal).await;
-            kept.after_change();
-            return exit;
+            return keeping_trust(data, sharing::update(arguments, data, terminal)).await;
         }
-        PluginCommand::Remove(arguments) => {
-            let kept = TrustOfFolder::before_change(data);
-            let removed = sharing::remove(arguments, data, terminal).await;
-            kept.after_change();
-            removed?;
-        }
+        PluginCommand::Remove(arguments) => keeping_trust(data, sharing::remove(arguments, data, terminal)).await?,
         PluginCommand::Verify(arguments) => return sharing::verify(arguments, terminal).await,
         PluginCommand::Search(arguments) => sharing::search(arguments, data, terminal).await?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
@@ -115,25 +103,18 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// The trust in the `agent.toml` of the current folder. A command that changes `plugins.lock` on behalf of the user keeps
-/// this trust.
-struct TrustOfFolder(Option<(TrustStore, AgentAuthority)>);
-
-impl TrustOfFolder {
-    fn before_change(data: Option<&Path>) -> Self {
-        let environment = environment::host();
-        let store = starting_agent::trust_store(data, &environment);
-        Self(store.and_then(|store| {
-            let authority = store.trusted(&starting_agent::file_of_folder(&environment)?)?;
-            Some((store, authority))
-        }))
+/// Runs a command that changes `plugins.lock` on behalf of the user. If the user has trusted the `agent.toml` of the current
+/// folder, the trust is kept.
+async fn keeping_trust<T>(data: Option<&Path>, change: impl Future<Output = T>) -> T {
+    let environment = environment::host();
+    let store = starting_agent::trust_store(data, &environment);
+    let file = starting_agent::file_of_folder(&environment);
+    let before = store.as_ref().zip(file).and_then(|(store, file)| store.trusted(&file));
+    let changed = change.await;
+    if let Some(store) = &store {
+        store.keep(before, &|path| path.ends_with(LOCK_FILE));
     }
-
-    fn after_change(self) {
-        if let Some((store, authority)) = self.0 {
-            store.keep(Some(authority), &|path| path.ends_with(LOCK_FILE));
-        }
-    }
+    changed
 }
 
 /// Where the grants and limits of a plugin come from.
