@@ -25,6 +25,8 @@ mod event_watchers;
 mod eviction;
 mod examples;
 mod fairness;
+#[cfg(target_os = "linux")]
+mod first_day;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod generic_components;

@@ -6,15 +6,18 @@ pub(crate) mod compile;
 mod config;
 mod help;
 pub(crate) mod mcp;
+mod model;
 pub(crate) mod new;
 pub(crate) mod replay;
 mod request_number;
 pub(crate) mod resume;
 pub(crate) mod serve;
+pub(crate) mod setup;
 pub(crate) mod sharing;
 mod shell;
 mod stored_data;
 pub(crate) mod test;
+pub(crate) mod trust;
 mod typo_hints;
 pub(crate) mod versions;
 
@@ -28,6 +31,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use compile::CompileArguments;
 pub(crate) use config::ConfigCommand;
 use help::{LONG, SHORT, USAGE};
+pub(crate) use model::ModelCommand;
 use new::{DevArguments, NewArguments};
 use replay::ReplayArguments;
 pub(crate) use request_number::RequestNumber;
@@ -102,7 +106,7 @@ impl AgentArguments {
     /// Converts these options to the corresponding type of the crate `agent_config`, which has no field `build`.
     pub(crate) fn options(&self) -> AgentOptions {
         let Self { plugins, agent, model, base_url, grant, build: _ } = self.clone();
-        AgentOptions { plugins, agent, model, base_url, grants: grant }
+        AgentOptions { plugins, agent, model, base_url, grants: grant, user_file: None }
     }
 }
 
@@ -145,6 +149,12 @@ pub(crate) struct RunArguments {
 /// Subcommands. If the command line contains no subcommand, the program runs a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Choose a model, plugins and default grants once, for all folders
+    Setup(setup::SetupArguments),
+    /// Check whether everything is ready, and explain how to fix what is not; changes nothing
+    Doctor(setup::DoctorArguments),
+    /// Trust the agent.toml of a folder, so that `agent-host` uses it there without --agent
+    Trust(trust::TrustArguments),
     /// Create, build, check, inspect, call and share plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -464,32 +474,6 @@ pub(crate) enum SessionCommand {
         /// Don't ask for confirmation on a terminal
         #[arg(short, long)]
         yes: bool,
-    },
-}
-
-/// Commands on models.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ModelCommand {
-    /// List the models of all providers that can be reached, or of one provider
-    List {
-        /// Provider whose models are listed (default: all providers)
-        #[arg(value_name = "PROVIDER")]
-        provider: Option<String>,
-        /// Agent configuration whose providers are used: a file, or the name of an agent in this folder
-        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
-        agent: Option<PathBuf>,
-    },
-    /// Send one small request with a tool and an image, and explain what the model can do
-    Test {
-        /// PROVIDER/MODEL
-        #[arg(value_name = "MODEL")]
-        model: String,
-        /// Agent configuration whose providers are used: a file, or the name of an agent in this folder
-        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
-        agent: Option<PathBuf>,
-        /// URL of the model provider, such as http://127.0.0.1:8000/v1
-        #[arg(long, value_name = "URL", value_parser = base_url)]
-        base_url: Option<String>,
     },
 }
 

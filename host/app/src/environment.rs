@@ -1,5 +1,6 @@
 //! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
+use agent_config::settings::AGENT_FILE;
 use agent_config::{COMPILE_COMMAND, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
@@ -12,31 +13,17 @@ use std::sync::OnceLock;
 /// Returns the parts of the environment that agents need, such as the variables.
 pub(crate) fn host() -> HostEnvironment {
     let compiler = |program| CompilerCommand { program, arguments: vec![COMPILE_COMMAND.into()] };
-    let data = directories::ProjectDirs::from("", "", "agent-host").map(|folders| folders.data_dir().to_owned());
+    let folders = directories::ProjectDirs::from("", "", "agent-host");
+    let data = folders.as_ref().map(|folders| folders.data_dir().to_owned());
     let mut environment = HostEnvironment::new(variable);
     environment.user = user();
     environment.compiler = this_program().map(compiler);
     environment.docker_configuration = docker_configuration();
     environment.data_directory = data;
-    environment.installed_plugins = installed_plugins();
+    environment.user_file = folders.map(|folders| folders.config_dir().join(AGENT_FILE));
+    environment.home = env::home_dir();
+    environment.program = env::current_exe().ok();
     environment
-}
-
-/// Variable that names the folder of the installed standard plugins, if it is not beside the program's folder.
-const INSTALLED_PLUGINS: &str = "AGENT_HOST_STANDARD_PLUGINS";
-
-/// Returns the folder of the standard plugins that were installed together with this program, or None if there is no
-/// such folder. In all packages, the folder is `../lib/agent-host/plugins`, relative to the folder of the program.
-pub(crate) fn installed_plugins() -> Option<PathBuf> {
-    let named = env::var_os(INSTALLED_PLUGINS).filter(|folder| !folder.is_empty());
-    // The path of the program contains no symbolic links, so that the plugins are found even if the user starts the
-    // program through a link in another folder.
-    installed_plugins_of(named.map(PathBuf::from), || env::current_exe().ok()?.canonicalize().ok())
-}
-
-fn installed_plugins_of(named: Option<PathBuf>, program: impl FnOnce() -> Option<PathBuf>) -> Option<PathBuf> {
-    let beside_program = || Some(program()?.parent()?.parent()?.join("lib/agent-host/plugins"));
-    named.or_else(beside_program).filter(|folder| folder.is_dir())
 }
 
 /// Returns the value of an environment variable. Returns None if the variable is not set or is not valid UTF-8.
@@ -176,22 +163,6 @@ fn absolute(path: PathBuf) -> PathBuf {
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
-
-    #[test]
-    fn finds_installed_plugins_beside_the_program_or_where_the_variable_says() {
-        let prefix = tempfile::tempdir().expect("a folder");
-        let (program, plugins) = (prefix.path().join("bin/agent-host"), prefix.path().join("lib/agent-host/plugins"));
-        let found = |named: Option<&Path>| installed_plugins_of(named.map(Path::to_owned), || Some(program.clone()));
-        assert_eq!(found(None), None, "nothing is installed");
-        std::fs::create_dir_all(&plugins).expect("a folder");
-        assert_eq!(found(None), Some(plugins.clone()));
-        assert_eq!(found(Some(prefix.path())), Some(prefix.path().to_owned()));
-        assert_eq!(found(Some(&prefix.path().join("missing"))), None, "the variable has precedence");
-        assert_eq!(installed_plugins_of(None, || None), None);
-        let mut environment = HostEnvironment::default();
-        environment.installed_plugins = Some(plugins);
-        assert_eq!(environment.installed_code(), Some(prefix.path().join("lib/agent-host/compiled")));
-    }
 
     /// D4: memories have an owner even if no variable names the user.
     #[test]

@@ -102,6 +102,9 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
     let open_data = || DataDirectory::open(data, &environment::host());
     match arguments.command {
         None => commands::run::run(&arguments.run, data, terminal).await,
+        Some(Command::Setup(arguments)) => commands::setup::run(arguments, terminal).await,
+        Some(Command::Doctor(arguments)) => commands::doctor::run(arguments, data, terminal).await,
+        Some(Command::Trust(arguments)) => commands::trust::run(arguments, data, terminal).await,
         Some(Command::Dev(arguments)) => commands::dev::dev(&arguments, data, terminal).await,
         Some(Command::Plugin(command)) => commands::plugin::run(command, data, terminal).await,
         Some(Command::Test(arguments)) => commands::test::run(arguments, data, terminal).await,

@@ -25,6 +25,7 @@ mod text_format;
 
 pub use agents::AgentTable;
 pub use check::BUILT_IN;
+pub(crate) use edit::TemporaryFile;
 pub use edit::{Addition, Draft, EditError};
 pub use errors::{ConfigurationError, with_line};
 pub use events::{OutboxServerTable, OutboxTable, ScheduleTable, WebhookTable};

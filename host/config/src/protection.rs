@@ -21,7 +21,7 @@ pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec
     let program = environment.compiler.as_ref().map(|compiler| compiler.program.clone());
     let program = program.map(|program| protected_path(program, "the program agent-host", ProtectedKind::File));
     let installed = [
-        (environment.installed_plugins.clone(), "the folder of the installed plugins"),
+        (environment.installed_plugins(), "the folder of the installed plugins"),
         (environment.installed_code(), "the compiled code of the installed plugins"),
     ];
     let installed =
@@ -37,7 +37,9 @@ fn private_paths(data: &DataDirectory, environment: &HostEnvironment) -> impl It
     let docker = environment.docker_configuration.clone();
     let docker = docker
         .map(|file| protected_path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
-    std::iter::once(folder).chain(docker)
+    let user_file = environment.user_file.clone();
+    let user_file = user_file.map(|file| protected_path(file, "the user-wide configuration", ProtectedKind::File));
+    std::iter::once(folder).chain(docker).chain(user_file)
 }
 
 /// Returns the paths that are protected for an agent: its configuration file, and all files and folders that the

@@ -4,6 +4,7 @@
 use super::chat::{build_news, chat};
 use super::open_session::{self, OpenedSession};
 use super::run;
+use super::user_presence::UserPresence;
 use crate::arguments::RunArguments;
 use crate::arguments::new::DevArguments;
 use crate::commands::agent_settings;
@@ -123,7 +124,9 @@ impl DevSession {
     /// Opens a session with the built plugins. If the command line does not select an agent, the session uses every
     /// plugin that was built.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
-        let mut settings = agent_settings::settings(&self.run.agent, terminal).await?;
+        let root = Some(self.data.root());
+        let user = UserPresence::of(terminal);
+        let mut settings = agent_settings::settings(&self.run.agent, root, user, terminal).await?;
         // Bind approvals to the name of the plugin, because each build changes the digest of the plugin, and the author
         // should not have to approve the same calls again after each build.
         settings.rule_binding = RuleBinding::Name;

@@ -2,6 +2,7 @@
 
 use super::agent_settings::{self, BuildingReader};
 use super::stored_sessions;
+use super::user_presence::UserPresence;
 use crate::arguments::RunArguments;
 use crate::environment;
 use crate::exit::Failure;
@@ -45,7 +46,9 @@ pub(crate) async fn open(
     opened_for: OpenedFor,
     terminal: &Terminal,
 ) -> Result<OpenedSession, Failure> {
-    let settings = agent_settings::settings(&run.agent, terminal).await?;
+    // A program that reads JSON lines cannot show a question.
+    let user = if run.json { UserPresence::Absent } else { UserPresence::of(terminal) };
+    let settings = agent_settings::settings(&run.agent, data, user, terminal).await?;
     let data = DataDirectory::open(data, &environment::host())?.for_user(run.user.clone());
     open_in(run, (settings, data), opened_for, terminal).await
 }

@@ -16,6 +16,7 @@ mod versions;
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::commands::agent_settings;
 use crate::commands::build_projects;
+use crate::commands::starting_agent;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
@@ -24,6 +25,7 @@ use agent_config::grants::{self, Grant};
 use agent_config::{DataDirectory, Settings, assembly, protection};
 use agent_mcp::McpServers;
 use agent_plugins::{CallLimits, Grants, KnownSecrets, LoadError, LoadedPlugin, Sandbox};
+use agent_registry::LOCK_FILE;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,9 +49,13 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         }
         PluginCommand::Push(arguments) => sharing::push(arguments, data, terminal).await?,
         PluginCommand::Sign(arguments) => sharing::sign(arguments, data, terminal).await?,
-        PluginCommand::Add(arguments) => return sharing::add(arguments, data, terminal).await,
-        PluginCommand::Update(arguments) => return sharing::update(arguments, data, terminal).await,
-        PluginCommand::Remove(arguments) => sharing::remove(arguments, data, terminal).await?,
+        PluginCommand::Add(arguments) => {
+            return keeping_trust(data, sharing::add(arguments, data, terminal)).await;
+        }
+        PluginCommand::Update(arguments) => {
+            return keeping_trust(data, sharing::update(arguments, data, terminal)).await;
+        }
+        PluginCommand::Remove(arguments) => keeping_trust(data, sharing::remove(arguments, data, terminal)).await?,
         PluginCommand::Verify(arguments) => return sharing::verify(arguments, terminal).await,
         PluginCommand::Search(arguments) => sharing::search(arguments, data, terminal).await?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
@@ -102,6 +108,20 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
         print(terminal, built(&plugin))?;
     }
     Ok(Exit::Done)
+}
+
+/// Runs a command that changes `plugins.lock` on behalf of the user. If the user has trusted the `agent.toml` of the current
+/// folder, the trust is kept.
+async fn keeping_trust<T>(data: Option<&Path>, change: impl Future<Output = T>) -> T {
+    let environment = environment::host();
+    let store = starting_agent::trust_store(data, &environment);
+    let file = starting_agent::file_of_folder(&environment);
+    let before = store.as_ref().zip(file).and_then(|(store, file)| store.trusted(&file));
+    let changed = change.await;
+    if let Some(store) = &store {
+        store.keep(before, &|path| path.ends_with(LOCK_FILE));
+    }
+    changed
 }
 
 /// Where the grants and limits of a plugin come from.

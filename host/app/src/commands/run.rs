@@ -10,6 +10,7 @@ use super::first_use;
 use super::images;
 use super::open_session::{self, OpenedFor, OpenedSession, open};
 use super::prompt::{self, Input, Prompt};
+use super::starting_agent;
 use super::user_presence::UserPresence;
 use super::yes_patterns;
 use crate::arguments::{Arguments, RunArguments};
@@ -18,6 +19,7 @@ use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::turn::{Format, SessionUse, TurnView};
 use crate::terminal::{Output, Terminal};
 use agent_config::AgentWatch;
+use agent_config::settings::Chain;
 use agent_core::message::TurnInput;
 use agent_runtime::{Session, TurnResult};
 use clap::CommandFactory;
@@ -27,8 +29,9 @@ use tokio_util::sync::CancellationToken;
 /// Runs `agent-host` without a subcommand.
 pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut input = Input::of_stdin();
-    if input == Input::Terminal && *run == RunArguments::default() {
+    if input == Input::Terminal && *run == RunArguments::default() && !starting_agent::can_start_unnamed() {
         terminal.note(Arguments::command().render_help().ansi().to_string());
+        terminal.note("`agent-host setup` chooses a model and plugins once; then `agent-host` starts in any folder");
         return Ok(Exit::Refused);
     }
     let continues = run.continue_latest || run.session.is_some();
@@ -73,6 +76,9 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     yes_patterns::warn_of_unmatched_patterns(&opened.settings, &opened.agents.agent.current(), &run.yes, terminal);
     interrupts.kill_servers_on_exit(opened.agents.servers());
     if is_interactive {
+        if opened.settings.models.chain == Chain::Unnamed {
+            terminal.note("no model is configured; `agent-host setup` chooses one for all folders");
+        }
         return chat::chat(opened, (run, None), interrupts, terminal).await;
     }
     run_once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await

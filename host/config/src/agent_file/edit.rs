@@ -249,10 +249,11 @@ fn append(list: &mut Array, text: &str) {
 
 /// A temporary file, which is deleted when this value is dropped. The path is `None` after the file was moved to its
 /// final name.
-struct TemporaryFile(Option<PathBuf>);
+pub(crate) struct TemporaryFile(Option<PathBuf>);
 
 impl TemporaryFile {
-    fn next_to(path: &Path) -> std::io::Result<Self> {
+    /// Creates an empty temporary file in the folder of the file at `path`.
+    pub(crate) fn next_to(path: &Path) -> std::io::Result<Self> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let draft = path.with_file_name(format!(".{name}.{}", uuid::Uuid::new_v4().simple()));
         std::fs::OpenOptions::new().write(true).create_new(true).open(&draft)?;
@@ -267,7 +268,18 @@ impl TemporaryFile {
         file.sync_all()
     }
 
-    fn replace(mut self, path: &Path) -> std::io::Result<()> {
+    /// Writes the text for a file that only its owner may read and write.
+    pub(crate) fn write_private(&mut self, text: &str) -> std::io::Result<()> {
+        let Some(draft) = &self.0 else { return Ok(()) };
+        #[cfg(unix)]
+        std::fs::set_permissions(draft, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Moves the temporary file to `path`, and replaces the file there.
+    pub(crate) fn replace(mut self, path: &Path) -> std::io::Result<()> {
         let Some(draft) = self.0.take() else { return Ok(()) };
         std::fs::rename(&draft, path).inspect_err(|_| self.0 = Some(draft))
     }

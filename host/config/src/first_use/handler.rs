@@ -174,7 +174,8 @@ impl FirstUseHandler {
             FirstUseAnswer::Stopped => None,
             FirstUseAnswer::No => Some(AnswerEffect::Refused),
             FirstUseAnswer::Never => {
-                self.prompt.report(&write_never_ask(&plugin.name, draft.as_ref()));
+                let report = self.keeping_trust(|| write_never_ask(&plugin.name, draft.as_ref()));
+                self.prompt.report(&report);
                 Some(AnswerEffect::Refused)
             }
             FirstUseAnswer::ThisRun => {
@@ -182,11 +183,26 @@ impl FirstUseHandler {
                 Some(AnswerEffect::Granted(Box::new(answered_grants)))
             }
             FirstUseAnswer::Always => {
-                let (answered_grants, report) = write_grants(&plugin.name, &offers, draft.as_ref());
+                let (answered_grants, report) =
+                    self.keeping_trust(|| write_grants(&plugin.name, &offers, draft.as_ref()));
                 self.prompt.report(&report);
                 Some(AnswerEffect::Granted(Box::new(answered_grants)))
             }
         }
+    }
+}
+
+impl FirstUseHandler {
+    /// Runs a function that changes an agent's file. If the user has trusted the file, the user's answer also trusts the
+    /// changed file.
+    fn keeping_trust<T>(&self, change: impl FnOnce() -> T) -> T {
+        let trusted = self.environment.trusted.as_ref();
+        let before = trusted.and_then(|trusted| trusted.store.trusted(&trusted.path));
+        let changed = change();
+        if let Some(trusted) = trusted {
+            trusted.store.keep(before, &|path| path.extension().is_some_and(|end| end == "toml"));
+        }
+        changed
     }
 }
 

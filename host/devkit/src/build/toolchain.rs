@@ -119,7 +119,8 @@ impl Toolchain {
         })
     }
 
-    async fn has_target(&self, directory: &Path) -> Result<bool, BuildError> {
+    /// Returns whether the Rust toolchain that is used in `directory` has the target for plugins.
+    pub async fn has_target(&self, directory: &Path) -> Result<bool, BuildError> {
         let rustc = self.rustc()?;
         let output = command(&rustc, directory)
             .args(["--print", "target-libdir", "--target", TARGET])

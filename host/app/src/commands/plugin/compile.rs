@@ -4,7 +4,7 @@ use crate::arguments::compile::CompileArguments;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, show_load};
-use agent_config::{DataDirectory, assembly, installed_code_of};
+use agent_config::{DataDirectory, INSTALLED_PLUGINS, assembly, installed_code_of};
 use agent_plugins::InstallError;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 pub(super) async fn compile(arguments: CompileArguments, terminal: &Terminal) -> Result<(), Failure> {
     let CompileArguments { directory, output } = arguments;
     let mut environment = environment::host();
-    let directory = directory.or_else(|| environment.installed_plugins.clone()).ok_or_else(|| {
+    let directory = directory.or_else(|| environment.installed_plugins()).ok_or_else(|| {
         Failure::refused("no plugins were installed together with this program; name a folder that contains plugins")
     })?;
     let output = output.unwrap_or_else(|| installed_code_of(&directory));
@@ -20,7 +20,9 @@ pub(super) async fn compile(arguments: CompileArguments, terminal: &Terminal) ->
     // The installer may run as root, who should not get a data folder because of that. Without installed plugins, the
     // sandbox compiles every component.
     let data_folder = tempfile::tempdir().map_err(Failure::refused)?;
-    environment.installed_plugins = None;
+    environment.program = None;
+    let environment = environment
+        .with_variables(|name| if name == INSTALLED_PLUGINS { None } else { crate::environment::variable(name) });
     let data = DataDirectory::open(Some(data_folder.path()), &environment)?;
     let sandbox = assembly::open_default_sandbox(&data, &environment)?;
     let installed = sandbox.install_code(&components, &output, &|event| show_load(terminal, &event)).await;
