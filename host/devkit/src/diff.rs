@@ -9,7 +9,7 @@ pub(crate) fn diff(expected: &str, found: &str) -> String {
 
 /// Returns a unified diff of two texts. The first parameter contains the names of the two texts for the header of
 /// the diff.
-pub fn labelled((old, new): (&str, &str), expected: &str, found: &str) -> String {
+pub(crate) fn labelled((old, new): (&str, &str), expected: &str, found: &str) -> String {
     let ends_with_newline = |text: &str| text.is_empty() || text.ends_with('\n');
     let terminated = |text: &str| if ends_with_newline(text) { text.to_owned() } else { format!("{text}\n") };
     let (expected, found) = (terminated(expected), terminated(found));

@@ -39,5 +39,4 @@ pub mod replay;
 pub mod scenario;
 mod source_files;
 
-pub use diff::labelled as unified_diff;
 pub use language::Language;

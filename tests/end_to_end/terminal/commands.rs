@@ -19,7 +19,7 @@ fn i1_diff_shows_the_changed_files() {
     let path = |name: &str| cli.folder.path().join(name);
     std::fs::copy(components().join("files.wasm"), path("plugins/files.wasm")).unwrap();
     std::fs::write(path("tree/a.md"), "one\ntwo\n").unwrap();
-    let mut screen = cli.session_with(cli.command(&["--grant", "files:write=."]));
+    let mut screen = cli.session_with(cli.command(&["--grant", "files:write=.", "--yes", "files.write"]));
     screen.send("/diff\r");
     screen.wait_for("no tool of a plugin has changed a text file here");
     screen.wait_for_end("\n>");
@@ -27,10 +27,10 @@ fn i1_diff_shows_the_changed_files() {
     screen.wait_for("\nWritten.\n");
     screen.wait_for_end("\n>");
     assert_eq!(std::fs::read_to_string(path("tree/a.md")).unwrap(), "one\n2\n", "{}", screen.text());
-    let difference = "a.md\n@@ -1,2 +1,2 @@\n one\n-two\n+2\n\n>";
+    let difference = "  a.md  +1 -1\n    one\n  - two\n  + 2\n\n>";
     screen.send("/diff\r");
     screen.wait_for_end(difference);
-    assert_eq!(screen.cells("+2")[0].fgcolor(), vt100::Color::Idx(2));
+    assert_eq!(screen.cells("+ 2")[0].fgcolor(), vt100::Color::Idx(2));
     screen.send("And now?\r");
     screen.wait_for("\nNothing to do.\n");
     screen.wait_for_end("\n>");

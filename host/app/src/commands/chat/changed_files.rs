@@ -1,9 +1,9 @@
 //! `/diff`: shows which files the calls of plugins have changed in this session.
 
 use super::Chat;
-use crate::terminal::{BOLD, DIM, GREEN, RED, text};
-use agent_devkit::unified_diff;
-use agent_runtime::FileChange;
+use crate::terminal::file_changes::{self, Extent};
+use crate::terminal::{DIM, text};
+use agent_runtime::{FileChange, ProposedChange};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -54,37 +54,27 @@ impl ChangedFiles {
         }
     }
 
-    /// Returns the differences as lines for a terminal of this width. Returns `None` if there are none.
-    fn diff(&self, shown: Shown, folder: &Path, width: usize) -> Option<String> {
+    /// Returns the differences as lines for a terminal. Returns `None` if there are none.
+    fn diff(&self, shown: Shown, folder: &Path) -> Option<String> {
         let files = match shown {
             Shown::LastTurn => &self.last_turn,
             Shown::AllTurns => &self.all_turns,
         };
-        let mut lines = Vec::new();
-        for (path, Contents { old, new }) in files.iter().filter(|(_, file)| file.old.as_ref() != Some(&file.new)) {
-            let name = path.strip_prefix(folder).unwrap_or(path).display().to_string();
-            let what = if old.is_none() { " (new)" } else { "" };
-            lines.push(format!("{BOLD}{}{BOLD:#}{what}", text::cut(&name, width.saturating_sub(what.len()))));
-            let diff = unified_diff(("before", "after"), old.as_deref().unwrap_or_default(), new);
-            // The first two lines are the header, which only repeats the names.
-            lines.extend(diff.lines().skip(2).map(|line| coloured(line, width)));
-        }
+        let changed = files.iter().filter(|(_, file)| file.old.as_ref() != Some(&file.new));
+        let changes: Vec<_> = changed
+            .map(|(path, Contents { old, new })| ProposedChange {
+                path: path.clone(),
+                old: old.clone(),
+                new: Some(new.clone()),
+            })
+            .collect();
+        let diff = file_changes::changes(&changes, folder, (Extent::All, ""));
+        let mut lines: Vec<&str> = diff.lines().collect();
         let omitted = lines.len().saturating_sub(MAX_LINES);
-        if omitted > 0 {
-            lines.truncate(MAX_LINES);
-            lines.push(format!("{DIM}… {}{DIM:#}", text::count(omitted, "more line")));
-        }
+        lines.truncate(MAX_LINES);
+        let more = format!("{DIM}… {}{DIM:#}", text::count(omitted, "more line"));
+        lines.extend((omitted > 0).then_some(more.as_str()));
         (!lines.is_empty()).then(|| lines.join("\n"))
-    }
-}
-
-fn coloured(line: &str, width: usize) -> String {
-    let shown = text::cut(line, width);
-    match line.as_bytes().first() {
-        Some(b'+') => format!("{GREEN}{shown}{GREEN:#}"),
-        Some(b'-') => format!("{RED}{shown}{RED:#}"),
-        Some(b'@' | b'\\') => format!("{DIM}{shown}{DIM:#}"),
-        _ => shown,
     }
 }
 
@@ -99,7 +89,7 @@ impl Chat<'_> {
     /// Shows the files that the last turn or all turns have changed.
     pub(super) fn show_changed_files(&self, shown: Shown) {
         let folder = std::env::current_dir().unwrap_or_default();
-        match self.changed_files.diff(shown, &folder, self.terminal.width()) {
+        match self.changed_files.diff(shown, &folder) {
             Some(diff) => self.note(diff),
             None if shown == Shown::LastTurn && !self.changed_files.all_turns.is_empty() => {
                 self.hint("the last turn changed no file; /diff all shows the changes of this session");
@@ -128,22 +118,22 @@ mod tests {
         files.add(vec![change("/w/a.txt", Some("one\n2\n"), "1\n2\n"), change("/w/b.txt", Some("new"), "newer")]);
         files.add(vec![change("/w/b.txt", Some("newer"), "new")]);
         let shown = |shown| {
-            let diff = files.diff(shown, Path::new("/w"), 40).expect("changes");
+            let diff = files.diff(shown, Path::new("/w")).expect("changes");
             anstream::adapter::strip_str(&diff).to_string()
         };
-        assert_eq!(shown(Shown::LastTurn), "a.txt\n@@ -1,2 +1,2 @@\n-one\n+1\n 2");
-        let all = "a.txt\n@@ -1,2 +1,2 @@\n-one\n-two\n+1\n+2\nb.txt (new)\n@@ -0,0 +1 @@\n+new";
+        assert_eq!(shown(Shown::LastTurn), "  a.txt  +1 -1\n  - one\n  + 1\n    2");
+        let all = "  a.txt  +2 -2\n  - one\n  - two\n  + 1\n  + 2\n  b.txt  new file, +1 -0\n  + new\n    (no newline at the end)";
         assert_eq!(shown(Shown::AllTurns), all);
-        assert_eq!(ChangedFiles::default().diff(Shown::AllTurns, Path::new("/w"), 40), None);
+        assert_eq!(ChangedFiles::default().diff(Shown::AllTurns, Path::new("/w")), None);
     }
 
     #[test]
     fn i1_long_differences_are_shortened() {
         let mut files = ChangedFiles::default();
-        files.add(vec![change("/w/a.txt", None, &"x".repeat(100)), change("/w/b.txt", None, &"line\n".repeat(900))]);
-        let diff = files.diff(Shown::LastTurn, Path::new("/w"), 40).expect("changes");
+        files.add(vec![change("/w/b.txt", None, &"line\n".repeat(900))]);
+        let diff = files.diff(Shown::LastTurn, Path::new("/w")).expect("changes");
         let diff = anstream::adapter::strip_str(&diff).to_string();
-        assert!(diff.contains(&format!("\n+{}…\n", "x".repeat(38))) && diff.ends_with("more lines"), "{diff}");
+        assert!(diff.ends_with("… 401 more lines"), "{diff}");
         assert_eq!(diff.lines().count(), MAX_LINES + 1);
     }
 }
