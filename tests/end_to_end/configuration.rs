@@ -271,7 +271,17 @@ fn p6_reports_each_denial_once() {
         std::fs::copy(components().join(format!("{name}.wasm")), folder.path(&format!("plugins/{name}.wasm"))).unwrap();
     }
     let call = "files.write {\"path\": \"a.txt\", \"text\": \"x\"}";
-    let result = folder.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
+    let result = folder.run(&[
+        "--plugins",
+        "plugins",
+        "--grant",
+        "files:read=.",
+        "--yes",
+        "files.wirte",
+        "--yes",
+        "files.write",
+        call,
+    ]);
     assert!(!result.stderr.contains("(plugin ") && result.stderr.contains("was denied opening"), "{}", result.stderr);
     let advice = "This plugin is not granted";
     assert_eq!(result.stdout.matches(advice).count(), 1, "{}", result.stdout);

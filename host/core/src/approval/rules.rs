@@ -53,6 +53,11 @@ impl Ruling {
 }
 
 impl ApprovalRules {
+    /// Returns rules with which a tool needs an approval only if the tool itself requires one.
+    pub fn none() -> Self {
+        Self { destructive: ApprovalPolicy::Allow, ..Self::default() }
+    }
+
     /// Returns the ruling for a tool. A rule with the tool's exact name takes precedence over all other rules, and over
     /// the approval that the tool itself requires. If no rule has the exact name, the strictest matching rule applies.
     pub fn ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {

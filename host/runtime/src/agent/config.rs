@@ -221,7 +221,7 @@ impl AgentConfig {
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
             client_tools: Vec::new(),
-            approvals: ApprovalRules::default(),
+            approvals: ApprovalRules::none(),
         }
     }
 }
