@@ -87,6 +87,6 @@ fn s8_build_errors_of_javascript_plugins_explain_the_fix() {
     ] {
         std::fs::write(cli.path("words/app.js"), source).unwrap();
         let (code, _, stderr) = cli.run(&["plugin", "build", "words"], &variables);
-        assert!(code == Some(2) && stderr.contains(words), "{source}: {stderr}");
+        assert!(code == Some(1) && stderr.contains(words), "{source}: {stderr}");
     }
 }

@@ -82,7 +82,7 @@ fn s8_errors_of_python_plugins_have_tracebacks() {
     edit(&cli, "words/app.py", "def count(", "def count((");
     let (code, printed, stderr) = cli.run(&["test", "words"], &variables);
     let shown = printed + &stderr;
-    assert!(code == Some(1) && shown.contains("SyntaxError") && shown.contains("app.py"), "{shown}");
+    assert!(code == Some(2) && shown.contains("SyntaxError") && shown.contains("app.py"), "{code:?} {shown}");
 }
 
 /// S8: a Python plugin reads and writes files, stores values, reads settings and media, writes log lines, asks the model and

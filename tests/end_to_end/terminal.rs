@@ -450,8 +450,9 @@ fn d3_the_user_decides_about_an_unknown_outcome_in_the_session() {
         TestCli::new(&[call_reply(&[("probe.count", json!({"path": "effects.txt"}))]), json!({"text": "Finished."})]);
     let killed = cli.command(&["Go."]).env("AGENT_HOST_KILL_AT", "after-call:probe.count").output().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(9));
-    let mut screen = cli.session_with(cli.command(&["--continue"]));
+    let mut screen = Screen::start(cli.command(&["--continue"]), 50, 80);
     screen.wait_for("waits for a decision");
+    screen.wait_for_end("\n>");
     screen.send("Something else.\r");
     screen.wait_for("/resolve decides about a call");
     screen.send("/resolve call_1_1_1 result counted\r");

@@ -1,7 +1,7 @@
 //! The commands `/grant` and `/revoke`, and the answer that allows only reading (P6, P10).
 
 use super::first_use::{AgentFolder, count};
-use crate::support::{call_reply, text_reply};
+use crate::support::{call_reply, script, text_reply};
 use serde_json::json;
 
 const QUESTION: &str = "grant this? y this run, a always, n no, ? help >";
@@ -11,13 +11,13 @@ const AGENT_FILE: &str = "# my agent\nplugin_directory = \"../plugins\"\n";
 /// agent's file changes.
 #[test]
 fn p6_p10_refusals_are_changed_and_grants_are_revoked() {
-    let replies = [count(), text_reply("1."), count(), text_reply("2."), count(), text_reply("3.")];
+    let replies = [count(), text_reply("First."), count(), text_reply("Second."), count(), text_reply("Third.")];
     let folder = AgentFolder::new(AGENT_FILE, &replies);
     let mut screen = folder.session();
     screen.send("Count.\r");
     screen.wait_for_end(QUESTION);
     screen.send("n\r");
-    screen.wait_for("\n1.\n");
+    screen.wait_for("\nFirst.\n");
     screen.wait_for_end("\n>");
     screen.send("/grant\r");
     screen.wait_for("text lacks reading files");
@@ -29,7 +29,7 @@ fn p6_p10_refusals_are_changed_and_grants_are_revoked() {
     screen.wait_for("[plugins.text.grants] read = [\".\"]");
     screen.wait_for_end("\n>");
     screen.send("Count.\r");
-    screen.wait_for("\n2.\n");
+    screen.wait_for("\nSecond.\n");
     assert!(screen.text().contains("a.txt has 1 line"), "{}", screen.text());
     screen.wait_for_end("\n>");
     screen.send("/revoke text read\r");
@@ -43,15 +43,17 @@ fn p6_p10_refusals_are_changed_and_grants_are_revoked() {
     std::fs::write(folder.path("work/agent.toml"), format!("{AGENT_FILE}[plugins.text.grants]\nread = [\".\"]\n"))
         .unwrap();
     screen.send("Count.\r");
-    screen.wait_for("\n3.\n");
+    screen.wait_for("\nThird.\n");
     assert_eq!(screen.text().matches("a.txt has 1 line").count(), 1, "{}", screen.text());
 }
 
 /// P6: `/grant PLUGIN KIND=VALUE` grants exactly that, and refuses what the plugin does not request or what is no grant.
 #[test]
 fn p6_a_typed_grant_applies_until_the_host_exits() {
-    let count_other = call_reply(&[("text.count_file", json!({"path": "../other/b.txt"}))]);
-    let folder = AgentFolder::new(AGENT_FILE, &[count_other, text_reply("Done.")]);
+    let folder = AgentFolder::new(AGENT_FILE, &[]);
+    let other = folder.path("other").display().to_string();
+    let count_other = call_reply(&[("text.count_file", json!({"path": format!("{other}/b.txt")}))]);
+    std::fs::write(folder.path("script.json"), script(&[count_other, text_reply("Done.")]).to_string()).unwrap();
     let mut screen = folder.session();
     for (typed, shown) in [
         ("/grant nobody", "the agent has no plugin `nobody`"),
@@ -66,7 +68,7 @@ fn p6_a_typed_grant_applies_until_the_host_exits() {
         screen.wait_for_end("\n>");
     }
     screen.send("/grant text read=../other\r");
-    screen.wait_for("granted to text until agent-host exits: read=../other");
+    screen.wait_for(&format!("granted to text until agent-host exits: read={other}"));
     screen.wait_for_end("\n>");
     screen.send("Count.\r");
     screen.wait_for("\nDone.\n");

@@ -102,12 +102,13 @@ pub(crate) fn request(
     let mut lines =
         vec![format!("{YELLOW}approval needed{YELLOW:#}{number}: {BOLD}{name}{BOLD:#}  {DIM}{source}{DIM:#}")];
     lines.push(format!("  {DIM}{}{DIM:#}", declared_effects(details)));
-    if edited.is_some() {
-        lines.push(format!("  {YELLOW}with the arguments that you changed:{YELLOW:#}"));
-    }
     if !changes.is_empty() {
         lines.push(format!("  {DIM}changes that a rehearsal with copies of the files has made:{DIM:#}"));
         lines.push(changes.to_owned());
+    }
+    if edited.is_some() {
+        lines.push(format!("  {YELLOW}with the arguments that you changed:{YELLOW:#}"));
+    } else if !changes.is_empty() {
         lines.push(format!("  {DIM}arguments:{DIM:#}"));
     }
     let limit = if changes.is_empty() { MAX_CHARACTERS } else { MAX_CHARACTERS_WITH_CHANGES };

@@ -6,7 +6,7 @@ use crate::agent_file::Draft;
 use crate::grants::{self, Grant, Kind, Receiver};
 use agent_plugins::ProtectedPath;
 use agent_runtime::{AnsweredGrants, FirstUse, LiveAgent, swap};
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 /// The reason why the grants of a plugin were not changed as requested. Each message is one sentence without a full stop.
@@ -55,6 +55,14 @@ pub enum Revoked {
     RemainsInFile(String),
 }
 
+/// Returns the absolute path of a folder that is written with `..`, because plugins use the path of a grant as it is written.
+/// Other paths, and folders that do not exist, are returned unchanged.
+fn folder_without_parents(written: &str) -> String {
+    let has_parent = Path::new(written).components().any(|component| component == Component::ParentDir);
+    let resolved = std::fs::canonicalize(written).ok().filter(|_| has_parent);
+    resolved.map_or_else(|| written.to_owned(), |resolved| resolved.to_string_lossy().into_owned())
+}
+
 impl FirstUseHandler {
     /// Asks the user about everything that a plugin of the agent requests and does not have, even what the user has
     /// refused before.
@@ -82,7 +90,11 @@ impl FirstUseHandler {
         let current = agent.current();
         let setup = current.setups().get(plugin).ok_or_else(|| ChangeError::NoSuchPlugin(plugin.to_owned()))?;
         let grant = Grant::parse(&format!("{plugin}:{assignment}")).map_err(ChangeError::InvalidGrant)?;
-        let grant = Grant { receiver: Receiver::Plugin(plugin.to_owned()), origin: String::new(), ..grant };
+        let value = match grant.kind {
+            Kind::Read | Kind::Write => folder_without_parents(&grant.value),
+            _ => grant.value,
+        };
+        let grant = Grant { receiver: Receiver::Plugin(plugin.to_owned()), origin: String::new(), value, ..grant };
         let resolved = grants::resolve(std::slice::from_ref(&grant), self.environment().variables());
         let mut resolved = resolved
             .map_err(|problems| ChangeError::InvalidGrant(problems.concat().trim_start_matches(": ").to_owned()))?;

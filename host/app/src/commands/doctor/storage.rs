@@ -2,8 +2,8 @@
 
 use super::{Finding, Level};
 use crate::terminal::text;
-use agent_config::{DataDirectory, shell_word};
-use agent_store::{Integrity, SqliteStore, StoreError};
+use agent_config::{DataDirectory, assembly, shell_word};
+use agent_store::StoreError;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -69,7 +69,7 @@ async fn database(root: &Path) -> Option<Finding> {
         return None;
     }
     let path = root.join("agent-host.db");
-    let opened = tokio::task::spawn_blocking(move || SqliteStore::open_to_read(path)).await.ok()?;
+    let opened = tokio::task::spawn_blocking(move || assembly::open_store_unchanged(&path)).await.ok()?;
     let data = shell_word(&root.display().to_string());
     let advice = format!(
         "`agent-host store check --data {data}` checks all parts; restore the file from a backup if it is damaged"
