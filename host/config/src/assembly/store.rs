@@ -27,7 +27,7 @@ pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<dyn Store>, Config
 
 /// Opens a database file without changing anything.
 pub fn open_store_unchanged(file: &Path) -> Result<Arc<dyn Store>, StoreError> {
-    Ok(Arc::new(SqliteStore::open_to_read(file.to_owned())?))
+    Ok(Arc::new(SqliteStore::open_to_read(file)?))
 }
 
 /// Opens a new, empty store. The store is deleted when the last reference to it is dropped.
