@@ -1,4 +1,4 @@
-//! Embeds in the library the files from which new plugin projects are created: the SDK, the WIT contract and the
+//! Embeds in the library the files from which new plugin projects are created: the SDKs, the WIT contract and the
 //! project templates.
 
 use std::error::Error;
@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 
 /// Paths of the files and folders to embed, relative to the root of the checkout. If a path is a folder, all files in
 /// the folder are embedded.
-const EMBEDDED: [&str; 9] = [
+const EMBEDDED: [&str; 12] = [
     "Cargo.toml",
     "sdk/Cargo.toml",
     "sdk/README.md",
+    "sdk/python/agent_host_sdk",
     "sdk/src",
     "sdk/wit",
+    "sdk/javascript",
+    "sdk/c",
     "sdk/bindings/Cargo.toml",
     "sdk/bindings/src",
     "wit",
@@ -28,7 +31,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={}", top.join(path).display());
         collect_files(&top.join(path), &mut files)?;
     }
-    files.retain(|path| !path.starts_with(top.join("wit/released")));
+    let not_embedded = ["wit/released", "sdk/javascript/tests"].map(|folder| top.join(folder));
+    files.retain(|path| !not_embedded.iter().any(|folder| path.starts_with(folder)));
     files.sort();
     let mut code =
         "/// The embedded files: the path of each file, relative to the root of the checkout, and its content.\npub(crate) const FILES: &[(&str, &str)] = &[\n"
@@ -49,7 +53,11 @@ fn collect_files(path: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
         return Ok(());
     }
     for entry in std::fs::read_dir(path)? {
-        collect_files(&entry?.path(), files)?;
+        let path = entry?.path();
+        // Python writes compiled modules into this folder if somebody runs the SDK's tests.
+        if !path.ends_with("__pycache__") {
+            collect_files(&path, files)?;
+        }
     }
     Ok(())
 }

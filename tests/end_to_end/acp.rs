@@ -18,7 +18,7 @@ use editor::{Editor, Project, block, ended_calls, patient, said, stopped, texts,
 use serde_json::json;
 
 /// The agent's configuration with the plugin `files`, which may write in the folder `work` without a question.
-const FILES: &str = "[plugins.files.grants]\nwrite = [\"work\"]\n";
+const FILES: &str = "[approval]\ndestructive = \"allow\"\n[plugins.files.grants]\nwrite = [\"work\"]\n";
 
 /// I7: text and thinking arrive in pieces and in order, the reasons for the end are those of the protocol, and sessions are
 /// listed, closed and deleted.

@@ -81,7 +81,10 @@ fn develop(author: &ShellUser, command: &str, call: &str, change: TextChange) {
 /// The author pushes the plugin to a registry, and another user installs the plugin from the registry.
 fn share(author: &ShellUser, language: &str, steps: &[TypedCommand], (call, registry): (&str, &str)) {
     let commands: Vec<String> = steps.iter().map(|typed| typed.command.replace("registry.example", registry)).collect();
-    let [push, add, session] = &commands[..] else { panic!("the README has other steps for sharing: {commands:?}") };
+    let [build, push, add, session] = &commands[..] else {
+        panic!("the README has other steps for sharing: {commands:?}")
+    };
+    author.succeed(build);
     author.succeed(push);
     let user = ShellUser::begin(&format!("user-{language}"), &[]);
     user.succeed(add);
@@ -116,7 +119,7 @@ fn s1_all_author_steps_succeed_in_rust() {
 
 #[test]
 fn s1_all_author_steps_succeed_in_python() {
-    follow_steps_in("python", ("logic.py", "count(word.lower())", "count(word.lower()) + 1"));
+    follow_steps_in("python", ("app.py", "count(word.lower())", "count(word.lower()) + 1"));
 }
 
 #[test]
@@ -126,5 +129,5 @@ fn s1_all_author_steps_succeed_in_javascript() {
 
 #[test]
 fn s1_all_author_steps_succeed_in_c() {
-    follow_steps_in("c", ("app.c", "count(text, word));", "count(text, word) + 1);"));
+    follow_steps_in("c", ("app.c", "count(text, word)))", "count(text, word) + 1))"));
 }

@@ -271,7 +271,17 @@ fn p6_reports_each_denial_once() {
         std::fs::copy(components().join(format!("{name}.wasm")), folder.path(&format!("plugins/{name}.wasm"))).unwrap();
     }
     let call = "files.write {\"path\": \"a.txt\", \"text\": \"x\"}";
-    let result = folder.run(&["--plugins", "plugins", "--grant", "files:read=.", "--yes", "files.wirte", call]);
+    let result = folder.run(&[
+        "--plugins",
+        "plugins",
+        "--grant",
+        "files:read=.",
+        "--yes",
+        "files.wirte",
+        "--yes",
+        "files.write",
+        call,
+    ]);
     assert!(!result.stderr.contains("(plugin ") && result.stderr.contains("was denied opening"), "{}", result.stderr);
     let advice = "This plugin is not granted";
     assert_eq!(result.stdout.matches(advice).count(), 1, "{}", result.stdout);
@@ -323,14 +333,15 @@ fn i2_agents_of_one_folder_have_their_own_sessions() {
     assert_eq!(folder.run(&["--agent", "agents/three.toml", "--continue"]).code, Some(0));
 }
 
-/// The host mentions an `agent.toml` in the current folder but does not use it, because the file could contain
-/// any grants.
+/// The host mentions an `agent.toml` in the current folder but does not use it if the user has neither named nor trusted
+/// it, because the file could contain any grants.
 #[test]
 fn i2_does_not_use_an_agent_file_that_was_not_named() {
     let folder = WorkingFolder::new(&[("agent.toml", "name = \"trap\"\n[host.grants]\nread = [\".\"]\n")]);
     let result = folder.run(&["read_file {\"path\": \"agent.toml\"}"]);
     assert_eq!((result.code, result.stdout.as_str()), (Some(2), ""));
-    assert!(result.stderr.contains("`agent-host --agent agent.toml`"), "{}", result.stderr);
+    assert!(result.stderr.contains("--agent agent.toml uses it this time"), "{}", result.stderr);
+    assert!(result.stderr.contains("`agent-host trust agent.toml`"), "{}", result.stderr);
 }
 
 /// In a pipe, the host does not search for a model and does not ask the user. If the environment contains an API key,

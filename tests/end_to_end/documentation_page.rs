@@ -22,7 +22,7 @@ pub(crate) struct TypedCommand {
 }
 
 /// The file name extensions by which a file name in a paragraph is recognised.
-const FILE_EXTENSIONS: [&str; 7] = [".toml", ".rs", ".wit", ".py", ".js", ".c", ".h"];
+const FILE_EXTENSIONS: [&str; 8] = [".toml", ".rs", ".wit", ".py", ".js", ".ts", ".c", ".h"];
 
 /// Reads a page of this repository.
 pub(crate) fn page(path: &str) -> String {

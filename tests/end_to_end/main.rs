@@ -25,6 +25,8 @@ mod event_watchers;
 mod eviction;
 mod examples;
 mod fairness;
+#[cfg(target_os = "linux")]
+mod first_day;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
 mod generic_components;
@@ -33,6 +35,7 @@ mod host_files;
 mod host_model;
 mod import_cycles;
 mod invisible_characters;
+mod javascript_sdk;
 mod key_values;
 #[cfg(unix)]
 mod killed_decisions;
@@ -51,6 +54,8 @@ mod models;
 mod name_clashes;
 mod outgoing_http;
 mod output_history;
+#[cfg(target_os = "linux")]
+mod packages;
 mod peers;
 mod plan_example;
 mod planner_memory_flow;
@@ -61,6 +66,7 @@ mod prefilter;
 mod process_limits;
 mod prompt_exchange;
 mod public_components;
+mod python_sdk;
 mod released;
 mod replay;
 mod replay_files;

@@ -337,7 +337,9 @@ fn agent_file(test_host: &TestHost, mode: &str, extra_settings: &str, replies: &
     let log = ServerLog { path: test_host.directory.path().join("log") };
     std::fs::write(test_host.directory.path().join("script.json"), script(replies).to_string()).unwrap();
     let server = format!("[mcp.desk]\ncommand = {:?}\nargs = [\"{mode}\", {:?}]", mcp_server(), log.path);
-    let text = format!("name = \"test\"\nmodel = \"scripted:script.json\"\n{server}\n{extra_settings}\n");
+    let text = format!(
+        "name = \"test\"\nmodel = \"scripted:script.json\"\n{server}\n{extra_settings}\n[approval]\ndestructive = \"allow\"\n"
+    );
     std::fs::write(test_host.directory.path().join("agent.toml"), text).unwrap();
     log
 }

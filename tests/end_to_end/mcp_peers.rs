@@ -57,7 +57,7 @@ fn i5_one_turn_uses_real_servers_over_stdio_and_http() {
         "model = \"scripted:script.json\"\noffered_tools = 100\n\
          [mcp.every]\nurl = \"http://127.0.0.1:{port}/mcp\"\n\
          [mcp.files]\ncommand = {node:?}\nargs = [{files:?}, {tree:?}]\n\
-         [approval.tools]\n\"files.write_file\" = \"ask\"\n"
+         [approval]\ndestructive = \"allow\"\n[approval.tools]\n\"files.write_file\" = \"ask\"\n"
     );
     std::fs::write(folder.join("agent.toml"), agent).unwrap();
     let calls = [
@@ -94,7 +94,9 @@ fn i5_one_turn_uses_real_servers_over_stdio_and_http() {
 fn i5_the_tools_of_a_stopped_http_server_return_errors() {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let agent = format!("model = \"scripted:script.json\"\n[mcp.every]\nurl = \"http://127.0.0.1:{port}/mcp\"\n");
+    let agent = format!(
+        "model = \"scripted:script.json\"\n[approval]\ndestructive = \"allow\"\n[mcp.every]\nurl = \"http://127.0.0.1:{port}/mcp\"\n"
+    );
     std::fs::write(directory.path().join("agent.toml"), agent).unwrap();
     let mut done = text_reply("Without it.");
     done["expect"] = json!({"last_contains": "MCP server every could not be reached"});

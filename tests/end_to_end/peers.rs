@@ -3,6 +3,7 @@
 //! peer is missing fails.
 
 use crate::support::repository;
+use serde_json::Value;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +26,18 @@ pub(crate) fn python_with(package: &str) -> Option<PathBuf> {
 /// Returns the path of a Node.js program. If the program is missing, prints a note and returns `None`.
 pub(crate) fn node_peer(program: &str) -> Option<PathBuf> {
     peer("node/node_modules/.bin", program)
+}
+
+/// Creates the links in `node_modules` that `npm install` creates for packages in folders of the project. Does nothing
+/// for projects without such packages.
+pub(crate) fn link_local_packages(project: &Path) {
+    let text = std::fs::read(project.join("package.json")).unwrap_or_default();
+    let package: Value = serde_json::from_slice(&text).unwrap_or_default();
+    for (name, version) in package["dependencies"].as_object().into_iter().flatten() {
+        let folder = version.as_str().unwrap().strip_prefix("file:").expect("a package in a folder of the project");
+        std::fs::create_dir_all(project.join("node_modules")).unwrap();
+        std::os::unix::fs::symlink(project.join(folder), project.join("node_modules").join(name)).unwrap();
+    }
 }
 
 /// Returns the path of Node.js in the version that the MCP servers need. If this version is missing, prints a note and
@@ -55,6 +68,20 @@ pub(crate) fn debian(program: &str) -> Option<PathBuf> {
     peer("debian/usr/bin", program)
 }
 
+/// Returns the path of a program of this system, such as `npm`. If the program is missing, prints a note and
+/// returns `None`.
+#[cfg(target_os = "linux")]
+pub(crate) fn system_program(program: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    if found.is_none() {
+        let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
+        assert!(!required, "{program} is required here and not installed on this system");
+        skipped(&format!("{program} is not installed on this system"));
+    }
+    found
+}
+
 /// Creates a command that runs a program from a Debian package. The program uses the libraries that were unpacked
 /// together with it.
 pub(crate) fn debian_program(program: &Path) -> Command {
@@ -74,7 +101,12 @@ pub(crate) fn peer(folder: &str, file: &str) -> Option<PathBuf> {
     }
     let required = std::env::var_os("AGENT_HOST_REQUIRE_PEERS").is_some();
     assert!(!required, "{file} is required here and not installed: run tests/install-peers");
-    // The test runner captures the output of `eprintln!`, so this code writes to stderr directly.
-    let _ = writeln!(std::io::stderr(), "SKIPPED: {file} is not installed (tests/install-peers installs it)");
+    skipped(&format!("{file} is not installed (tests/install-peers installs it)"));
     None
+}
+
+/// Prints the reason why a test, or a part of it, is skipped.
+pub(crate) fn skipped(reason: &str) {
+    // The test runner captures the output of `eprintln!`, so this code writes to stderr directly.
+    let _ = writeln!(std::io::stderr(), "SKIPPED: {reason}");
 }

@@ -1,7 +1,7 @@
 //! The workflow of a plugin author with the real binary: new projects in each language, checks, and a session that
 //! loads a changed plugin (S1–S3, S5).
 
-use crate::peers::{node_peer, python_peer};
+use crate::peers::{link_local_packages, node_peer, python_peer};
 use crate::support::{
     SharedCompiledCode, TestHost, call_reply, components, events, records, repository, results, run_turn, script,
     text_reply,
@@ -9,27 +9,50 @@ use crate::support::{
 use agent_core::event::EventKind;
 use agent_runtime::{AgentConfig, TurnResult};
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-struct TestCli {
+/// The binary, with a temporary folder in which it runs and a data folder of its own.
+pub(crate) struct TestCli {
     _compiled_code: SharedCompiledCode,
     folder: TempDir,
 }
 
 impl TestCli {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { _compiled_code: SharedCompiledCode::in_data(&folder.path().join("data")), folder }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    /// Returns a path in the folder in which the binary runs.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
+    /// Runs the binary, which must succeed, and returns its stdout.
+    pub(crate) fn succeed(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> String {
+        let (code, printed, stderr) = self.run(arguments, variables);
+        assert_eq!(code, Some(0), "{arguments:?}: {printed}{stderr}");
+        printed
+    }
+
+    /// Creates a project, and replaces its source, manifest and scenario by the files of a guest. `removed` names files of
+    /// the new project that are removed.
+    pub(crate) fn new_project_of_guest(&self, name: &str, language: &str, removed: &[&str]) {
+        self.succeed(&["plugin", "new", name, "--lang", language], &[]);
+        let project = self.path(name);
+        for file in removed.iter().copied().chain([&*format!("{name}.scenario.toml")]) {
+            std::fs::remove_file(project.join(file)).unwrap();
+        }
+        for entry in std::fs::read_dir(repository().join("tests/guests").join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, project.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+
     /// Runs the binary, and returns its exit code, stdout and stderr.
-    fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
+    pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, PathBuf)]) -> (Option<i32>, String, String) {
         let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
         command.args(arguments).arg("--data").arg(self.path("data")).current_dir(self.folder.path());
         let output = command.envs(variables.iter().cloned()).stdin(Stdio::null()).output().unwrap();
@@ -210,6 +233,57 @@ pub(crate) fn peer(language: &str) -> Option<Peer> {
     })
 }
 
+/// Runs the tests of a project with the commands of its toolchain.
+fn run_project_tests(commands: &[Command], project: &Path) {
+    for command in commands {
+        let mut tests = Command::new(command.get_program());
+        tests.args(command.get_args()).current_dir(project);
+        tests.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        let output = tests.output().unwrap();
+        let output_text = [output.stdout, output.stderr].concat();
+        assert!(output.status.success(), "{}: {}", project.display(), String::from_utf8_lossy(&output_text));
+    }
+}
+
+/// Checks a new project whose tool calls an API: its tests pass, its component imports `wasi:http`, and its scenario
+/// answers the requests.
+fn check_new_http_project(language: &str) {
+    let Some((variables, tests)) = peer(language) else { return };
+    let cli = TestCli::new();
+    cli.succeed(&["plugin", "new", "orders", "--lang", language, "--http"], &[]);
+    link_local_packages(&cli.path("orders"));
+    run_project_tests(&tests, &cli.path("orders"));
+    let printed = cli.succeed(&["plugin", "build", "orders"], &variables);
+    assert!(printed.contains("wasi:http@0.2.0 types, outgoing-handler"), "{printed}");
+    assert!(!printed.contains("wasi:keyvalue"), "{printed}");
+    let printed = cli.succeed(&["plugin", "check", "orders"], &variables);
+    assert!(!printed.contains("error") && !printed.contains("asks"), "{printed}");
+    let printed = cli.succeed(&["test", "orders"], &variables);
+    assert!(printed.contains("1 scenario: 1 passed"), "{printed}");
+}
+
+/// S8, S1, S4: `plugin new --http` creates a tool in JavaScript that calls an API.
+#[test]
+fn s8_new_http_projects_in_javascript_work() {
+    check_new_http_project("js");
+}
+
+/// S8, S1, S4: `plugin new --http` creates a tool in C that calls an API.
+#[test]
+fn s8_new_http_projects_in_c_work() {
+    check_new_http_project("c");
+}
+
+/// S8: Tools in C read arguments of all types, and return results and errors of all kinds.
+#[test]
+fn s8_tools_in_c_read_arguments_and_return_errors() {
+    let Some((variables, _)) = peer("c") else { return };
+    let cli = TestCli::new();
+    cli.new_project_of_guest("c-sdk", "c", &["logic.c", "logic.h", "test_logic.c"]);
+    let printed = cli.succeed(&["test", "c-sdk"], &variables);
+    assert!(printed.contains("1 scenario: 1 passed"), "{printed}");
+}
+
 /// Creates a project for each plugin kind. For each project, runs the project's tests, builds the plugin, runs
 /// the project's scenario, and copies the plugin to the test host's folder. Returns false if the toolchain is
 /// not installed.
@@ -217,16 +291,9 @@ fn build_new_projects(test_host: &TestHost, language: &str) -> bool {
     let Some((variables, tests)) = peer(language) else { return false };
     let cli = TestCli::new();
     for kind in ["tool", "context-builder", "output-validator", "media-policy"] {
-        let (code, _, stderr_text) = cli.run(&["plugin", "new", kind, "--kind", kind, "--lang", language], &[]);
-        assert_eq!(code, Some(0), "{stderr_text}");
-        for command in &tests {
-            let mut tests = Command::new(command.get_program());
-            tests.args(command.get_args()).current_dir(cli.path(kind));
-            tests.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-            let output = tests.output().unwrap();
-            let stderr_text = [output.stdout, output.stderr].concat();
-            assert!(output.status.success(), "{language} {kind}: {}", String::from_utf8_lossy(&stderr_text));
-        }
+        cli.succeed(&["plugin", "new", kind, "--kind", kind, "--lang", language], &[]);
+        link_local_packages(&cli.path(kind));
+        run_project_tests(&tests, &cli.path(kind));
         let (code, printed, stderr_text) = cli.run(&["plugin", "build", kind], &variables);
         assert_eq!(code, Some(0), "{stderr_text}");
         assert!(printed.contains(&format!("exports   agent-host:plugin@0.1.0 {kind}")), "{printed}");

@@ -79,7 +79,7 @@ fn the_scenarios_of_the_projects_plugins_pass() {
     let (code, printed) = folder.code_and_output(&[plugins.to_str().unwrap()]);
     assert_eq!(code, Some(0), "{printed}");
     let projects = agent_devkit::build::projects_in(&plugins).unwrap();
-    assert_eq!(projects.len(), 14);
+    assert_eq!(projects.len(), 15);
     for project in projects {
         let name = project.directory().file_name().unwrap().to_str().unwrap();
         assert!(printed.contains(&format!("✓ {name}/")), "{name} has no scenario: {printed}");

@@ -146,6 +146,7 @@ impl TestHost {
         let store = SqliteStore::open(directory.path().join("agent-host.db"), Options::default());
         let options = SandboxOptions {
             cache_directory: Some(scratch().join("cache")),
+            installed_code: None,
             store_directory: Some(directory.path().join("store")),
             compiler: None,
             // This time limit is generous, because the compiler is a debug build in tests, and other tests use the

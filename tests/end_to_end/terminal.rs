@@ -1,12 +1,18 @@
 //! The terminal as a user sees it: the real binary on a pseudo-terminal, and the contents of its screen (I1, L29, L30).
 
 mod approvals;
+mod attachments;
+mod commands;
 mod delegates;
 mod dev;
 mod first_use;
+mod grant_commands;
 mod lent;
+mod narrow;
 mod pages;
 mod progress;
+mod recap;
+mod rehearsals;
 pub(crate) mod screen;
 pub(crate) mod walk;
 mod watched;
@@ -56,14 +62,28 @@ impl TestCli {
         command
     }
 
+    /// Returns a command that runs a subcommand in the working folder, with the same data folder.
+    fn host(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.arg("--data").arg(self.folder.path().join("data")).args(arguments);
+        command.current_dir(self.folder.path().join("tree")).env_remove("NO_COLOR").env("TERM", "xterm-256color");
+        command
+    }
+
     /// Starts an interactive session, and waits for its prompt.
     fn session(&self) -> Screen {
         self.session_with(self.command(&[]))
     }
 
     fn session_with(&self, command: Command) -> Screen {
+        self.session_with_prompts(command, 1)
+    }
+
+    /// Starts an interactive session, and waits until its screen shows this number of prompts. The last of them is the
+    /// session's own, and the others belong to earlier turns.
+    fn session_with_prompts(&self, command: Command, number: usize) -> Screen {
         let screen = Screen::start(command, 50, 80);
-        screen.wait_for_prompt(1);
+        screen.wait_for_prompt(number);
         screen
     }
 }
@@ -263,6 +283,7 @@ fn a_pasted_block_is_one_input() {
     screen.send(ENTER);
     screen.wait_for("\nRead.\n");
     screen.wait_for("1 model call, ");
+    screen.wait_for_end("\n>");
     // If a typed line ends with a backslash, the input continues on the next line, and the backslash is not part of
     // the text.
     screen.send("one\\\r");
@@ -342,7 +363,6 @@ fn slash_commands_print_their_results() {
         ("/help", "undoes the last turn"),
         ("/tools", "text.count_file"),
         ("/plugins", "may read and write ."),
-        ("/model", &script),
         ("/modle", "did you mean /model?"),
         ("/model offline", "offline/router is used from now on"),
         ("/undo", "there is no turn to undo"),
@@ -355,6 +375,18 @@ fn slash_commands_print_their_results() {
         screen.send(&format!("{command}\r"));
         screen.wait_for(answer);
     }
+    screen.send("/model\r");
+    screen.wait_for(&script);
+    screen.wait_for_end("number or name, Enter keeps the current model >");
+    screen.send("2\r");
+    screen.wait_for("script.json is used from now on");
+    screen.send("/model\r");
+    screen.wait_for("● 1 scripted/");
+    screen.wait_for_end("Enter keeps the current model >");
+    screen.send("3\r");
+    screen.wait_for("there is no model with the number 3");
+    screen.send("/model offline\r");
+    screen.wait_for_end("offline/router is used from now on\n\n>");
     screen.send("text.count {\"text\": \"one two\"}\r");
     screen.wait_for("This is the offline router");
     screen.wait_for("offline/router: 2 model calls");
@@ -418,8 +450,9 @@ fn d3_the_user_decides_about_an_unknown_outcome_in_the_session() {
         TestCli::new(&[call_reply(&[("probe.count", json!({"path": "effects.txt"}))]), json!({"text": "Finished."})]);
     let killed = cli.command(&["Go."]).env("AGENT_HOST_KILL_AT", "after-call:probe.count").output().unwrap();
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&killed.status), Some(9));
-    let mut screen = cli.session_with(cli.command(&["--continue"]));
+    let mut screen = Screen::start(cli.command(&["--continue"]), 50, 80);
     screen.wait_for("waits for a decision");
+    screen.wait_for_end("\n>");
     screen.send("Something else.\r");
     screen.wait_for("/resolve decides about a call");
     screen.send("/resolve call_1_1_1 result counted\r");

@@ -2,18 +2,22 @@
 
 pub(crate) mod acp;
 pub(crate) mod approval;
+pub(crate) mod compile;
 mod config;
 mod help;
 pub(crate) mod mcp;
+mod model;
 pub(crate) mod new;
 pub(crate) mod replay;
 mod request_number;
 pub(crate) mod resume;
 pub(crate) mod serve;
+pub(crate) mod setup;
 pub(crate) mod sharing;
 mod shell;
 mod stored_data;
 pub(crate) mod test;
+pub(crate) mod trust;
 mod typo_hints;
 pub(crate) mod versions;
 
@@ -24,12 +28,14 @@ use agent_runtime::UserName;
 use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use compile::CompileArguments;
 pub(crate) use config::ConfigCommand;
 use help::{LONG, SHORT, USAGE};
+pub(crate) use model::ModelCommand;
 use new::{DevArguments, NewArguments};
 use replay::ReplayArguments;
 pub(crate) use request_number::RequestNumber;
-use resume::ResumeArguments;
+use resume::{PickArguments, ResumeArguments};
 use sharing::{
     AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
     UpdateArguments,
@@ -100,7 +106,7 @@ impl AgentArguments {
     /// Converts these options to the corresponding type of the crate `agent_config`, which has no field `build`.
     pub(crate) fn options(&self) -> AgentOptions {
         let Self { plugins, agent, model, base_url, grant, build: _ } = self.clone();
-        AgentOptions { plugins, agent, model, base_url, grants: grant }
+        AgentOptions { plugins, agent, model, base_url, grants: grant, user_file: None }
     }
 }
 
@@ -143,6 +149,12 @@ pub(crate) struct RunArguments {
 /// Subcommands. If the command line contains no subcommand, the program runs a turn.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Choose a model, plugins and default grants once, for all folders
+    Setup(setup::SetupArguments),
+    /// Check whether everything is ready, and explain how to fix what is not; changes nothing
+    Doctor(setup::DoctorArguments),
+    /// Trust the agent.toml of a folder, so that `agent-host` uses it there without --agent
+    Trust(trust::TrustArguments),
     /// Create, build, check, inspect, call and share plugins
     #[command(subcommand)]
     Plugin(PluginCommand),
@@ -225,6 +237,9 @@ pub(crate) enum PluginCommand {
         #[arg(value_name = "DIR", default_value = ".")]
         directory: PathBuf,
     },
+    /// Compile the standard plugins that were installed with this program, so that their first start is fast; for
+    /// installers
+    Compile(CompileArguments),
     /// Update the files of agent-host in a project: the Rust SDK or the WIT contract that `plugin new` wrote
     Renew {
         /// Plugin project, or a folder of projects
@@ -251,7 +266,8 @@ pub(crate) enum PluginCommand {
     },
     /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
-        /// Component file of the plugin (*.wasm)
+        /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
+        #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
         /// Agent configuration whose limits apply: a file (agent.toml), or the name of an agent in this folder
         #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
@@ -262,7 +278,8 @@ pub(crate) enum PluginCommand {
     },
     /// Show what a plugin requests, what it gets and what is denied, with the configuration line to add
     Explain {
-        /// Component file of the plugin (*.wasm)
+        /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
+        #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
         /// Agent whose grants apply.
         #[command(flatten)]
@@ -270,7 +287,8 @@ pub(crate) enum PluginCommand {
     },
     /// Call a tool once, outside of a session
     Call {
-        /// Component file of the plugin (*.wasm)
+        /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
+        #[arg(value_name = "FILE|NAME")]
         file: PathBuf,
         /// Name of the tool
         tool: String,
@@ -347,6 +365,8 @@ pub(crate) enum SessionCommand {
     },
     /// Continue a session: finish an interrupted turn, then send PROMPT
     Resume(ResumeArguments),
+    /// Choose a session to continue from a list
+    Pick(PickArguments),
     /// Search all sessions for messages that contain all these words, including messages that were removed from
     /// the prompt
     Search {
@@ -454,32 +474,6 @@ pub(crate) enum SessionCommand {
         /// Don't ask for confirmation on a terminal
         #[arg(short, long)]
         yes: bool,
-    },
-}
-
-/// Commands on models.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ModelCommand {
-    /// List the models of all providers that can be reached, or of one provider
-    List {
-        /// Provider whose models are listed (default: all providers)
-        #[arg(value_name = "PROVIDER")]
-        provider: Option<String>,
-        /// Agent configuration whose providers are used: a file, or the name of an agent in this folder
-        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
-        agent: Option<PathBuf>,
-    },
-    /// Send one small request with a tool and an image, and explain what the model can do
-    Test {
-        /// PROVIDER/MODEL
-        #[arg(value_name = "MODEL")]
-        model: String,
-        /// Agent configuration whose providers are used: a file, or the name of an agent in this folder
-        #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(agent))]
-        agent: Option<PathBuf>,
-        /// URL of the model provider, such as http://127.0.0.1:8000/v1
-        #[arg(long, value_name = "URL", value_parser = base_url)]
-        base_url: Option<String>,
     },
 }
 

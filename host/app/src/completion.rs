@@ -61,6 +61,7 @@ fn with_value(argument: Arg) -> Arg {
             ("session" | "sessions" | "children_of", _) => values::sessions,
             ("agent", Some("FILE|NAME")) => values::agents,
             ("plugin" | "names", Some("NAME")) => values::plugins,
+            ("file", Some("FILE|NAME")) => values::plugin_files,
             ("model", _) => values::models,
             ("provider", _) => values::providers,
             ("grant", _) => values::grants,

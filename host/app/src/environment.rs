@@ -1,21 +1,28 @@
 //! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
+use agent_config::settings::AGENT_FILE;
 use agent_config::{COMPILE_COMMAND, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
-use agent_devkit::build::{Toolchain, Tools, VARIABLES};
+use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
 use agent_plugins::CompilerCommand;
+use jiff::tz::TimeZone;
 use std::env;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// Returns the parts of the environment that agents need, such as the variables.
 pub(crate) fn host() -> HostEnvironment {
     let compiler = |program| CompilerCommand { program, arguments: vec![COMPILE_COMMAND.into()] };
-    let data = directories::ProjectDirs::from("", "", "agent-host").map(|folders| folders.data_dir().to_owned());
+    let folders = directories::ProjectDirs::from("", "", "agent-host");
+    let data = folders.as_ref().map(|folders| folders.data_dir().to_owned());
     let mut environment = HostEnvironment::new(variable);
     environment.user = user();
     environment.compiler = this_program().map(compiler);
     environment.docker_configuration = docker_configuration();
     environment.data_directory = data;
+    environment.user_file = folders.map(|folders| folders.config_dir().join(AGENT_FILE));
+    environment.home = env::home_dir();
+    environment.program = env::current_exe().ok();
     environment
 }
 
@@ -78,6 +85,33 @@ fn user_of(user_id: &str, passwd: &str) -> Option<String> {
     })
 }
 
+/// Home folder of the user, or None if it is unknown.
+pub(crate) fn home() -> Option<PathBuf> {
+    env::home_dir()
+}
+
+/// Returns true if the terminal reports a light background in the variable `COLORFGBG`, such as `0;15`.
+pub(crate) fn has_light_background() -> bool {
+    let colours = variable("COLORFGBG").unwrap_or_default();
+    matches!(colours.rsplit(';').next(), Some("7" | "15"))
+}
+
+/// Time zone of the user: the variable `TZ`, or else the system's time zone, or else UTC.
+pub(crate) fn time_zone() -> TimeZone {
+    static LOCAL: OnceLock<TimeZone> = OnceLock::new();
+    let system = || TimeZone::tzif("local", &std::fs::read("/etc/localtime").ok()?).ok();
+    let find = || match variable("TZ") {
+        Some(name) => zone_named(name.trim_start_matches(':')),
+        None => system(),
+    };
+    LOCAL.get_or_init(|| find().unwrap_or(TimeZone::UTC)).clone()
+}
+
+/// Finds a time zone by its name, such as `Europe/Berlin`, or by its rule, such as `CET-1`.
+fn zone_named(name: &str) -> Option<TimeZone> {
+    TimeZone::get(name).or_else(|_| TimeZone::posix(name)).ok()
+}
+
 /// File in which `docker login` stores credentials.
 pub(crate) fn docker_configuration() -> Option<PathBuf> {
     let folder = env::var_os("DOCKER_CONFIG").filter(|folder| !folder.is_empty()).map(PathBuf::from);
@@ -112,7 +146,12 @@ pub(crate) fn toolchain() -> Toolchain {
     let cargo = named("CARGO").or_else(|| program_in("cargo", &path));
     let rustup = program_in("rustup", &path);
     let named = VARIABLES.into_iter().filter_map(|variable| Some((variable, absolute(named(variable)?)))).collect();
-    Toolchain { cargo, rustup, tools: Tools { path, named } }
+    Toolchain { cargo, rustup, tools: Tools { path, named }, purpose: Purpose::Release }
+}
+
+/// The same toolchain, for components that are only tried.
+pub(crate) fn development_toolchain() -> Toolchain {
+    Toolchain { purpose: Purpose::Development, ..toolchain() }
 }
 
 /// Makes a path absolute if it has several components, because tools run in the folder of the project that they build.

@@ -10,6 +10,8 @@ use crate::terminal::Terminal;
 use agent_mcp::McpServers;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+#[cfg(unix)]
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Current activity of the process. The activity determines how the process handles Ctrl-C.
@@ -32,6 +34,9 @@ pub(crate) struct Interrupts {
     exiting: CancellationToken,
     servers: Arc<OnceLock<Vec<McpServers>>>,
     break_line: Arc<AtomicBool>,
+    /// Notified each time that the process continues after Ctrl-Z.
+    #[cfg(unix)]
+    resumed: Arc<Notify>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +58,8 @@ impl Interrupts {
             exiting: terminal.exiting(),
             servers: Arc::default(),
             break_line: Arc::default(),
+            #[cfg(unix)]
+            resumed: Arc::default(),
         };
         let listening = interrupts.clone();
         tokio::spawn(async move {
@@ -93,15 +100,36 @@ impl Interrupts {
     }
 
     /// Makes Ctrl-Z restore the keyboard's original mode before it suspends the process.
-    pub(crate) fn restore_keyboard_on_suspend(terminal: Terminal) {
+    pub(crate) fn restore_keyboard_on_suspend(&self, terminal: Terminal) {
+        #[cfg(unix)]
+        let resumed = self.resumed.clone();
         #[cfg(unix)]
         tokio::spawn(async move {
-            if let Err(error) = handle_suspensions(&terminal).await {
+            if let Err(error) = handle_suspensions(&terminal, &resumed).await {
                 tracing::warn!("cannot handle Ctrl-Z: {error}");
             }
         });
         #[cfg(not(unix))]
         drop(terminal);
+    }
+
+    /// Suspends the process as Ctrl-Z does, and waits until the process continues. The line editor needs this function,
+    /// because Ctrl-Z sends no signal while the editor reads from the keyboard.
+    #[cfg(unix)]
+    pub(crate) async fn suspend(&self) -> std::io::Result<()> {
+        use rustix::process::{Signal, kill_current_process_group};
+        let resumed = self.resumed.notified();
+        tokio::pin!(resumed);
+        resumed.as_mut().enable();
+        kill_current_process_group(Signal::TSTP)?;
+        resumed.await;
+        Ok(())
+    }
+
+    /// Does nothing, because processes cannot be suspended on this system.
+    #[cfg(not(unix))]
+    pub(crate) async fn suspend(&self) -> std::io::Result<()> {
+        Ok(())
     }
 
     fn handle(&self, signal: Signal, terminal: &Terminal) {
@@ -156,7 +184,7 @@ fn kill_children() {
 
 /// On each Ctrl-Z, restores the keyboard's original mode and suspends the process until it receives SIGCONT.
 #[cfg(unix)]
-async fn handle_suspensions(terminal: &Terminal) -> std::io::Result<()> {
+async fn handle_suspensions(terminal: &Terminal, resumed: &Notify) -> std::io::Result<()> {
     use rustix::process::{Signal, getpid, kill_process};
     use tokio::signal::unix::{SignalKind, signal};
     let mut suspended = signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?;
@@ -169,6 +197,7 @@ async fn handle_suspensions(terminal: &Terminal) -> std::io::Result<()> {
         if mode_before == KeyboardMode::NoEcho {
             terminal.turn_off_echo();
         }
+        resumed.notify_waiters();
     }
     Ok(())
 }

@@ -102,6 +102,9 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
     let open_data = || DataDirectory::open(data, &environment::host());
     match arguments.command {
         None => commands::run::run(&arguments.run, data, terminal).await,
+        Some(Command::Setup(arguments)) => commands::setup::run(arguments, terminal).await,
+        Some(Command::Doctor(arguments)) => commands::doctor::run(arguments, data, terminal).await,
+        Some(Command::Trust(arguments)) => commands::trust::run(arguments, data, terminal).await,
         Some(Command::Dev(arguments)) => commands::dev::dev(&arguments, data, terminal).await,
         Some(Command::Plugin(command)) => commands::plugin::run(command, data, terminal).await,
         Some(Command::Test(arguments)) => commands::test::run(arguments, data, terminal).await,
@@ -132,6 +135,15 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
             let user_data = open_data()?.for_user(user.clone());
             commands::session::check(resumed.session.as_deref(), &user_data).await?;
             commands::run::run(&RunArguments { user, ..resumed.into() }, data, terminal).await
+        }
+        Some(Command::Session(ForUser { command: SessionCommand::Pick(picked), user })) => {
+            let user_data = open_data()?.for_user(user.clone());
+            let session = commands::session::pick::pick(&picked, &user_data, terminal).await?;
+            if session.is_none() {
+                return Ok(Exit::Done);
+            }
+            let run = RunArguments { session, user, agent: picked.agent, ..RunArguments::default() };
+            commands::run::run(&run, data, terminal).await
         }
         Some(Command::Session(ForUser { command, user })) => {
             commands::session::run(command, &open_data()?.for_user(user), terminal).await

@@ -6,6 +6,7 @@ mod build;
 pub(crate) mod card;
 pub(crate) mod cost;
 pub(crate) mod events;
+pub(crate) mod file_changes;
 pub(crate) mod first_use;
 pub(crate) mod flow;
 mod keyboard;
@@ -20,11 +21,13 @@ mod reporter;
 pub(crate) mod spending;
 pub(crate) mod suspension;
 pub(crate) mod text;
+mod theme;
 pub(crate) mod turn;
 
 pub(crate) use build::{built, show_build, show_load};
 pub(crate) use keyboard::KeyboardMode;
 pub(crate) use question::Line as TypedLine;
+pub(crate) use theme::Theme;
 
 use agent_core::redaction::Redaction;
 use anstyle::{AnsiColor, Style};
@@ -83,6 +86,7 @@ struct Screen {
     compiling: build::Compiling,
     /// Secrets that must not appear in any output.
     secrets: Redaction,
+    theme: Theme,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,10 +116,12 @@ impl Terminal {
         screen.secrets = screen.secrets.and(secrets);
     }
 
-    /// Returns the text with its secrets redacted.
+    /// Returns the text with its secrets redacted, and with the colours of the theme.
     fn without_secrets(&self, text: &str) -> String {
-        let secrets = self.screen().secrets.clone();
-        secrets.whole(text.to_owned())
+        let screen = self.screen();
+        let (secrets, theme) = (screen.secrets.clone(), screen.theme);
+        drop(screen);
+        theme.recolour(secrets.whole(text.to_owned()))
     }
 
     /// Returns true if stderr is a terminal that can erase lines, so that a spinner can show progress.
@@ -276,6 +282,14 @@ impl Terminal {
             writeln!(stdout, "{line}")?;
             stdout.flush()
         })
+    }
+
+    /// Writes an entry of a list to stdout. On a terminal, long lines are wrapped between words.
+    pub(crate) fn print_entry(&self, entry: &str) -> io::Result<()> {
+        match self.is_terminal(Output::Stdout) {
+            true => self.print(text::wrapped_entry(entry, self.width())),
+            false => self.print(entry),
+        }
     }
 
     /// Writes a prompt to stderr. The caller then reads the line that the user types.

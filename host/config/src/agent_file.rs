@@ -25,6 +25,7 @@ mod text_format;
 
 pub use agents::AgentTable;
 pub use check::BUILT_IN;
+pub(crate) use edit::TemporaryFile;
 pub use edit::{Addition, Draft, EditError};
 pub use errors::{ConfigurationError, with_line};
 pub use events::{OutboxServerTable, OutboxTable, ScheduleTable, WebhookTable};
@@ -133,8 +134,8 @@ pub struct AgentFile {
     pub context_builder: Option<String>,
     /// Names of the media policy plugins, by provider.
     pub media_policies: BTreeMap<String, String>,
-    /// Rules that decide which tool calls need an approval.
-    pub approvals: ApprovalRules,
+    /// Rules that decide which tool calls need an approval. `None` if the file has no table `[approval]`.
+    pub approvals: Option<ApprovalRules>,
     /// Maximum time, in milliseconds, that a call waits for an approval.
     pub approval_within_ms: Option<u32>,
     /// Location (file, line and key) of each approval rule for a single tool, by the tool's name or pattern.
@@ -290,7 +291,7 @@ impl AgentFile {
             validators: root.get("validators").map(|value| strings(&value)),
             context_builder: text("context_builder"),
             media_policies: root.get("media_policies").map(|value| string_map(&value)).unwrap_or_default(),
-            approvals: ApprovalRules::default(),
+            approvals: None,
             approval_within_ms: root.table("approval").and_then(|table| table.get("decide_within_ms")?.number()),
             approval_locations: BTreeMap::new(),
             services: services::services(root, &folder),
@@ -319,7 +320,8 @@ impl AgentFile {
             value.problem("needs `model`", "`model` is called first, and these models after it: add `model = \"…\"`");
         }
         if let Some(table) = root.table("approval") {
-            (file.approvals, file.approval_locations) = approval::rules(&table);
+            let (rules, locations) = approval::rules(&table);
+            (file.approvals, file.approval_locations) = (Some(rules), locations);
         }
         if let (Some(value), None) = (root.get("executor"), root.get("planner")) {
             value.problem("needs `planner`", "an executor carries out the plan of a planner: add `planner = \"…\"`");

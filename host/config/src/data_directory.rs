@@ -5,6 +5,7 @@ mod owner_only;
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
 use crate::text::shell_word;
+use crate::trust::{TRUST_FOLDER, TrustStore};
 use agent_store::{SessionFilter, Unowned};
 use std::path::{Path, PathBuf};
 
@@ -48,10 +49,21 @@ impl DataDirectory {
         owner_only::check_owner(&data.root).map_err(|problem| unusable(&data.root, problem))?;
         create(&data.cache())?;
         create(&data.plugins())?;
-        for folder in [data.root.clone(), data.cache(), data.plugins(), data.downloads()] {
+        for folder in [data.root.clone(), data.cache(), data.plugins(), data.downloads(), data.root.join(TRUST_FOLDER)]
+        {
             owner_only::refuse_links(&folder).map_err(|problem| unusable(&data.root, problem))?;
         }
         Ok(data)
+    }
+
+    /// Checks an existing data folder as [`DataDirectory::open`] does, but changes nothing. Returns the reason why the folder
+    /// cannot be used.
+    pub fn examine(root: &Path) -> Result<(), String> {
+        owner_only::examine_owner(root)?;
+        for name in ["", "cache", "plugins", "downloads", TRUST_FOLDER] {
+            owner_only::refuse_links(&root.join(name))?;
+        }
+        Ok(())
     }
 
     /// Returns whether this folder contains a database. Nothing is created.
@@ -102,6 +114,11 @@ impl DataDirectory {
     /// Returns the path of the database that contains all sessions.
     pub fn database(&self) -> PathBuf {
         self.root.join(DATABASE)
+    }
+
+    /// Returns the decisions to trust agents' files.
+    pub fn trust(&self) -> TrustStore {
+        TrustStore::in_data_folder(&self.root)
     }
 
     /// Returns the path of the file with the input history of interactive sessions.
@@ -185,7 +202,7 @@ mod tests {
     fn rejects_symbolic_links_in_the_folder() {
         let parent = tempfile::tempdir().expect("a temporary folder");
         std::fs::create_dir(parent.path().join("elsewhere")).expect("created");
-        let names = [DATABASE, "agent-host.db-wal", "history", "cache", "plugins", "downloads", "cache/x"];
+        let names = [DATABASE, "agent-host.db-wal", "history", "cache", "plugins", "downloads", "trust", "cache/x"];
         for name in names.into_iter().chain(["agent-host.db.owners", "plugins/x.wasm", "draft-1.json"]) {
             let root = parent.path().join(name.replace(['/', '.'], "-"));
             drop(open(&root).expect("opened"));

@@ -72,10 +72,45 @@ const KINDS: &[(&str, Kind)] = &[
 ];
 
 impl Kind {
+    /// Returns all kinds.
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        KINDS.iter().map(|(_, kind)| *kind)
+    }
+
     /// Returns the key of this kind in `[plugins.NAME.grants]` and in `--grant`.
     pub fn key(self) -> &'static str {
         KINDS.iter().find(|(_, kind)| *kind == self).map(|(key, _)| *key).unwrap_or_default()
     }
+}
+
+/// Finds the kind with this key, such as `read` or `http`.
+impl std::str::FromStr for Kind {
+    type Err = String;
+
+    fn from_str(key: &str) -> Result<Self, Self::Err> {
+        let keys: Vec<&str> = KINDS.iter().map(|(key, _)| *key).collect();
+        let found = KINDS.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
+        found.ok_or_else(|| format!("there is no kind of grants `{key}`; the kinds are {}", keys.join(", ")))
+    }
+}
+
+/// Returns the grants without those of one kind, or no grants if there is no kind. Without the kind `write`, the folders
+/// remain readable; without the kind `read`, they are neither readable nor writable.
+pub fn without(grants: &Grants, kind: Option<Kind>) -> Grants {
+    let mut remaining = grants.clone();
+    match kind {
+        None => return Grants::default(),
+        Some(Kind::Read) => remaining.trees.clear(),
+        Some(Kind::Write) => remaining.trees.iter_mut().for_each(|tree| tree.access = Access::Read),
+        Some(Kind::Env) => remaining.env.clear(),
+        Some(Kind::Config) => remaining.config.clear(),
+        Some(Kind::Http) => remaining.http.clear(),
+        Some(Kind::KeyValue) => remaining.key_value = None,
+        Some(Kind::ModelTokens) => remaining.model_tokens = None,
+        Some(Kind::Events) => remaining.events.clear(),
+        Some(Kind::Media) => remaining.media = false,
+    }
+    remaining
 }
 
 /// A secret for a plugin, as it is configured in `agent.toml`.

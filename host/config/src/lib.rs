@@ -15,7 +15,6 @@
 //! [`Reporter`], and questions to a [`ModelChooser`] or a [`first_use::FirstUsePrompt`], which are traits that the
 //! caller implements.
 
-mod environment;
 mod error;
 mod report;
 mod text;
@@ -23,6 +22,12 @@ mod text;
 pub mod grants;
 
 pub mod agent_file;
+
+pub mod trust;
+
+mod environment;
+
+pub mod user_file;
 
 pub mod settings;
 
@@ -39,9 +44,10 @@ mod watch;
 pub use agent_file::AgentFile;
 pub use assembly::AssembledAgent;
 pub use data_directory::DataDirectory;
-pub use environment::{COMPILE_COMMAND, HostEnvironment};
+pub use environment::{COMPILE_COMMAND, HostEnvironment, INSTALLED_PLUGINS, installed_code_of};
 pub use error::ConfigError;
 pub use report::{Reporter, Silent, Warning};
 pub use settings::{AgentOptions, ModelChooser, Problems, Settings, choose_model};
 pub use text::{one_line, shell_word};
+pub use user_file::UserFile;
 pub use watch::{AgentWatch, WatchEvent};

@@ -2,7 +2,10 @@
 //! granted folders that overlap.
 
 mod native_builds;
+mod secret_files;
 mod servers;
+
+pub use secret_files::SecretFiles;
 
 use crate::agent_file::Located;
 use crate::data_directory::DataDirectory;
@@ -15,14 +18,28 @@ use std::path::{Path, PathBuf};
 
 /// Returns the paths that are protected for every agent, such as the data folder and the host's program.
 pub fn paths_of_host(data: &DataDirectory, environment: &HostEnvironment) -> Vec<ProtectedPath> {
-    let folder = protected_path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
     let program = environment.compiler.as_ref().map(|compiler| compiler.program.clone());
     let program = program.map(|program| protected_path(program, "the program agent-host", ProtectedKind::File));
+    let installed = [
+        (environment.installed_plugins(), "the folder of the installed plugins"),
+        (environment.installed_code(), "the compiled code of the installed plugins"),
+    ];
+    let installed =
+        installed.into_iter().filter_map(|(folder, what)| Some(protected_path(folder?, what, ProtectedKind::Folder)));
+    let paths = private_paths(data, environment).chain(program).chain(installed);
+    paths.chain(agent_files(Path::new("."))).collect()
+}
+
+/// Returns the paths of the host that contain secrets: the data folder, and Docker's credentials.
+fn private_paths(data: &DataDirectory, environment: &HostEnvironment) -> impl Iterator<Item = ProtectedPath> + use<> {
+    let folder = protected_path(data.root().to_owned(), "the data folder of agent-host", ProtectedKind::PrivateFolder);
     // The Docker configuration is protected because it names programs that Docker runs to get passwords.
     let docker = environment.docker_configuration.clone();
     let docker = docker
         .map(|file| protected_path(file, "the file in which `docker login` stores credentials", ProtectedKind::File));
-    std::iter::once(folder).chain(program).chain(docker).chain(agent_files(Path::new("."))).collect()
+    let user_file = environment.user_file.clone();
+    let user_file = user_file.map(|file| protected_path(file, "the user-wide configuration", ProtectedKind::File));
+    std::iter::once(folder).chain(docker).chain(user_file)
 }
 
 /// Returns the paths that are protected for an agent: its configuration file, and all files and folders that the

@@ -13,13 +13,14 @@ pub use agent_lookup::{AGENT_FILE, AGENT_FOLDER};
 pub use events::EventSettings;
 pub use model_choice::{ModelChooser, choose_model};
 pub use model_offers::ModelOffer;
-pub use models::{Chain, Helpers, NamedModel, WantedModels, provider_of};
+pub use models::{Chain, Helpers, NamedModel, WantedModels, problem as model_problem, provider_of};
 pub use problems::Problems;
 
 use crate::agent_file::{AgentFile, Located, UNNAMED, is_name, name_of_file};
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
 use crate::grants::{self, Grant, ResolvedGrants};
+use crate::user_file::{self, UserFile};
 use agent_mcp::ServerConfig;
 use agent_models::ProviderConfig;
 use agent_runtime::RuleBinding;
@@ -43,6 +44,8 @@ pub struct AgentOptions {
     pub base_url: Option<String>,
     /// Grants that are added to the grants in the file.
     pub grants: Vec<Grant>,
+    /// The user-wide file, and what it is used for. None if it is not used.
+    pub user_file: Option<UserFile>,
 }
 
 /// Number of hexadecimal digits in a default name. The digits identify the folder of the agent.
@@ -77,6 +80,8 @@ pub struct Settings {
     pub options: AgentOptions,
     /// The environment in which the settings were read.
     pub environment: HostEnvironment,
+    /// Grants of the user-wide file that do not apply in the current folder, each with the reason as a sentence.
+    pub unapplied_grants: Vec<String>,
     /// The text of the agent's file from which the settings were read.
     text: Option<String>,
     /// Whether the agent works only for other agents.
@@ -137,17 +142,48 @@ impl Settings {
     /// Reads the settings as [`Settings::read`] does, but returns the problems together with the settings. Parts of the
     /// configuration that have problems are left out of the settings. Fails only if the file cannot be read at all.
     pub fn examine(options: &AgentOptions, environment: &HostEnvironment) -> Result<(Self, Problems), ConfigError> {
-        let path = options.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
-        let text = path.as_deref().map(AgentFile::text).transpose()?;
-        let file = match (&path, &text) {
-            (Some(path), Some(text)) => AgentFile::parse(text, path)?,
-            _ => AgentFile::default(),
+        let found =
+            options.agent.as_deref().map(|agent| agent_lookup::find_agent(agent, Path::new("."))).transpose()?;
+        let mut unapplied_grants = Vec::new();
+        let (path, text, file) = match (found, &options.user_file) {
+            (Some(path), _) => {
+                let text = AgentFile::text(&path)?;
+                if let Some(trusted) = &environment.trusted {
+                    trusted.verify(&path, &text)?;
+                }
+                let file = AgentFile::parse(&text, &path)?;
+                (Some(path), Some(text), file)
+            }
+            (None, Some(UserFile::Agent(path))) => {
+                let (text, mut file) = user_file::read(path)?;
+                unapplied_grants = user_file::apply_grants(&mut file, Path::new("."), environment.home.as_deref());
+                (Some(path.clone()), Some(text), file)
+            }
+            _ => (None, None, AgentFile::default()),
         };
         if options.plugins.is_none() && file.plugin_directory.is_none() && path.is_none() {
             return Err(no_agent_error(Path::new(".")));
         }
-        let (settings, problems) = Self::of_file((path, file), options, environment)?;
-        Ok((Self { text, ..settings }, problems))
+        let (mut settings, problems) = Self::of_file((path, file), options, environment)?;
+        if let (Chain::Unnamed, Some(UserFile::DefaultModel(path))) = (&settings.models.chain, &options.user_file) {
+            settings.use_models_of(&user_file::read(path)?.1)?;
+        }
+        Ok((Self { text, unapplied_grants, ..settings }, problems))
+    }
+
+    /// Uses the models of another file, and the providers that this agent's file does not configure.
+    fn use_models_of(&mut self, file: &AgentFile) -> Result<(), ConfigError> {
+        let models = WantedModels::new(&AgentOptions::default(), file).map_err(ConfigError::Settings)?;
+        self.models.chain = models.chain;
+        for (name, table) in &file.providers {
+            self.file.providers.entry(name.clone()).or_insert_with(|| table.clone());
+        }
+        Ok(())
+    }
+
+    /// Returns whether the agent's file is the user-wide file.
+    pub fn is_user_wide(&self) -> bool {
+        self.options.agent.is_none() && matches!(self.options.user_file, Some(UserFile::Agent(_)))
     }
 
     /// Returns the text of the agent's file from which the settings were read. `None` if the agent has no file.
@@ -180,7 +216,9 @@ impl Settings {
         let tables = file.plugin_tables.iter().map(|(name, location)| (name.as_str(), location.as_str()));
         let named_plugins =
             tables.chain(granted).map(|(name, location)| (name.to_owned(), location.to_owned())).collect();
-        let name = agent_name(path.as_deref(), &file)
+        // The user-wide file belongs to no folder, so its agent is named after the current folder.
+        let is_user_wide = options.agent.is_none() && matches!(options.user_file, Some(UserFile::Agent(_)));
+        let name = agent_name(path.as_deref().filter(|_| !is_user_wide), &file)
             .map_err(|error| ConfigError::settings(format!("the current folder cannot be resolved: {error}")));
         let name = problems.collect(name).unwrap_or_else(|| UNNAMED.to_owned());
         let (user, rule_binding) = (None, RuleBinding::default());
@@ -198,6 +236,7 @@ impl Settings {
             events,
             options,
             environment,
+            unapplied_grants: Vec::new(),
             text: None,
             is_delegate: false,
             named_plugins,
@@ -270,15 +309,14 @@ fn readable(text: &str) -> String {
     if is_name(&readable) { readable } else { UNNAMED.to_owned() }
 }
 
-/// Returns the error for options that name neither a plugin directory nor an agent. An `agent.toml` in the current
-/// folder is not used automatically, because its grants were chosen by the author of the file and not by the user.
+/// Returns the error for options that name neither a plugin directory nor an agent.
 fn no_agent_error(folder: &Path) -> ConfigError {
-    let advice = "name a folder with plugins (--plugins DIR) or an agent's configuration file (--agent FILE); \
-                  `agent-host -h` shows an example";
+    let advice = "name a folder with plugins (--plugins DIR) or an agent's configuration file (--agent FILE), or run \
+                  `agent-host setup` once to choose a model and plugins for all folders; `agent-host -h` shows an example";
     if folder.join(AGENT_FILE).is_file() {
         return ConfigError::settings(format!(
-            "{advice}. The {AGENT_FILE} in this folder is not used automatically, because its author decides what it grants: \
-             `agent-host config check` shows what it would run, and `agent-host --agent {AGENT_FILE}` runs it"
+            "{advice}. This command does not use the {AGENT_FILE} in this folder by itself: `agent-host config check` shows what \
+             it would run, and --agent {AGENT_FILE} uses it"
         ));
     }
     ConfigError::settings(advice)

@@ -231,6 +231,11 @@ pub enum EventKind {
         /// The plugins of the turn, as `name@digest`.
         plugins: Vec<String>,
     },
+    /// Facts from long-term memory were added to the input (D4).
+    MemoriesRecalled {
+        /// Ids of the memories, the best match first.
+        memories: Vec<String>,
+    },
     /// A step begins.
     LoopIteration {
         /// Number of the step in its turn, starting at 1.

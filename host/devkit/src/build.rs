@@ -14,7 +14,7 @@ mod toolchain;
 mod tools;
 
 pub use crate::project::{BuildTable, Project, ProjectError, is_project, projects_at, projects_in};
-pub use toolchain::Toolchain;
+pub use toolchain::{Purpose, Toolchain};
 pub use tools::{Tools, VARIABLES, program_in};
 
 use crate::language::Language;

@@ -1,8 +1,8 @@
-//! The files for new plugin projects that are embedded in this binary: the SDK, the WIT contract and the templates.
+//! The files for new plugin projects that are embedded in this binary: the SDKs, the WIT contract and the templates.
 
 mod sdk;
 
-pub(crate) use sdk::{SDK_README_TEMPLATE, sdk_files};
+pub(crate) use sdk::{SDK_README_TEMPLATE, javascript_sdk_files, python_sdk_files, sdk_files};
 
 include!(concat!(env!("OUT_DIR"), "/embedded.rs"));
 
@@ -19,6 +19,9 @@ const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/", "agent-host-plugin/"),
 ];
 
+/// The same pairs for the standard interfaces that only the Python SDK uses.
+const PYTHON_DEPENDENCIES: [(&str, &str); 2] = [("sdk/wit/deps/http/", "wasi-http/"), ("sdk/wit/deps/io/", "wasi-io/")];
+
 /// Returns the text of the embedded file with this path in the checkout, or an empty text if no embedded
 /// file has this path.
 pub(crate) fn file(path: &str) -> &'static str {
@@ -33,9 +36,18 @@ pub(crate) fn below(folder: &str) -> impl Iterator<Item = (&'static str, &'stati
 /// Returns the files in `wit/deps` of a project in a language other than Rust: the released contract, and the standard
 /// interfaces that the contract uses.
 pub(crate) fn wit_files() -> Vec<ProjectFile> {
+    wit_files_in(&DEPENDENCIES)
+}
+
+/// Returns the WIT of all interfaces that the Python SDK uses, each with its path relative to a folder `deps`.
+pub(crate) fn python_wit_files() -> Vec<ProjectFile> {
+    wit_files_in(&[&DEPENDENCIES[..], &PYTHON_DEPENDENCIES[..]].concat())
+}
+
+fn wit_files_in(dependencies: &[(&str, &str)]) -> Vec<ProjectFile> {
     let files = FILES.iter().filter(|(name, _)| name.ends_with(".wit")).filter_map(|(name, text)| {
         let target_path = |(from, to): &(&str, &str)| name.strip_prefix(from).map(|relative| format!("{to}{relative}"));
-        Some((DEPENDENCIES.iter().find_map(target_path)?, (*text).to_owned()))
+        Some((dependencies.iter().find_map(target_path)?, (*text).to_owned()))
     });
     files.collect()
 }
@@ -70,10 +82,29 @@ mod tests {
 
     #[test]
     fn embeds_the_whole_sdk() {
-        for path in ["sdk/src/lib.rs", "sdk/bindings/src/lib.rs", "sdk/Cargo.toml", "sdk/README.md"] {
+        for path in [
+            "sdk/src/lib.rs",
+            "sdk/bindings/src/lib.rs",
+            "sdk/Cargo.toml",
+            "sdk/README.md",
+            "sdk/python/agent_host_sdk/__init__.py",
+        ] {
             assert!(!file(path).is_empty(), "{path}");
         }
         assert!(below("sdk/src/").any(|(name, _)| name == "tool/outcome.rs"));
         assert!(file("wit/released/0.1.0/tool.wit").is_empty());
+    }
+
+    #[test]
+    fn sdk_for_javascript_contains_the_contract_and_no_tests() {
+        let files = javascript_sdk_files();
+        let has = |path: &str| files.iter().any(|(name, _)| name == path);
+        for path in ["package.json", "build.mjs", "src/index.js", "types/index.d.ts", "component/promise.js"] {
+            assert!(has(path), "{path}");
+        }
+        for path in ["wit/agent-host-plugin/tool.wit", "wit/wasi-keyvalue/keyvalue.wit", "wit/http/http.wit"] {
+            assert!(has(path), "{path}");
+        }
+        assert!(!files.iter().any(|(name, _)| name.starts_with("tests/")));
     }
 }

@@ -6,8 +6,11 @@ use std::collections::BTreeMap;
 
 /// Name of the file that contains the list. This file is in the same folder as the listed files.
 pub(crate) const LIST: &str = "agent-host.sha256";
-/// The folder of a Rust project that contains the SDK.
+/// The folder of a Rust or JavaScript project that contains the SDK.
 pub(crate) const SDK_FOLDER: &str = "agent-host";
+
+/// The folder of a Python project that contains the SDK. The folder is a Python package.
+pub(crate) const PYTHON_SDK_FOLDER: &str = "agent_host_sdk";
 
 /// Texts of the files in a folder. The keys are the paths of the files, relative to the folder.
 pub(crate) type Files = BTreeMap<String, String>;

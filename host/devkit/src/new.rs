@@ -6,7 +6,7 @@ mod rust;
 mod workspace;
 
 use crate::embedded::{self, ProjectFile};
-use crate::file_list::{FileList, LIST};
+use crate::file_list::{FileList, LIST, PYTHON_SDK_FOLDER, SDK_FOLDER};
 use crate::language::Language;
 pub use name::{NameProblem, check_name};
 use std::path::{Path, PathBuf};
@@ -18,6 +18,8 @@ pub struct NewProject {
     pub name: String,
     /// Kind of the plugin, which selects the template.
     pub kind: ProjectKind,
+    /// Task of the plugin that the template implements.
+    pub example: Example,
     /// Programming language of the project.
     pub language: Language,
     /// Existing folder in which the project's folder is created.
@@ -65,6 +67,15 @@ impl ProjectKind {
     }
 }
 
+/// The task that the template of a project implements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Example {
+    /// A task that needs no permissions.
+    Simple,
+    /// A tool that calls an API over HTTP. The manifest requests the permission for the API.
+    Http,
+}
+
 /// The source of the SDK for a Rust project.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sdk {
@@ -110,11 +121,14 @@ pub enum NewError {
         path: PathBuf,
     },
     /// An SDK was given for a language other than Rust.
-    #[error("--sdk is only for Rust: a {language} project uses only the contract; leave --sdk out")]
+    #[error("--sdk is only for Rust, and not for {language}: leave --sdk out")]
     SdkNotForLanguage {
         /// Language of the project, which is not Rust.
         language: Language,
     },
+    /// There is no template for this kind of plugin that calls an API over HTTP.
+    #[error("--http is only for tools: leave out --http or --kind")]
+    HttpNotForKind,
     /// The SDK files that are embedded in this binary cannot be used.
     #[error("the SDK that this agent-host contains cannot be written: {reason}; choose another SDK with --sdk")]
     Embedded {
@@ -144,6 +158,9 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     if project.language != Language::Rust && project.sdk != Sdk::Embedded {
         return Err(NewError::SdkNotForLanguage { language: project.language });
     }
+    if project.example == Example::Http && project.kind != ProjectKind::Tool {
+        return Err(NewError::HttpNotForKind);
+    }
     if !project.directory.is_dir() {
         return Err(NewError::NoDirectory { path: project.directory.clone() });
     }
@@ -172,8 +189,15 @@ pub fn create(project: &NewProject) -> Result<CreatedProject, NewError> {
     Ok(CreatedProject { path, commands: next_commands(project) })
 }
 
+/// Name of the folder in a language's templates that contains the tool that calls an API over HTTP.
+const HTTP_TEMPLATE: &str = "tool-http";
+
 fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
-    let (language, kind) = (project.language.key(), project.kind.key());
+    let language = project.language.key();
+    let kind = match project.example {
+        Example::Simple => project.kind.key(),
+        Example::Http => HTTP_TEMPLATE,
+    };
     let named = |text: &str| text.replace(SAMPLE_NAME, &project.name);
     let template = |path: &str| embedded::file(&format!("host/devkit/templates/{path}"));
     let mut files = vec![
@@ -192,30 +216,55 @@ fn project_files(project: &NewProject) -> Result<Vec<ProjectFile>, NewError> {
     }
     match project.language {
         Language::Rust => rust::add(project, &mut files)?,
-        _ => add_wit(project.kind, &mut files),
+        Language::Python => add_python_sdk(project.kind, &mut files),
+        Language::JavaScript => add_folder(SDK_FOLDER, embedded::javascript_sdk_files(), &mut files),
+        Language::C => add_wit(project, &mut files),
     }
     Ok(files)
 }
 
+/// Adds the SDK. In the manifest of a plugin that is not a tool, sets the world that the plugin implements.
+fn add_python_sdk(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
+    // Skip the template for the README in the SDK's folder, because the files of the SDK contain this README.
+    files.retain(|(name, _)| name != embedded::SDK_README_TEMPLATE);
+    if kind != ProjectKind::Tool {
+        let world = format!("\n# The kind of the plugin.\n[build]\nworld = \"{}-plugin\"\n", kind.key());
+        files.iter_mut().filter(|(name, _)| name == "plugin.toml").for_each(|(_, text)| text.push_str(&world));
+    }
+    add_folder(PYTHON_SDK_FOLDER, embedded::python_sdk_files(), files);
+}
+
 /// Adds a WIT file with the project's own world, and the contract in `wit/deps`.
-fn add_wit(kind: ProjectKind, files: &mut Vec<ProjectFile>) {
-    let imports = match kind {
-        ProjectKind::Tool | ProjectKind::ContextBuilder => {
+fn add_wit(project: &NewProject, files: &mut Vec<ProjectFile>) {
+    let imports = match (project.example, project.kind) {
+        (Example::Http, _) => "\n  import wasi:http/outgoing-handler@0.2.0;\n",
+        (Example::Simple, ProjectKind::Tool | ProjectKind::ContextBuilder) => {
             "\n  // Interfaces that are not part of the contract. `deps` contains their WIT, and plugin.toml must request them:\n  \
              // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
         }
-        ProjectKind::OutputValidator | ProjectKind::MediaPolicy => "",
+        (Example::Simple, ProjectKind::OutputValidator | ProjectKind::MediaPolicy) => "",
     };
+    if project.example == Example::Http {
+        // These files are not in the list of files that `plugin renew` replaces, because other projects do not have them.
+        for package in ["http", "io"] {
+            let wit = embedded::file(&format!("sdk/javascript/wit/{package}/{package}.wit"));
+            files.push((format!("wit/deps/wasi-{package}/{package}.wit"), wit.to_owned()));
+        }
+    }
     let world = format!(
         "package author:project;\n\n/// The interfaces that this component exports and may import.\nworld plugin {{\n  include \
          agent-host:plugin/{}-plugin@0.1.0;\n{imports}}}\n",
-        kind.key()
+        project.kind.key()
     );
     files.push(("wit/world.wit".to_owned(), world));
-    let dependencies = embedded::wit_files();
-    let list = FileList::of(&dependencies.iter().cloned().collect()).text();
-    let below = dependencies.into_iter().chain([(LIST.to_owned(), list)]);
-    files.extend(below.map(|(name, text)| (format!("wit/deps/{name}"), text)));
+    add_folder("wit/deps", embedded::wit_files(), files);
+}
+
+/// Adds a folder whose files `plugin renew` replaces, with the list of these files.
+fn add_folder(folder: &str, contents: Vec<ProjectFile>, files: &mut Vec<ProjectFile>) {
+    let list = FileList::of(&contents.iter().cloned().collect()).text();
+    let below = contents.into_iter().chain([(LIST.to_owned(), list)]);
+    files.extend(below.map(|(name, text)| (format!("{folder}/{name}"), text)));
 }
 
 fn next_commands(project: &NewProject) -> Vec<String> {

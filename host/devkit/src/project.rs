@@ -1,5 +1,6 @@
 //! Plugin projects: folders with a `plugin.toml` and a source in one of the supported languages.
 
+use crate::file_list::{PYTHON_SDK_FOLDER, SDK_FOLDER};
 use crate::language::Language;
 use agent_plugins::Manifest;
 use serde::Deserialize;
@@ -10,6 +11,10 @@ use std::path::{Path, PathBuf};
 pub(crate) const PYTHON_SOURCE: &str = "app.py";
 /// The JavaScript module that is built if `plugin.toml` sets no source.
 pub(crate) const JAVASCRIPT_SOURCE: &str = "app.js";
+/// The TypeScript module that is built if there is no JavaScript module and `plugin.toml` sets no source.
+pub(crate) const TYPESCRIPT_SOURCE: &str = "app.ts";
+/// The file of the SDK for JavaScript that builds a project.
+const JAVASCRIPT_BUILD_SCRIPT: &str = "build.mjs";
 
 /// A plugin project whose manifest has been read.
 #[derive(Clone, Debug)]
@@ -25,11 +30,11 @@ pub struct Project {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct BuildTable {
-    /// Language of the project. By default, the language is detected from the files `Cargo.toml`, `app.py`, `app.js`
-    /// or `*.c`.
+    /// Language of the project. By default, the language is detected from the files `Cargo.toml`, `app.py`, `app.js`,
+    /// `app.ts` or `*.c`.
     pub language: Option<Language>,
     /// Path of the module that implements the world. For C, path of the folder with the sources. The default is
-    /// `app.py` for Python, `app.js` for JavaScript, and the project's folder for C.
+    /// `app.py` for Python, `app.js` or `app.ts` for JavaScript, and the project's folder for C.
     pub source: Option<String>,
     /// Path of the folder with the project's WIT. The default is the folder `wit` if it exists, otherwise the contract
     /// that is embedded in this binary.
@@ -125,7 +130,7 @@ pub enum ProjectError {
 
 /// The end of several error messages, which explains the term "plugin project".
 const PROJECT: &str = "a plugin project is a folder with `plugin.toml` and a source: `Cargo.toml` (Rust), `app.py` \
-                       (Python), `app.js` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
+                       (Python), `app.js` or `app.ts` (JavaScript) or `*.c` (C); `agent-host plugin new NAME` creates one";
 
 fn joined(languages: &[Language]) -> String {
     languages.iter().map(ToString::to_string).collect::<Vec<_>>().join(" and ")
@@ -191,6 +196,21 @@ impl Project {
         named.map(|path| self.directory.join(path))
     }
 
+    /// Returns the path of the script in the project's SDK that builds a JavaScript project. Returns None if the project
+    /// does not use a copy of the SDK for JavaScript.
+    pub(crate) fn javascript_sdk(&self) -> Option<PathBuf> {
+        let script = self.directory.join(SDK_FOLDER).join(JAVASCRIPT_BUILD_SCRIPT);
+        let uses_sdk = || script.is_file() || self.depends_on_javascript_sdk();
+        (self.language == Language::JavaScript && uses_sdk()).then_some(script)
+    }
+
+    /// Whether `package.json` names the folder of the SDK, even if the folder is missing.
+    fn depends_on_javascript_sdk(&self) -> bool {
+        let text = std::fs::read_to_string(self.directory.join("package.json")).unwrap_or_default();
+        let package: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
+        package["dependencies"]["agent-host-sdk"] == format!("file:{SDK_FOLDER}").as_str()
+    }
+
     pub(crate) fn cargo_manifest(&self) -> PathBuf {
         self.directory.join("Cargo.toml")
     }
@@ -200,6 +220,20 @@ impl Project {
         let name = self.build.source.as_deref().unwrap_or(default);
         let path = self.directory.join(name);
         if path.exists() { Ok(path) } else { Err(ProjectError::NoSource { path }) }
+    }
+
+    /// Whether the project is a Python project with a copy of the SDK, or with a main module that imports the SDK.
+    pub(crate) fn uses_python_sdk(&self) -> bool {
+        let imports_sdk = || {
+            let source = self.directory.join(self.build.source.as_deref().unwrap_or(PYTHON_SOURCE));
+            std::fs::read_to_string(source).is_ok_and(|text| text.contains(PYTHON_SDK_FOLDER))
+        };
+        self.language == Language::Python && (self.directory.join(PYTHON_SDK_FOLDER).is_dir() || imports_sdk())
+    }
+
+    /// Whether the project has WIT of its own, instead of the WIT that agent-host contains.
+    pub(crate) fn has_own_wit(&self) -> bool {
+        self.build.wit.is_some() || self.directory.join("wit").exists()
     }
 
     /// Creates the project's folder for intermediate files of builds, if it does not exist. Later builds reuse the
@@ -266,7 +300,10 @@ fn languages(directory: &Path) -> Vec<Language> {
     };
     let found = [
         (Language::Python, directory.join(PYTHON_SOURCE).is_file()),
-        (Language::JavaScript, directory.join(JAVASCRIPT_SOURCE).is_file()),
+        (
+            Language::JavaScript,
+            [JAVASCRIPT_SOURCE, TYPESCRIPT_SOURCE].iter().any(|name| directory.join(name).is_file()),
+        ),
         (Language::C, has_c()),
     ];
     found.into_iter().filter_map(|(language, is_present)| is_present.then_some(language)).collect()

@@ -2,8 +2,8 @@
 //! contains the digests of the files, so that a newer agent-host can replace the files without overwriting files that
 //! the author created or changed.
 
-use crate::embedded::{sdk_files, wit_files};
-use crate::file_list::{FileList, Files, LIST, SDK_FOLDER};
+use crate::embedded::{ProjectFile, javascript_sdk_files, python_sdk_files, sdk_files, wit_files};
+use crate::file_list::{FileList, Files, LIST, PYTHON_SDK_FOLDER, SDK_FOLDER};
 use crate::language::Language;
 use crate::project::Project;
 use agent_plugins::{digest_of, write_file_atomically};
@@ -113,14 +113,24 @@ struct VendoredFiles {
     folder: PathBuf,
     description: &'static str,
     embedded: Files,
+    scope: Scope,
+}
+
+/// The files in a folder that agent-host manages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Scope {
+    /// All files, except for build output.
+    All,
+    /// The packages that agent-host wrote. The author may have added other packages.
+    OwnPackages,
 }
 
 /// Replaces the files that agent-host wrote into the project with the files of this version of agent-host.
 pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
-    let Some(VendoredFiles { folder, embedded, .. }) = VendoredFiles::find(project)? else {
+    let Some(VendoredFiles { folder, embedded, scope, .. }) = VendoredFiles::find(project)? else {
         return Ok(Renewal::NothingToRenew);
     };
-    let present = digests_of_files(&folder, project.language())?;
+    let present = digests_of_files(&folder, scope)?;
     let list = std::fs::read_to_string(folder.join(LIST)).ok().map(|text| FileList::parse(&text));
     let new_list = FileList::of(&embedded);
     let Some(list) = list.or_else(|| present.is_empty().then(FileList::default)) else {
@@ -160,7 +170,7 @@ pub fn renew(project: &Project) -> Result<Renewal, RenewError> {
 /// Returns a mismatch if another version of agent-host wrote the SDK or the contract in the project. Returns None if
 /// these files cannot be read, because a mismatch does not prevent a build.
 pub(crate) fn version_mismatch(project: &Project) -> Option<VersionMismatch> {
-    let VendoredFiles { folder, description, embedded } = VendoredFiles::find(project).ok()??;
+    let VendoredFiles { folder, description, embedded, .. } = VendoredFiles::find(project).ok()??;
     let list = std::fs::read_to_string(folder.join(LIST)).ok()?;
     if list == FileList::of(&embedded).text() {
         return None;
@@ -186,12 +196,24 @@ impl VendoredFiles {
                 return Ok(None);
             }
             let embedded = sdk_files().map_err(|error| RenewError::Embedded { reason: error.to_string() })?;
-            let folder = project.directory().join(SDK_FOLDER);
-            return Ok(Some(Self { folder, description: "the SDK", embedded: embedded.into_iter().collect() }));
+            return Ok(Some(Self::sdk(project, SDK_FOLDER, embedded)));
+        }
+        if project.uses_python_sdk() {
+            return Ok(Some(Self::sdk(project, PYTHON_SDK_FOLDER, python_sdk_files())));
+        }
+        if project.javascript_sdk().is_some() {
+            return Ok(Some(Self::sdk(project, SDK_FOLDER, javascript_sdk_files())));
         }
         let folder = project.directory().join(project.build().wit.as_deref().unwrap_or("wit")).join("deps");
         let embedded: Files = wit_files().into_iter().collect();
-        Ok(folder.is_dir().then_some(Self { folder, description: "the contract", embedded }))
+        let scope = Scope::OwnPackages;
+        Ok(folder.is_dir().then_some(Self { folder, description: "the contract", embedded, scope }))
+    }
+
+    fn sdk(project: &Project, folder: &str, embedded: Vec<ProjectFile>) -> Self {
+        let folder = project.directory().join(folder);
+        let embedded = embedded.into_iter().collect();
+        Self { folder, description: "the SDK", embedded, scope: Scope::All }
     }
 }
 
@@ -204,9 +226,8 @@ fn uses_own_sdk(project: &Project) -> bool {
     path.is_some_and(|path| Path::new(path) == Path::new(SDK_FOLDER).join("sdk"))
 }
 
-/// Returns the digests of the files in the folder. The keys are the paths of the files, relative to the folder. In
-/// `wit/deps`, only the packages that agent-host wrote are included, because the author may have added other packages.
-fn digests_of_files(folder: &Path, language: Language) -> Result<BTreeMap<String, String>, RenewError> {
+/// Returns the digests of the files in the folder. The keys are the paths of the files, relative to the folder.
+fn digests_of_files(folder: &Path, scope: Scope) -> Result<BTreeMap<String, String>, RenewError> {
     let package = |path: &str| path.split('/').next().unwrap_or_default().to_owned();
     let packages: BTreeSet<String> = wit_files().iter().map(|(path, _)| package(path)).collect();
     let (mut present, mut folders) = (BTreeMap::new(), vec![folder.to_owned()]);
@@ -219,12 +240,13 @@ fn digests_of_files(folder: &Path, language: Language) -> Result<BTreeMap<String
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             let name = path.strip_prefix(folder).unwrap_or(&path).to_string_lossy().replace('\\', "/");
-            if language != Language::Rust && !packages.contains(&package(&name)) {
+            if scope == Scope::OwnPackages && !packages.contains(&package(&name)) {
                 continue;
             }
             if path.is_dir() {
-                // Skip build output that cargo or rust-analyzer may have created in the SDK.
-                if !matches!(name.as_str(), "target" | "sdk/target") {
+                // Skip build output that cargo, rust-analyzer, Python or npm may have created in the SDK.
+                let is_output = matches!(name.as_str(), "target" | "sdk/target" | "node_modules");
+                if !is_output && !path.ends_with("__pycache__") {
                     folders.push(path);
                 }
             } else if name != LIST && !name.ends_with("Cargo.lock") {

@@ -2,14 +2,15 @@
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Toolchain, build_directory};
-use agent_devkit::new::{NewError, NewProject, ProjectKind, Sdk, create};
+use agent_devkit::new::{Example, NewError, NewProject, ProjectKind, Sdk, create};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn project(name: &str, kind: ProjectKind, language: Language, directory: &Path) -> NewProject {
-    NewProject { name: name.to_owned(), kind, language, directory: directory.to_owned(), sdk: Sdk::Embedded }
+    let (name, directory) = (name.to_owned(), directory.to_owned());
+    NewProject { name, kind, example: Example::Simple, language, directory, sdk: Sdk::Embedded }
 }
 
 /// Returns a map from the relative path of each file in a folder and its subfolders to the file's text.
@@ -47,8 +48,14 @@ fn s1_creates_every_kind_in_every_language() {
                 Language::Rust => {
                     &["Cargo.toml", "Cargo.lock", "src/lib.rs", "agent-host/sdk/Cargo.toml", "agent-host/wit/tool.wit"]
                 }
-                Language::Python => &["app.py", "logic.py", "test_logic.py", "requirements.txt", "wit/world.wit"],
-                Language::JavaScript => &["app.js", "app.test.js", "package.json", "wit/world.wit"],
+                Language::Python => &["app.py", "test_app.py", "requirements.txt", "agent_host_sdk/__init__.py"],
+                Language::JavaScript => &[
+                    "app.js",
+                    "app.test.js",
+                    "package.json",
+                    "agent-host/build.mjs",
+                    "agent-host/wit/agent-host-plugin/tool.wit",
+                ],
                 Language::C => &["app.c", "logic.c", "logic.h", "test_logic.c", "requirements.txt", "wit/world.wit"],
             };
             for path in ["plugin.toml", "README.md", ".gitignore"].iter().chain(wanted) {
@@ -111,6 +118,37 @@ fn s1_rust_project_joins_workspace_that_declares_sdk() {
     assert!(alone["Cargo.toml"].ends_with("[workspace]\n") && alone.contains_key("Cargo.lock"));
 }
 
+/// S1: with `--http`, the project of a tool requests the permission for an API, and has a scenario with the answer of
+/// the API. Kinds without such a template are refused.
+#[test]
+fn s1_http_projects_request_access_to_an_api() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let of = |name: &str, kind, language| NewProject {
+        example: Example::Http,
+        ..project(name, kind, language, folder.path())
+    };
+    let error = create(&of("x", ProjectKind::MediaPolicy, Language::Rust)).expect_err("not a tool");
+    assert!(matches!(error, NewError::HttpNotForKind), "{error}");
+    for language in Language::ALL {
+        let name = format!("orders-{}", language.key());
+        let created = create(&of(&name, ProjectKind::Tool, language)).expect("created");
+        let files = files(&created.path);
+        assert!(files["plugin.toml"].contains("http = [\"GET https://api.example.com/v1/\"]"), "{name}");
+        assert!(files[&format!("{name}.scenario.toml")].contains("[[http]]"), "{name}");
+        assert!(
+            files.iter().all(|(path, text)| !text.contains("my-plugin") && !text.contains("<!--") && !path.is_empty())
+        );
+    }
+    for path in [
+        "orders-rust/src/lib.rs",
+        "orders-python/app.py",
+        "orders-javascript/app.js",
+        "orders-c/wit/deps/wasi-http/http.wit",
+    ] {
+        assert!(folder.path().join(path).exists(), "{path}");
+    }
+}
+
 /// Creates the folder for the projects of the next test. Keeps the folder `target` with the files that earlier runs
 /// of the test compiled.
 fn projects_folder() -> PathBuf {
@@ -131,7 +169,8 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     let projects = projects_folder();
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let kinds = ProjectKind::ALL;
-    let members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
+    let mut members: Vec<_> = kinds.iter().map(|kind| format!("\"{}\"", kind.key())).collect();
+    members.push("\"http\"".to_owned());
     // The profile `plugin` does not optimise, because the test only checks that the projects can be built.
     let manifest = format!(
         "[workspace]\nresolver = \"3\"\nmembers = [{}]\n[profile.plugin]\ninherits = \"dev\"\n",
@@ -144,24 +183,32 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
         let new = NewProject { sdk, ..project(kind.key(), kind, Language::Rust, &projects) };
         create(&new).expect("made");
     }
+    let sdk = Sdk::At(projects.join("tool/agent-host/sdk"));
+    let http = project("http", ProjectKind::Tool, Language::Rust, &projects);
+    create(&NewProject { example: Example::Http, sdk, ..http }).expect("made");
     let mut tests = Command::new(env!("CARGO"));
     tests.current_dir(&projects).args(["test", "--quiet", "--lib"]);
     for kind in kinds {
         tests.args(["--package", kind.key()]);
     }
+    tests.args(["--package", "http"]);
     let output =
         tests.env("CARGO_TARGET_DIR", projects.join("target")).env_remove("RUSTFLAGS").output().expect("cargo starts");
     let printed = [output.stdout, output.stderr].concat();
     let printed = String::from_utf8_lossy(&printed);
     assert!(output.status.success(), "{printed}");
-    assert_eq!(printed.matches("test result: ok.").count(), kinds.len(), "{printed}");
+    assert_eq!(printed.matches("test result: ok.").count(), members.len(), "{printed}");
     assert_eq!(printed.matches("0 passed").count(), 0, "each project has a test: {printed}");
 
     let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
     let ignore_event = |_: BuildEvent<'_>| {};
     let built = build_directory(&toolchain, &projects, &projects, &ignore_event).await.expect("built");
-    assert_eq!(built.len(), kinds.len());
+    assert_eq!(built.len(), members.len());
     for plugin in built {
+        if plugin.name == "http" {
+            assert!(plugin.imports.iter().any(|import| import.starts_with("wasi:http/")), "{:?}", plugin.imports);
+            continue;
+        }
         let interface = format!("agent-host:plugin/{}@0.1.0", plugin.name);
         assert!(plugin.exports.contains(&interface), "{}: {:?}", plugin.name, plugin.exports);
     }
@@ -215,26 +262,30 @@ fn resolve_dependencies(project: &Path, arguments: &[&str]) {
     assert!(!printed.contains("no matching package") && !printed.contains("--locked"), "{printed}");
 }
 
-/// S1, S2: the world in wit/README.md can replace the world of a new project in a language other than Rust. For each
+/// S1, S2: the world in wit/README.md can replace the world of a new project in a language without an SDK. For each
 /// toolchain, wit/README.md also contains the command that installs the toolchain.
 #[test]
 fn s1_contract_page_matches_new_projects() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit/README.md");
     let page = fs::read_to_string(page).expect("the page");
     let world = page.split("```wit\n").nth(1).and_then(|after_fence| after_fence.split("```").next()).expect("a world");
-    for language in [Language::Python, Language::JavaScript, Language::C] {
+    for language in [Language::JavaScript, Language::C] {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let made = create(&project("words", ProjectKind::Tool, language, folder.path())).expect("made");
+        let installs =
+            made.commands.iter().find(|command| command.contains("install")).expect("a command that installs");
+        assert!(page.contains(installs.as_str()), "{language}: {installs}");
+        if language == Language::JavaScript {
+            // The SDK generates the world of a project.
+            continue;
+        }
         fs::write(made.path.join("wit/world.wit"), world).expect("written");
         let mut resolve = wit_bindgen_core::wit_parser::Resolve::default();
         let (package, _) = resolve.push_dir(made.path.join("wit")).unwrap_or_else(|error| panic!("{error:#}"));
         let world = &resolve.worlds[resolve.packages[package].worlds["plugin"]];
         let named =
             |items: Vec<_>| items.into_iter().map(|key| resolve.name_world_key(key)).collect::<Vec<_>>().join(" ");
-        assert!(named(world.imports.keys().collect()).contains("wasi:config/store@0.2.0-rc.1"));
-        assert!(named(world.exports.keys().collect()).contains("agent-host:plugin/tool@0.1.0"));
-        let installs =
-            made.commands.iter().find(|command| command.contains("install")).expect("a command that installs");
-        assert!(page.contains(installs.as_str()), "{language}: {installs}");
+        assert!(named(world.imports.keys().collect()).contains("wasi:logging/logging"));
+        assert!(named(world.exports.keys().collect()).contains("agent-host:plugin/media-policy@0.1.0"));
     }
 }

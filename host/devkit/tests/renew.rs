@@ -3,7 +3,7 @@
 
 use agent_devkit::Language;
 use agent_devkit::build::{BuildEvent, Project, Toolchain, build_directory};
-use agent_devkit::new::{NewProject, ProjectKind, Sdk, create};
+use agent_devkit::new::{Example, NewProject, ProjectKind, Sdk, create};
 use agent_devkit::renew::{RenewError, Renewal, renew};
 use std::fs;
 use std::path::PathBuf;
@@ -16,16 +16,35 @@ struct TestProject {
     path: PathBuf,
     /// Path of the folder that contains the files that agent-host wrote.
     written: PathBuf,
+    /// Path of a file of the contract in that folder.
+    contract_file: &'static str,
 }
 
 impl TestProject {
     fn new(language: Language) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let (name, directory) = ("words".to_owned(), folder.path().to_owned());
-        let new = NewProject { name, kind: ProjectKind::Tool, language, directory, sdk: Sdk::Embedded };
+        let new = NewProject {
+            name,
+            kind: ProjectKind::Tool,
+            example: Example::Simple,
+            language,
+            directory,
+            sdk: Sdk::Embedded,
+        };
         let path = create(&new).expect("created").path;
-        let written = path.join(if language == Language::Rust { "agent-host" } else { "wit/deps" });
-        Self { _folder: folder, path, written }
+        let written = path.join(match language {
+            Language::Rust | Language::JavaScript => "agent-host",
+            Language::Python => "agent_host_sdk",
+            Language::C => "wit/deps",
+        });
+        let contract_file = match language {
+            Language::Rust => "wit/media-policy.wit",
+            Language::Python => "media.py",
+            Language::JavaScript => "wit/agent-host-plugin/media-policy.wit",
+            Language::C => "agent-host-plugin/media-policy.wit",
+        };
+        Self { _folder: folder, path, written, contract_file }
     }
 
     fn renew(&self) -> Result<Renewal, RenewError> {
@@ -39,19 +58,15 @@ impl TestProject {
         fs::write(&old, "// older\n").expect("written");
         let gone = old.with_file_name("gone.wit");
         fs::write(&gone, "// no more\n").expect("written");
-        fs::remove_file(self.written.join(self.newer_file())).expect("there");
+        fs::remove_file(self.written.join(self.contract_file)).expect("there");
         let list = self.written.join("agent-host.sha256");
         let text = fs::read_to_string(&list).expect("a list").replace("agent-host 0.1.0", "agent-host 0.0.9");
         let digest = |text: &str| agent_plugins::digest_of(text.as_bytes()).hex().to_owned();
-        let lines = text.lines().filter(|line| !line.ends_with(file) && !line.ends_with(self.newer_file()));
+        let lines = text.lines().filter(|line| !line.ends_with(file) && !line.ends_with(self.contract_file));
         let mut text: String = lines.map(|line| format!("{line}\n")).collect();
-        let folder = file.rsplit_once('/').map_or("", |(folder, _)| folder);
-        text.push_str(&format!("{}  {file}\n{}  {folder}/gone.wit\n", digest("// older\n"), digest("// no more\n")));
+        let gone = file.rsplit_once('/').map_or("gone.wit".to_owned(), |(folder, _)| format!("{folder}/gone.wit"));
+        text.push_str(&format!("{}  {file}\n{}  {gone}\n", digest("// older\n"), digest("// no more\n")));
         fs::write(list, text).expect("written");
-    }
-
-    fn newer_file(&self) -> &'static str {
-        if self.written.ends_with("agent-host") { "wit/media-policy.wit" } else { "agent-host-plugin/media-policy.wit" }
     }
 
     fn read(&self, name: &str) -> String {
@@ -59,7 +74,17 @@ impl TestProject {
     }
 }
 
-const FILES: [(Language, &str); 2] = [(Language::Rust, "sdk/src/lib.rs"), (Language::C, "agent-host-plugin/tool.wit")];
+const FILES: [(Language, &str); 4] = [
+    (Language::Rust, "sdk/src/lib.rs"),
+    (Language::Python, "http.py"),
+    (Language::JavaScript, "src/index.js"),
+    (Language::C, "agent-host-plugin/tool.wit"),
+];
+
+/// Whether a project contains an SDK, and not only the contract.
+fn has_sdk(language: Language) -> bool {
+    language != Language::C
+}
 
 /// S1: `renew` replaces the files of an older agent-host: it changes, adds and removes files, so that the project has
 /// the files of this agent-host. A second call of `renew` changes nothing.
@@ -71,22 +96,21 @@ fn s1_renews_files_of_an_older_agent_host() {
         let current = project.read(file);
         project.make_older(file);
         fs::create_dir_all(project.written.join("own-package")).expect("made");
-        if language != Language::Rust {
+        // Python writes compiled modules next to the modules of the SDK.
+        fs::create_dir_all(project.written.join("__pycache__")).expect("made");
+        fs::write(project.written.join("__pycache__/http.pyc"), "compiled").expect("written");
+        if !has_sdk(language) {
             fs::write(project.written.join("own-package/own.wit"), "package own:own;\n").expect("written");
         }
         let renewed = project.renew().expect("renewed");
         assert_eq!(renewed, Renewal::Renewed { from: "0.0.9".to_owned(), changed: 3 });
         assert_eq!(project.read(file), current);
-        assert!(!project.read(project.newer_file()).is_empty());
+        assert!(!project.read(project.contract_file).is_empty());
         assert!(!project.written.join(file).with_file_name("gone.wit").exists());
-        assert_eq!(
-            project.read("own-package/own.wit").is_empty(),
-            language == Language::Rust,
-            "the author's own files stay"
-        );
+        assert_eq!(project.read("own-package/own.wit").is_empty(), has_sdk(language), "the author's own files stay");
         assert_eq!(project.renew().expect("a second time"), Renewal::UpToDate);
         fs::remove_dir_all(&project.written).expect("moved away");
-        if language == Language::Rust {
+        if has_sdk(language) {
             assert!(
                 matches!(project.renew(), Ok(Renewal::Renewed { .. })),
                 "the files are written again after they were moved away"
@@ -107,7 +131,7 @@ fn s1_does_not_overwrite_changed_files() {
         assert!(matches!(&refused, RenewError::Changed { files, .. } if files == &[file.to_owned()]), "{refused}");
         assert!(refused.to_string().contains("nothing was overwritten"), "{refused}");
         assert_eq!(project.read(file), "// mine\n");
-        assert!(project.read(project.newer_file()).is_empty());
+        assert!(project.read(project.contract_file).is_empty());
         fs::remove_file(project.written.join("agent-host.sha256")).expect("there");
         assert!(matches!(project.renew(), Err(RenewError::Unlisted { .. })));
     }
@@ -132,7 +156,7 @@ async fn s1_build_reports_files_of_another_agent_host() {
         || async { build_directory(&Toolchain::default(), &project.path, &project.path, &progress).await.is_ok() };
     assert!(!build().await);
     assert_eq!(*reported.lock().expect("no panic"), []);
-    project.make_older("agent-host-plugin/tool.wit");
+    project.make_older("http.py");
     assert!(!build().await);
     assert_eq!(*reported.lock().expect("no panic"), [("words".to_owned(), "0.0.9".to_owned())]);
 }

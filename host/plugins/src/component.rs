@@ -4,9 +4,11 @@
 pub(crate) mod atomic_write;
 pub(crate) mod claims;
 pub(crate) mod code_cache;
+pub(crate) mod code_file;
 pub(crate) mod compiler;
 pub(crate) mod engine_context;
 pub(crate) mod generic;
+pub(crate) mod installed_code;
 pub(crate) mod load;
 pub(crate) mod load_error;
 pub(crate) mod plugin;

@@ -27,6 +27,7 @@ mod recording;
 mod sync;
 mod text;
 
+pub use binary::development::{is_development_build, with_sources};
 pub use binary::imports::InterfaceProblem;
 pub use binary::scan::{Interfaces, ModuleTarget, NotAComponent};
 pub use binary::sections::{MANIFEST_SECTION, interfaces};
@@ -40,7 +41,7 @@ pub use component::compiler::{CodeTooLarge, CompileTimeout, CompilerCommand, ser
 pub use component::engine_context::SandboxError;
 pub use component::generic::SkippedExport;
 pub use component::load::stored::GenerationError;
-pub use component::load::{CodeSource, LoadEvent, Progress, read_component};
+pub use component::load::{CodeSource, InstallError, LoadEvent, Progress, read_component};
 pub use component::load_error::LoadError;
 pub use component::plugin::LoadedPlugin;
 pub use component::plugin_store::{PluginStore, PluginStoreError, StoredComponent, digest_of};

@@ -4,7 +4,7 @@ mod common;
 
 use agent_plugins::{
     Asks, CallLimits, CodeSource, Generation, GenerationError, Grants, Kind, LoadError, LoadEvent, LoadedPlugin,
-    Manifest, NotAComponent, PluginSetup, PluginStoreError, Sandbox, with_manifest,
+    Manifest, NotAComponent, PluginSetup, PluginStoreError, Sandbox, SandboxOptions, with_manifest,
 };
 use common::{call, sandbox, tool_component, tool_component_calling, tool_component_importing};
 use std::path::{Path, PathBuf};
@@ -247,4 +247,50 @@ fn cache_file(directory: &Path) -> PathBuf {
     let engine = engines.map(|entry| entry.expect("an entry").path()).find(|path| path.is_dir()).expect("an engine");
     let mut files = std::fs::read_dir(engine).expect("the engine's directory");
     files.next().expect("a file").expect("an entry").path()
+}
+
+// P9: a sandbox loads installed code without compiling and without a cache entry, also if the cache is empty.
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn p9_installed_code_is_loaded_instead_of_compiled() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, code) = (directory.path().join("tools.wasm"), directory.path().join("compiled"));
+    std::fs::write(&file, tool_component(TOOL, 1)).expect("written");
+    let installer = sandbox(&directory.path().join("installer"));
+    installer.install_code(std::slice::from_ref(&file), &code, &|_| {}).await.expect("installed");
+
+    let load = async |data: &str| {
+        let data = directory.path().join(data);
+        let options = SandboxOptions {
+            cache_directory: Some(data.join("cache")),
+            store_directory: Some(data.join("store")),
+            installed_code: Some(code.clone()),
+            ..SandboxOptions::default()
+        };
+        let sandbox = Sandbox::new(options).expect("a sandbox");
+        let sources = Mutex::new(Vec::new());
+        let progress = |event: LoadEvent| {
+            if let LoadEvent::Loaded { code, .. } = event {
+                sources.lock().expect("no thread panicked").push(code);
+            }
+        };
+        let plugin = sandbox.load_file_with(&file, &progress).await.expect("the component loads");
+        assert_eq!(plugin.tools().len(), 3);
+        let setup = PluginSetup::new(plugin, Grants::default(), CallLimits::default());
+        let report = call(&sandbox, &setup, "noop", LONG).await;
+        assert!(matches!(report.result, Ok(Ok(_))), "{report:?}");
+        sources.into_inner().expect("no thread panicked")
+    };
+    assert_eq!(load("first").await, [CodeSource::Cache]);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode;
+    std::fs::set_permissions(&code, mode(0o777)).expect("changed");
+    assert_eq!(load("second").await, [CodeSource::Compiled], "other users can write to the folder");
+
+    std::fs::set_permissions(&code, mode(0o755)).expect("changed");
+    std::fs::write(&file, tool_component(TOOL, 2)).expect("written");
+    assert_eq!(load("third").await, [CodeSource::Compiled], "the component is another one");
+    installer.install_code(std::slice::from_ref(&file), &code, &|_| {}).await.expect("installed");
+    assert_eq!(load("fourth").await, [CodeSource::Cache]);
+    let engine = std::fs::read_dir(&code).expect("the folder").next().expect("an engine").expect("readable").path();
+    assert_eq!(std::fs::read_dir(engine).expect("the folder").count(), 1, "the code of the first component is deleted");
 }

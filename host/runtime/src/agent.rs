@@ -215,10 +215,12 @@ impl Agent {
     pub fn reconfigured(&self, config: AgentConfig, models: Models) -> Result<Self, AgentError> {
         let (mcp, delegates) = (self.config().mcp.clone(), self.config().delegates.clone());
         let mut config = AgentConfig { mcp, delegates, ..config };
-        for (plugin, PluginAllowance { answered, .. }) in &self.config().plugins {
+        for (plugin, PluginAllowance { answered, ceiling, .. }) in &self.config().plugins {
             let allowance = config.allowance_mut(plugin);
-            allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run);
-            allowance.answered = answered.clone();
+            let configured = std::mem::take(&mut allowance.grants);
+            let configured = ceiling.as_ref().map_or_else(|| configured.clone(), |ceiling| configured.within(ceiling));
+            allowance.grants = configured.and(&answered.for_this_run);
+            (allowance.answered, allowance.ceiling) = (answered.clone(), ceiling.clone());
         }
         Self::build(Configured::new(config)?, models, self.parts())
     }
@@ -233,6 +235,24 @@ impl Agent {
         let for_good = for_good.and(&answered.for_good);
         allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run).and(&answered.for_good);
         allowance.answered = AnsweredGrants { for_this_run, for_good };
+        let raised = |ceiling: Grants| ceiling.and(&answered.for_this_run).and(&answered.for_good);
+        allowance.ceiling = allowance.ceiling.take().map(raised);
+        self.with_config(config)
+    }
+
+    /// Returns a copy of this agent in which a plugin keeps only the part of its grants that `reduced` returns. Until the
+    /// host process exits, changes of the configuration do not give the plugin more than that (P10).
+    pub(crate) fn with_reduced_grants(
+        &self,
+        plugin: &str,
+        reduced: &dyn Fn(&Grants) -> Grants,
+    ) -> Result<Self, AgentError> {
+        let mut config = self.config().clone();
+        let allowance = config.allowance_mut(plugin);
+        allowance.grants = reduced(&allowance.grants);
+        let AnsweredGrants { for_this_run, for_good } = &allowance.answered;
+        allowance.answered = AnsweredGrants { for_this_run: reduced(for_this_run), for_good: reduced(for_good) };
+        allowance.ceiling = Some(allowance.grants.clone());
         self.with_config(config)
     }
 

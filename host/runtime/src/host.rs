@@ -11,7 +11,7 @@ mod services;
 pub(crate) mod trace;
 
 pub use checkpoint::{Checkpoint, CheckpointObserver};
-pub use file_changes::{FileChange, FileChanges};
+pub use file_changes::{FileChange, FileChanges, ProposedChange};
 pub use first_use::{FirstUse, FirstUses};
 pub(crate) use first_use_question::PluginUse;
 pub use key_values::StoredValues;

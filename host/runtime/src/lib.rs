@@ -41,7 +41,9 @@ pub use agent_plugins::{Access, NewMediaItem, TreeGrant};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
-pub use host::{Checkpoint, CheckpointObserver, FileChange, FileChanges, FirstUse, FirstUses, Host, StoredValues};
+pub use host::{
+    Checkpoint, CheckpointObserver, FileChange, FileChanges, FirstUse, FirstUses, Host, ProposedChange, StoredValues,
+};
 pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, InvalidSink};
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;

@@ -1,10 +1,10 @@
 //! The tool `files.edit`, which replaces exact pieces of a text file. Either all edits of a call are made or none.
 
-use crate::lookup;
 use crate::write::replace;
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
 use std::fs;
+use tree_search::lookup;
 
 /// Maximum size of a file that can be edited, in bytes.
 const MAX_SIZE: u64 = 4 * 1024 * 1024;

@@ -2,10 +2,8 @@
 
 mod edit;
 mod list;
-mod lookup;
 mod read;
 mod search;
-mod walk;
 mod write;
 
 use agent_host_sdk::prelude::*;
@@ -20,7 +18,8 @@ impl ToolPlugin for Files {
                 Tool::new(
                     "files.list",
                     "Lists the files and directories in a directory, with their sizes in bytes. `depth` above 1 \
-                     also lists its subdirectories. Use it to find out what there is before reading.",
+                     also lists its subdirectories, except those that are hidden or that .gitignore or .ignore \
+                     excludes. Use it to find out what there is before reading.",
                 )
                 .title("List a directory")
                 .read_only()
@@ -41,11 +40,12 @@ impl ToolPlugin for Files {
                 Tool::new(
                     "files.search",
                     "Searches the text files of a directory tree, or one file, for lines that match a regular \
-                     expression (`pattern`) or contain a `text`. Returns `path:line: text` for each match.",
+                     expression (`pattern`) or contain a `text`. Returns `path:line: text` for each match. Leaves \
+                     out hidden files, and what .gitignore and .ignore exclude, unless `all` is set.",
                 )
                 .title("Search in files")
                 .read_only()
-                .run(|arguments, _: &Call| search::search(arguments).map(Done::text)),
+                .run(|arguments, call: &Call| search::search(arguments, call).map(Done::text)),
             )
             .tool(
                 Tool::new(

@@ -1,9 +1,8 @@
 //! The tool `files.list`, which lists the entries of a directory.
 
-use crate::lookup;
-use crate::walk::{Kind, walk};
 use agent_host_sdk::prelude::*;
-use std::ops::ControlFlow;
+use tree_search::lookup;
+use tree_search::walk::{Entry, Kind, Next, Visibility, walk};
 
 /// Maximum number of entries that one call lists.
 const MAX_ENTRIES: usize = 1_000;
@@ -20,6 +19,9 @@ pub(crate) struct List {
     #[serde(default = "default_depth")]
     #[schemars(range(min = 1, max = 32))]
     depth: u32,
+    /// Also list the entries of subdirectories that are hidden, or that `.gitignore` or `.ignore` excludes. Default: no.
+    #[serde(default)]
+    all: bool,
 }
 
 /// The entries of a directory.
@@ -49,7 +51,7 @@ fn default_depth() -> u32 {
 }
 
 /// Runs `files.list`.
-pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
+pub(crate) fn list(List { path, depth, all }: List) -> Result<Listing, ToolError> {
     if !(1..=MAX_DEPTH).contains(&depth) {
         return Err(ToolError::invalid("/depth", format!("must be 1 to {MAX_DEPTH}")));
     }
@@ -58,20 +60,51 @@ pub(crate) fn list(List { path, depth }: List) -> Result<Listing, ToolError> {
         let entries = vec![Listed { name: path.clone(), kind: Kind::File, size: Some(root.metadata.len()) }];
         return Ok(Listing { path, entries, notes: Vec::new() });
     }
-    let (mut entries, mut notes) = (Vec::new(), Vec::new());
+    let (mut entries, mut notes, mut closed) = (Vec::new(), Vec::new(), Vec::new());
     let skipped = walk(&root.path, &path, depth, |found| {
         if entries.len() == MAX_ENTRIES {
             notes.push(format!("cut after {MAX_ENTRIES} entries, before `{}`; list a subdirectory", found.name));
-            return ControlFlow::Break(());
+            return Next::Stop;
         }
         let size = match found.kind {
             Kind::File => found.path.metadata().ok().map(|metadata| metadata.len()),
             _ => None,
         };
         entries.push(Listed { name: found.name.clone(), kind: found.kind, size });
-        ControlFlow::Continue(())
+        if is_open(found, all) {
+            return Next::Enter;
+        }
+        let is_closed = matches!(found.visibility, Visibility::Ignored | Visibility::Hidden);
+        if is_closed && found.kind == Kind::Directory && level(&found.name) < depth {
+            closed.push(found.name.clone());
+        }
+        Next::Skip
     })?;
+    if let [first, ..] = &closed[..] {
+        let count = closed.len();
+        let directories = if count == 1 { "directory" } else { "directories" };
+        notes.push(format!(
+            "the entries of {count} hidden or ignored {directories}, such as `{first}`, were left out; set `all`, or \
+             list such a directory itself"
+        ));
+    }
     notes.extend(skipped.unreadable.iter().map(|name| format!("`{name}` could not be read")));
     notes.extend(skipped.truncated.iter().map(|name| format!("`{name}` has too many entries; the rest was left out")));
+    notes.extend(skipped.ignore_files.iter().map(|file| format!("an ignore file could not be used: {file}")));
     Ok(Listing { path, entries, notes })
+}
+
+/// Whether the list contains the entries of this directory. All entries of a directory are listed, even those that are
+/// hidden or ignored, but the entries below them are not. The entries of `.git` are listed only if the call names it.
+fn is_open(entry: &Entry, all: bool) -> bool {
+    match entry.visibility {
+        Visibility::Visible => true,
+        Visibility::Ignored | Visibility::Hidden => all,
+        Visibility::Git => false,
+    }
+}
+
+/// The level of an entry: 1 for the entries of the listed directory itself.
+fn level(name: &str) -> u32 {
+    name.split('/').count() as u32
 }

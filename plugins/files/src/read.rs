@@ -1,10 +1,10 @@
 //! The tool `files.read`, which reads lines or bytes of a file.
 
-use crate::lookup;
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use tree_search::lookup;
 
 /// Maximum size of one result, in bytes.
 const MAX_BYTES: usize = 64 * 1024;

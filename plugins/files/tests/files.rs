@@ -142,19 +142,50 @@ fn search_finds_lines_with_context() {
     assert_eq!(
         search(json!({ "pattern": "^fn \\w+\\(" })),
         "src/a.rs:2: fn two()\nsrc/a.rs:5: fn five()\n\
-         [2 matches in 2 files; skipped 1 binary files, such as `image.png`]"
+         [2 matches in 1 file; searched 2 files; left out 1 binary file (such as `image.png`)]"
     );
     assert_eq!(
         search(json!({ "text": "fn two(", "context": 1, "glob": "*.rs" })),
-        "src/a.rs:1- one\nsrc/a.rs:2: fn two()\nsrc/a.rs:3- three\n[1 match in 1 file]"
+        "src/a.rs:1- one\nsrc/a.rs:2: fn two()\nsrc/a.rs:3- three\n[1 match in 1 file; searched 1 file]"
     );
     assert_eq!(
         search(json!({ "text": "fn", "context": 2, "glob": "src/**/*.rs" })),
         "src/a.rs:1- one\nsrc/a.rs:2: fn two()\nsrc/a.rs:3- three\nsrc/a.rs:4- four\nsrc/a.rs:5: fn five()\n\
-         src/a.rs:6- six\n[2 matches in 1 file]"
+         src/a.rs:6- six\n[2 matches in 1 file; searched 1 file]"
     );
     assert!(search(json!({ "text": "FN TWO", "ignore_case": true })).contains("[1 match in"));
-    assert!(search(json!({ "text": "fn", "limit": 1 })).contains("stopped at `src/a.rs`, line 5"));
+    assert!(search(json!({ "text": "fn", "limit": 1 })).contains("stopped in `src/a.rs`, before line 5"));
+}
+
+#[test]
+fn search_and_list_use_the_ignore_files() {
+    let mut tree = Tree::with(&[
+        (".gitignore", b"target/\n*.log\n"),
+        ("a.log", b"needle\n"),
+        ("src/b.rs", b"needle\n"),
+        ("target/c.rs", b"needle\n"),
+        (".git/d", b"needle\n"),
+    ]);
+    let found = tree.text("files.search", "", json!({ "text": "needle" }));
+    assert!(
+        found.starts_with("src/b.rs:1: needle\n[1 match in 1 file; searched 1 file; left out 2 ignored"),
+        "{found}"
+    );
+    let found = tree.text("files.search", "", json!({ "text": "needle", "all": true }));
+    assert!(found.contains("[3 matches in 3 files; searched 4 files]"), "{found}");
+    let mut names = |arguments: Value| {
+        let listing = tree.call("files.list", "", arguments).ok().and_then(|outcome| outcome.value());
+        let listing = listing.expect("a listing");
+        let entries = listing["entries"].as_array().cloned().unwrap_or_default();
+        let names = entries.iter().filter_map(|entry| entry["name"].as_str()).collect::<Vec<_>>().join(" ");
+        (names, listing["notes"][0].as_str().unwrap_or_default().to_owned())
+    };
+    assert_eq!(names(json!({ "depth": 1 })), (".git .gitignore a.log src target".to_owned(), String::new()));
+    let (listed, note) = names(json!({ "depth": 2 }));
+    assert_eq!(listed, ".git .gitignore a.log src src/b.rs target");
+    assert!(note.contains("the entries of 1 hidden or ignored directory, such as `target`,"), "{note}");
+    let all = ".git .gitignore a.log src src/b.rs target target/c.rs".to_owned();
+    assert_eq!(names(json!({ "depth": 2, "all": true })), (all, String::new()));
 }
 
 #[test]

@@ -1,9 +1,10 @@
-//! Tools that count the words of texts, extract parts of texts with a regular expression, and compare texts. Each tool
-//! accepts either texts or the paths of files in a granted directory.
+//! Tools that count the words of texts, extract parts of texts with a regular expression, compare texts, and search the
+//! files of a directory tree. Each tool accepts either texts or the paths of files in a granted directory.
 
 pub mod count;
 pub mod diff;
 pub mod extract;
+mod search;
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees::{self, read_text};
@@ -104,12 +105,12 @@ struct Diff {
     context: Option<u32>,
 }
 
-/// A plugin with six tools: three for texts and three for files.
+/// A plugin with seven tools: three for texts and four for files.
 pub struct Text;
 
 impl ToolPlugin for Text {
     fn tools() -> Tools {
-        file_tools().into_iter().chain(literal_tools()).fold(Tools::new(), Tools::tool)
+        file_tools().into_iter().chain(literal_tools()).chain([search::tool()]).fold(Tools::new(), Tools::tool)
     }
 }
 

@@ -88,7 +88,7 @@ async fn i7_p6_first_use_questions_are_permission_requests() {
     let write = |name: &str| call_reply(&[("files.write", json!({"path": name, "text": "x\n"}))]);
     let replies = [write("a.md"), text_reply("No."), write("b.md"), text_reply("Yes.")];
     for (first, second) in [("always", None), ("no", None), ("dismiss", Some("this_run"))] {
-        let project = Project::new(&["files"], "", &replies);
+        let project = Project::new(&["files"], "[approval]\ndestructive = \"allow\"\n", &replies);
         let mut editor = Editor::start(&project).await;
         let session = editor.new_session(&project.path("")).await;
         let answer = editor.ask(&session, "Write.");

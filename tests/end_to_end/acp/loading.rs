@@ -66,8 +66,8 @@ async fn i7_d3_a_killed_turn_continues() {
 async fn i7_d3_calls_with_unknown_outcome_are_asked() {
     for (option, status, lines) in [("retry", ToolCallStatus::Completed, 2), ("failed", ToolCallStatus::Failed, 1)] {
         let pay = call_reply(&[("payer.wipe", json!({"to": "ann", "amount": 1}))]);
-        let project =
-            Project::new(&["payer"], "[plugins.payer.grants]\nwrite = [\"work\"]\n", &[pay, text_reply("Done.")]);
+        let configuration = "[approval]\ndestructive = \"allow\"\n[plugins.payer.grants]\nwrite = [\"work\"]\n";
+        let project = Project::new(&["payer"], configuration, &[pay, text_reply("Done.")]);
         let killed = project.start(|command| {
             command.env("AGENT_HOST_KILL_AT", "after-call:payer.wipe");
         });

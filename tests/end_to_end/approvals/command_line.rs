@@ -218,7 +218,7 @@ fn d3_an_approval_survives_a_killed_process() {
 fn l17_the_rules_at_the_time_of_the_call_apply() {
     for (rule, code) in [("ask", 3), ("deny", 0)] {
         let wipe = call_reply(&[("payer.wipe", json!({"to": "x", "amount": 1}))]);
-        let cli = TestCli::new("", &[wipe, text_reply("Done.")]);
+        let cli = TestCli::new("[approval]\ndestructive = \"allow\"\n", &[wipe, text_reply("Done.")]);
         let mut command = cli.command(&["--agent", "agent.toml", "Wipe."]);
         command.stdin(Stdio::null()).env("AGENT_HOST_KILL_AT", "after-commit:reply").output().unwrap();
         cli.configure(&format!("[approval.tools]\n\"payer.wipe\" = \"{rule}\"\n"));

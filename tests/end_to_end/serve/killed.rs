@@ -176,31 +176,37 @@ async fn answer_some(client: &Client) {
     }
 }
 
-/// Decides about the calls whose outcome is unknown, as a person would who looks at the effects, until no turn is open.
+/// Decides about the calls whose outcome is unknown, as a person would who looks at the effects, until no turn is open
+/// and every event is delivered.
 async fn until_all_ended(target: &Target, client: &Client) {
     let ended = async {
-        loop {
-            let mut open = 0;
-            for state in ["running", "suspended"] {
-                let listed = client.get(&format!("/api/sessions?state={state}&limit=500")).await.json(200);
-                for item in listed["sessions"].as_array().expect("a list") {
-                    open += 1;
-                    resolve(target, client, item["session"].as_str().expect("an id")).await;
-                }
-            }
-            let schedules = target.store().schedules("runner").await.expect("schedules are read");
-            let is_ahead = schedules[0].due > i64::try_from(now().as_millis()).expect("a time");
-            if open == 0 && is_ahead {
-                return;
-            }
+        while !has_all_ended(target, client).await {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
     if tokio::time::timeout(PATIENCE, ended).await.is_err() {
         let open = client.get("/api/sessions?state=suspended&limit=500").await.body;
         let running = client.get("/api/sessions?state=running&limit=500").await.body;
-        panic!("turns do not end by themselves: {open} {running}");
+        let pending = target.store().outbox(None, OutboxFilter::Pending, 0, 100).await;
+        panic!("turns do not end by themselves: {open} {running} {pending:?}");
     }
+}
+
+async fn has_all_ended(target: &Target, client: &Client) -> bool {
+    // One request lists the sessions of every state. With one request per state, a session that changes its state between
+    // the requests would be in none of the lists.
+    let listed = client.get("/api/sessions?limit=500").await.json(200);
+    let mut is_idle = true;
+    for item in listed["sessions"].as_array().expect("a list").iter().filter(|item| item["state"] != "idle") {
+        is_idle = false;
+        resolve(target, client, item["session"].as_str().expect("an id")).await;
+    }
+    let store = target.store();
+    let schedules = store.schedules("runner").await.expect("schedules are read");
+    let is_ahead = schedules[0].due > i64::try_from(now().as_millis()).expect("a time");
+    // The server delivers the last events of a turn after the turn has ended.
+    let pending = store.outbox(None, OutboxFilter::Pending, 0, 1).await.expect("the outbox is read");
+    is_idle && is_ahead && pending.is_empty()
 }
 
 async fn resolve(target: &Target, client: &Client, session: &str) {

@@ -34,7 +34,9 @@ fn l17_shows_each_call_and_asks_for_an_answer() {
     let screen_text = screen.text();
     assert!(screen_text.contains("approval needed (1 of 3): payer.pay  payer@"), "{screen_text}");
     assert!(
-        screen_text.contains("approval required by the tool itself\n  \"to\": \"Ann\"\n  \"amount\": 1\n"),
+        screen_text.contains("approval required by the tool itself\n  changes that a rehearsal")
+            && screen_text.contains("  tree/ledger.txt  new file, +1 -0\n")
+            && screen_text.contains("  arguments:\n  \"to\": \"Ann\"\n  \"amount\": 1\n"),
         "{screen_text}"
     );
     screen.send("\r");

@@ -8,19 +8,28 @@ use crate::support::{cargo, repository};
 use std::path::PathBuf;
 
 const SDK: &str = "sdk/README.md";
+const JAVASCRIPT_SDK: &str = "sdk/javascript/README.md";
 const CONTRACT: &str = "wit/README.md";
+const PYTHON: &str = "sdk/python/README.md";
 
 /// The pages' sections that contain code. Each entry names a page, a section, and how the section's code is
 /// checked. Sections that these tests do not follow contain only Rust code without a file name, which is compiled and
 /// run as doctests of the SDK.
-const SECTIONS: [(&str, &str, SectionCheck); 7] = [
+const SECTIONS: [(&str, &str, SectionCheck); 14] = [
     (SDK, "Create a project", SectionCheck::Followed),
     (SDK, "A tool in two minutes", SectionCheck::Followed),
     (SDK, "The other kinds", SectionCheck::Followed),
     (SDK, "What the host offers", SectionCheck::ByDoctests),
+    (JAVASCRIPT_SDK, "Create a project", SectionCheck::Followed),
+    (JAVASCRIPT_SDK, "A tool", SectionCheck::Followed),
+    (JAVASCRIPT_SDK, "The other kinds", SectionCheck::Followed),
+    (JAVASCRIPT_SDK, "TypeScript", SectionCheck::Followed),
     (CONTRACT, "Python", SectionCheck::Followed),
     (CONTRACT, "JavaScript", SectionCheck::Followed),
     (CONTRACT, "C", SectionCheck::Followed),
+    (PYTHON, "A tool in two minutes", SectionCheck::Followed),
+    (PYTHON, "A tool that calls an API", SectionCheck::Followed),
+    (PYTHON, "The other kinds", SectionCheck::Followed),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,7 +59,7 @@ fn rust_variables(folder: &str) -> [(&'static str, PathBuf); 2] {
 /// S1–S5, S7: A test checks every code block of the pages for plugin authors.
 #[test]
 fn every_block_of_the_pages_is_checked() {
-    for page_path in [SDK, CONTRACT] {
+    for page_path in [SDK, JAVASCRIPT_SDK, CONTRACT, PYTHON] {
         let actual = blocks(&page(page_path));
         for block in &actual {
             let known = SECTIONS.iter().find(|(page, name, _)| *page == page_path && *name == block.section);
@@ -131,14 +140,46 @@ fn assert_is_about(size: u64, words: &str) {
     );
 }
 
-/// Follows the section about a language on the contract's page, with the toolchain of that language.
-fn follow_language_section(name: &str, key: &str) {
+/// Follows sections of a page with the toolchain of a language. Each section starts in an empty folder.
+fn follow_sections(page_path: &str, names: &[&str], key: &str) {
     let Some((variables, _)) = peer(key) else { return };
     // One command of the page installs the toolchain in a folder. The other commands find the toolchain in this folder.
     let kept_variables = ["PATH", "ZIG_GLOBAL_CACHE_DIR"];
     let variables: Vec<_> = variables.into_iter().filter(|(name, _)| kept_variables.contains(name)).collect();
-    let mut walk = ShellUser::begin(&format!("contract-{key}"), &variables);
-    follow_blocks(&mut walk, &section(CONTRACT, name));
+    for name in names {
+        let folder = page_path.replace(['/', '.'], "-").to_lowercase();
+        let mut walk = ShellUser::begin(&format!("{folder}-{}", name.to_lowercase().replace(' ', "-")), &variables);
+        follow_blocks(&mut walk, &section(page_path, name));
+    }
+}
+
+/// Follows the section about a language on the contract's page, with the toolchain of that language.
+fn follow_language_section(name: &str, key: &str) {
+    follow_sections(CONTRACT, &[name], key);
+}
+
+/// S2, S7, S8: The example tool of the Python SDK's page works as the page says.
+#[test]
+fn s8_the_first_tool_of_the_python_page_works() {
+    follow_sections(PYTHON, &["A tool in two minutes"], "python");
+}
+
+/// S1, S4, S8: The commands of the Python SDK's page that create a tool for an API succeed.
+#[test]
+fn s8_the_http_tool_of_the_python_page_works() {
+    follow_sections(PYTHON, &["A tool that calls an API"], "python");
+}
+
+/// S1, S2, S4, S8: The plugins of other kinds on the Python SDK's page work, and their scenarios pass.
+#[test]
+fn s8_the_other_plugin_kinds_of_the_python_page_work() {
+    follow_sections(PYTHON, &["The other kinds"], "python");
+}
+
+/// S1–S4, S8: All steps on the page of the SDK for JavaScript succeed.
+#[test]
+fn s8_the_page_of_the_javascript_sdk_works() {
+    follow_sections(JAVASCRIPT_SDK, &["Create a project", "A tool", "The other kinds", "TypeScript"], "js");
 }
 
 /// S1–S4, P1, P2: All steps in the Python section of the contract page succeed.

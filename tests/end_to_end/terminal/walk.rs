@@ -4,6 +4,7 @@
 use super::CTRL_D;
 use super::screen::Screen;
 use crate::documentation_page::{Block, TypedCommand};
+use crate::peers::link_local_packages;
 use crate::support::{SharedCompiledCode, repository, scratch};
 use serde_json::Value;
 use std::ffi::OsString;
@@ -15,8 +16,15 @@ use std::time::Duration;
 const TOOLCHAIN_TIMEOUT: Duration = Duration::from_secs(400);
 
 /// The languages of code blocks that contain files, with the file extension of each language.
-const SOURCES: [(&str, &str); 6] =
-    [("toml", ".toml"), ("rust", ".rs"), ("wit", ".wit"), ("python", ".py"), ("javascript", ".js"), ("c", ".c")];
+const SOURCES: [(&str, &str); 7] = [
+    ("toml", ".toml"),
+    ("rust", ".rs"),
+    ("wit", ".wit"),
+    ("python", ".py"),
+    ("javascript", ".js"),
+    ("typescript", ".ts"),
+    ("c", ".c"),
+];
 
 /// Returns the name of the file whose content this code block shows. Panics if the block does not show a file.
 pub(crate) fn file_of(block: &Block) -> &str {
@@ -123,7 +131,13 @@ impl ShellUser {
             self.succeed(".venv/bin/python -m pip install --quiet --no-index --dry-run -r requirements.txt");
             return;
         }
-        std::os::unix::fs::symlink(peers.join("node/node_modules"), self.current_folder.join("node_modules")).unwrap();
+        // The folder is not a link, because the packages in folders of the project are linked into it, too.
+        let packages = self.current_folder.join("node_modules");
+        std::fs::create_dir(&packages).unwrap();
+        for entry in std::fs::read_dir(peers.join("node/node_modules")).unwrap().map(|entry| entry.unwrap()) {
+            std::os::unix::fs::symlink(entry.path(), packages.join(entry.file_name())).unwrap();
+        }
+        link_local_packages(&self.current_folder);
         let read = |path: PathBuf| serde_json::from_slice::<Value>(&std::fs::read(path).unwrap()).unwrap();
         let wanted = read(self.current_folder.join("package.json"));
         for (package, version) in wanted["devDependencies"].as_object().unwrap() {

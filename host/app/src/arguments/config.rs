@@ -19,6 +19,12 @@ pub(crate) enum ConfigCommand {
         #[arg(long)]
         force: bool,
     },
+    /// Show which files describe the agent that `agent-host` starts in this folder, and what they allow
+    Show {
+        /// Configuration file, or the name of an agent in this folder (default: the file that `agent-host` would use)
+        #[arg(value_name = "FILE|NAME")]
+        agent: Option<PathBuf>,
+    },
     /// Print the JSON Schema of agent.toml for editors
     Schema {
         /// Output file; `-` is stdout
@@ -30,9 +36,10 @@ pub(crate) enum ConfigCommand {
     },
     /// Check a configuration, and show its agent or all its errors
     Check {
-        /// Configuration file, or the name of an agent in this folder
-        #[arg(value_name = "FILE|NAME", default_value = AGENT_FILE)]
-        agent: PathBuf,
+        /// Configuration file, or the name of an agent in this folder (default: agent.toml, or the user-wide configuration if
+        /// there is no agent.toml)
+        #[arg(value_name = "FILE|NAME")]
+        agent: Option<PathBuf>,
     },
     /// List the agents in this folder
     List,

@@ -2,7 +2,9 @@
 
 /// Usage lines at the top of the help.
 pub(super) const USAGE: &str = "\
-agent-host --plugins DIR [OPTIONS] [PROMPT]
+agent-host setup|doctor
+       agent-host [OPTIONS] [PROMPT]
+       agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host --agent FILE|NAME [OPTIONS] [PROMPT]
        agent-host dev [DIR] [--prompt PROMPT]
        agent-host test [DIR] [FILTER]
@@ -10,6 +12,7 @@ agent-host --plugins DIR [OPTIONS] [PROMPT]
        agent-host serve [--agent FILE|NAME]...
        agent-host acp [--agent FILE|NAME]
        agent-host mcp [--agent FILE|NAME] [--expose tools|agent] [--listen ADDRESS]
+       agent-host trust [FILE] | trust list|add|remove
        agent-host plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Text that `-h` prints below the options.
@@ -39,6 +42,11 @@ Examples:
 
   Ask about text from a pipe; it follows the prompt:
     git diff | agent-host --agent agent.toml \"Summarise this change.\"
+
+  Choose a model and plugins once; then agent-host starts in any folder, and uses the agent.toml
+  of the folder if you trust it:
+    agent-host setup
+    agent-host \"What changed in the notes?\"
 
   Keep an agent's settings and grants in a file. `config init` writes a short file that
   runs, and `config list` lists the agents in this folder:

@@ -17,6 +17,9 @@ pub(crate) struct NewArguments {
     /// Programming language of the plugin
     #[arg(long, value_name = "LANG", value_enum, default_value_t = LanguageName::Rust)]
     pub(crate) lang: LanguageName,
+    /// Create a tool that calls an API over HTTP, with a scenario that contains the answers of the API
+    #[arg(long)]
+    pub(crate) http: bool,
     /// Folder in which the project folder is created
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub(crate) dir: PathBuf,

@@ -1,4 +1,5 @@
-//! Command-line arguments of `session resume`: the options of a turn, with the session as the first argument.
+//! Command-line arguments of `session resume`, which are the options of a turn with the session as the first argument, and of
+//! `session pick`.
 
 use super::{AgentArguments, RunArguments, session_id, tool_pattern};
 use clap::Args;
@@ -21,6 +22,18 @@ pub(crate) struct ResumeArguments {
     /// Options that configure the agent that this command runs.
     #[command(flatten)]
     agent: AgentArguments,
+}
+
+/// Arguments of `session pick`.
+#[derive(Debug, Args)]
+pub(crate) struct PickArguments {
+    /// Words; only sessions with these words in their title, id or messages are listed
+    #[arg(value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// Options that configure the agent that continues the session. If there are any, only sessions of this agent are
+    /// listed.
+    #[command(flatten)]
+    pub(crate) agent: AgentArguments,
 }
 
 impl From<ResumeArguments> for RunArguments {

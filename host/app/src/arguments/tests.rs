@@ -113,9 +113,9 @@ fn i1_s1_documented_commands_can_be_parsed() {
     let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let templates =
         ["rust", "python", "javascript", "c"].map(|language| format!("host/devkit/templates/{language}/all/README.md"));
-    let kinds = ["tool", "context-builder", "output-validator", "media-policy"]
+    let kinds = ["tool", "tool-http", "context-builder", "output-validator", "media-policy", "share"]
         .map(|kind| format!("host/devkit/templates/manifest/{kind}.md"));
-    let pages = ["README.md", "sdk/README.md", "wit/README.md"].map(str::to_owned);
+    let pages = ["README.md", "sdk/README.md", "sdk/python/README.md", "wit/README.md"].map(str::to_owned);
     let guide = std::fs::read_dir(repository.join("host/docs/guide")).expect("the guide");
     let guide = guide.map(|entry| format!("host/docs/guide/{}", entry.expect("a page").file_name().to_string_lossy()));
     // Some pages of the guide show no command, so the test below does not require a command on these pages.
@@ -141,7 +141,7 @@ fn i1_s1_documented_commands_can_be_parsed() {
 #[test]
 fn s1_s2_documented_manifests_parse() {
     let repository = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    for page in ["README.md", "sdk/README.md", "wit/README.md"] {
+    for page in ["README.md", "sdk/README.md", "sdk/python/README.md", "wit/README.md"] {
         let text = std::fs::read_to_string(repository.join(page)).expect("a page");
         let mut count = 0;
         for block in text.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()) {

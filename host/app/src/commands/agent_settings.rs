@@ -2,20 +2,33 @@
 //! for `--build`.
 
 use super::build_projects::build;
+use super::starting_agent::{self, StartingAgent};
+use super::user_presence::UserPresence;
 use crate::arguments::AgentArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::terminal::Terminal;
+use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::DelegateReader;
 use agent_config::settings::build_directory;
 use agent_config::{ConfigError, HostEnvironment, Settings, choose_model};
 use async_trait::async_trait;
 use std::path::Path;
 
-/// Reads the settings of the agent that these arguments select. If no model is configured, the user at the terminal may
-/// choose a model. With `--build`, also builds the projects in the plugin folder.
-pub(crate) async fn settings(arguments: &AgentArguments, terminal: &Terminal) -> Result<Settings, Failure> {
-    let mut settings = read(arguments)?;
+/// Reads the settings of the agent that these arguments select, or of the agent in the current folder or the user-wide
+/// file if they select none. If no model is configured, the user at the terminal may choose a model. With `--build`, also
+/// builds the projects in the plugin folder. `data` is the data folder that the command line names.
+pub(crate) async fn settings(
+    arguments: &AgentArguments,
+    data: Option<&Path>,
+    user: UserPresence,
+    terminal: &Terminal,
+) -> Result<Settings, Failure> {
+    let StartingAgent { options, environment } = starting_agent::find(arguments, data, user, terminal).await?;
+    let mut settings = Settings::read(&options, &environment)?;
+    for note in &settings.unapplied_grants {
+        let line = format!("{YELLOW}!{YELLOW:#} {}", text::harmless(note));
+        terminal.note(text::wrapped(&line, terminal.width()));
+    }
     choose_model(&mut settings, terminal, terminal).await?;
     build_if_requested(&settings, arguments, terminal).await?;
     Ok(settings)

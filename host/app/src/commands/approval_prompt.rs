@@ -8,6 +8,7 @@ use super::user_presence::UserPresence;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::approval::{self, Answer, AnswerScope, HELP, QUESTION};
+use crate::terminal::file_changes::{self, Extent};
 use crate::terminal::turn::TurnView;
 use crate::terminal::{Terminal, TypedLine, YELLOW, text};
 use agent_config::DataDirectory;
@@ -15,7 +16,7 @@ use agent_config::first_use::FirstUseHandler;
 use agent_core::approval::{GrantScope, matches_pattern};
 use agent_core::event::ApprovalItem;
 use agent_core::message::TurnInput;
-use agent_runtime::{ApprovalDecision, Session, SessionError, TurnResult, Verdict};
+use agent_runtime::{ApprovalDecision, ProposedChange, Session, SessionError, TurnResult, Verdict};
 use delegates::TurnOwner;
 use serde_json::Value;
 use std::path::Path;
@@ -79,6 +80,11 @@ impl ApprovalPrompter {
         Self { terminal: terminal.clone(), user, data: data.clone(), first_uses, yes: yes.to_vec() }
     }
 
+    /// Returns the handler of questions about grants.
+    pub(crate) fn first_uses(&mut self) -> &mut FirstUseHandler {
+        &mut self.first_uses
+    }
+
     /// Runs or continues a turn until it ends, or until it waits for something that the user at the terminal cannot
     /// answer or does not want to answer.
     pub(crate) async fn run(
@@ -139,7 +145,7 @@ impl ApprovalPrompter {
     /// cancels it.
     async fn ask(
         &self,
-        session: &Session,
+        session: &mut Session,
         items: Vec<ApprovalItem>,
         cancel: &CancellationToken,
     ) -> Result<Option<Vec<(ApprovalItem, Verdict)>>, Failure> {
@@ -170,15 +176,16 @@ impl ApprovalPrompter {
 
     async fn ask_about(
         &self,
-        session: &Session,
+        session: &mut Session,
         item: &ApprovalItem,
         position: (usize, usize),
         cancel: &CancellationToken,
     ) -> Result<UserDecision, Failure> {
         let mut edited: Option<Value> = None;
         let original = item.details.as_ref().map(|details| details.arguments.clone()).unwrap_or_default();
+        let mut changes = self.rehearse(session, item, None).await?;
         self.terminal.idle();
-        self.terminal.note(approval::request(item, None, position));
+        self.show(item, (None, &changes), position);
         loop {
             let line = match self.terminal.question(QUESTION, cancel).await.map_err(Failure::output)? {
                 TypedLine::Text(line) => line,
@@ -193,12 +200,18 @@ impl ApprovalPrompter {
                 Some(Answer::Deny(reason, calls)) => {
                     return Ok(UserDecision::Verdict(Verdict::Deny { reason }, calls));
                 }
-                Some(Answer::Whole) => self.terminal.note(approval::whole(arguments)),
+                Some(Answer::Whole) => {
+                    if !changes.is_empty() {
+                        self.terminal.note(self.describe_changes(&changes, Extent::All));
+                    }
+                    self.terminal.note(approval::whole(arguments));
+                }
                 Some(Answer::Help) | None => self.terminal.note(HELP),
                 Some(Answer::Edit(json)) => match self.edited(json, arguments, cancel).await {
                     Ok(changed) => match session.check_edited(&item.name, &changed) {
                         Ok(()) => {
-                            self.terminal.note(approval::request(item, Some(&changed), position));
+                            changes = self.rehearse(session, item, Some(&changed)).await?;
+                            self.show(item, (Some(&changed), &changes), position);
                             edited = Some(changed);
                         }
                         Err(violations) => {
@@ -210,6 +223,32 @@ impl ApprovalPrompter {
                 },
             }
         }
+    }
+
+    /// Returns the changes to files that the call would make.
+    async fn rehearse(
+        &self,
+        session: &mut Session,
+        item: &ApprovalItem,
+        edited: Option<&Value>,
+    ) -> Result<Vec<ProposedChange>, Failure> {
+        session.rehearse(&item.call, edited).await.map_err(Failure::failed)
+    }
+
+    /// Shows a call that needs an approval, with the changes to files that it would make.
+    fn show(
+        &self,
+        item: &ApprovalItem,
+        (edited, changes): (Option<&Value>, &[ProposedChange]),
+        position: (usize, usize),
+    ) {
+        let changes = self.describe_changes(changes, Extent::Beginning);
+        self.terminal.note(approval::request(item, (edited, &changes), position));
+    }
+
+    fn describe_changes(&self, changes: &[ProposedChange], extent: Extent) -> String {
+        let folder = std::env::current_dir().unwrap_or_default();
+        file_changes::changes(changes, &folder, (extent, "v shows"))
     }
 
     /// Reads the edited arguments from the text after `e`. If no text follows the `e`, opens the user's editor; if no

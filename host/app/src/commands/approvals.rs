@@ -3,7 +3,7 @@
 use crate::arguments::approval::ApprovalsCommand;
 use crate::exit::{Exit, Failure};
 use crate::terminal::approval::escaped;
-use crate::terminal::{BOLD, DIM, Terminal};
+use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_config::{DataDirectory, assembly};
 use agent_runtime::approvals::{remember_grants, revoke};
 use agent_store::{Store, StoredGrant};
@@ -19,11 +19,11 @@ pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, termina
         ApprovalsCommand::List { of, json } => {
             let all = grants(&*store, of).await?;
             for grant in &all {
-                let line = match json {
-                    true => serde_json::to_string(grant).map_err(Failure::failed)?,
-                    false => describe(grant),
-                };
-                terminal.print(line).map_err(Failure::output)?;
+                match json {
+                    true => terminal.print(serde_json::to_string(grant).map_err(Failure::failed)?),
+                    false => terminal.print_entry(&describe(grant)),
+                }
+                .map_err(Failure::output)?;
             }
             if all.is_empty() && !json {
                 terminal.note("there are no permanent approvals");
@@ -76,7 +76,7 @@ fn describe(stored: &StoredGrant) -> String {
     let arguments = grant.arguments.as_ref().map(|digest| format!(", arguments {}", digest.short()));
     let arguments = arguments.unwrap_or_else(|| ", any arguments".to_owned());
     let (agent, tool, digest) = (escaped(&grant.agent), escaped(&grant.tool), grant.digest.short());
-    let given = given.get(..19).unwrap_or(given).replace('T', " ");
+    let given = text::local_time(given);
     let id = id.get(..SHOWN_ID).unwrap_or(id);
-    format!("{BOLD}{id}{BOLD:#}  {agent} may call {BOLD}{tool}{BOLD:#}  {DIM}{digest}{arguments}, {given} UTC{DIM:#}")
+    format!("{BOLD}{id}{BOLD:#}  {agent} may call {BOLD}{tool}{BOLD:#}  {DIM}{digest}{arguments}, {given}{DIM:#}")
 }

@@ -23,11 +23,11 @@ pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, termina
         let Some(last) = entries.last() else { break };
         (after, found) = (last.number, true);
         for entry in &entries {
-            let line = match arguments.json {
-                true => serde_json::to_string(entry).map_err(Failure::failed)?,
-                false => describe(entry),
-            };
-            terminal.print(line).map_err(Failure::output)?;
+            match arguments.json {
+                true => terminal.print(serde_json::to_string(entry).map_err(Failure::failed)?),
+                false => terminal.print_entry(&describe(entry)),
+            }
+            .map_err(Failure::output)?;
         }
     }
     if !found && !arguments.json {
@@ -37,7 +37,7 @@ pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, termina
 }
 
 fn describe(entry: &AuditEntry) -> String {
-    let time = entry.time.get(..19).unwrap_or(&entry.time).replace('T', " ");
+    let time = text::local_time(&entry.time);
     let line = |text: &str| text::one_line(text, MAX_CHARACTERS);
     let (what, location) = match &entry.action {
         AuditAction::Granted { agent, plugin, digest, grants } => {

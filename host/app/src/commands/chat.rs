@@ -1,16 +1,24 @@
 //! The interactive session: a loop that reads prompts and slash commands from the terminal and runs turns.
 
 pub(super) mod build_news;
+mod changed_files;
+mod compaction;
 mod completion;
 mod editor;
+mod grants;
 mod history;
 mod lists;
+mod models;
+mod path_completion;
+mod recap;
 mod reports;
 mod session_lease;
 mod slash;
+mod themes;
 mod watch;
 
 use super::approval_prompt::ApprovalPrompter;
+use super::attachments::Attachments;
 use super::drive_turn::open_question;
 use super::event_file;
 use super::first_use;
@@ -22,14 +30,15 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::turn::{Format, SessionUse, Storage, TurnView};
 use crate::terminal::{DIM, Output, RED, Terminal, YELLOW, text};
-use agent_config::{Settings, WatchEvent, assembly};
+use agent_config::{Settings, WatchEvent};
 use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::{Action, Decision};
 use agent_devkit::dev::DevEvent;
-use agent_models::Provider;
-use agent_runtime::{Host, LiveAgent, Models, Notice, OpenSession, ResponseOutcome, Session, TurnResult};
+use agent_runtime::{Host, LiveAgent, Notice, OpenSession, ResponseOutcome, Session, TurnResult};
 use agent_store::SessionFilter;
+use changed_files::ChangedFiles;
+use compaction::Compaction;
 use completion::Names;
 use editor::{Editor, Typed};
 use slash::SlashCommand;
@@ -74,7 +83,7 @@ pub(crate) async fn chat(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let _echo_off = terminal.echo_off_guard();
-    Interrupts::restore_keyboard_on_suspend(terminal.clone());
+    interrupts.restore_keyboard_on_suspend(terminal.clone());
     let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
     let agent = agents.agent.clone();
     let watch = if run.no_watch { ChatWatch::inactive() } else { ChatWatch::begin(&host, &agents) };
@@ -83,6 +92,7 @@ pub(crate) async fn chat(
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
     };
+    themes::use_stored(terminal, &storage.data);
     let mut editor = Editor::new(terminal, &interrupts, &storage.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, SessionUse::Interactive), &session, storage.clone());
     let user = UserPresence::of(terminal);
@@ -93,9 +103,26 @@ pub(crate) async fn chat(
         (first_uses, agents.files()),
     );
     let prompter = ApprovalPrompter::new(terminal, user, (&storage.data, first_uses), &run.yes);
-    let mut chat = Chat { terminal, interrupts, settings, host, agent, watch, session, storage, view, prompter };
+    let (changed_files, compaction) = (ChangedFiles::default(), Compaction::default());
+    let mut chat = Chat {
+        terminal,
+        interrupts,
+        settings,
+        host,
+        agent,
+        watch,
+        session,
+        storage,
+        view,
+        prompter,
+        changed_files,
+        compaction,
+    };
     chat.greet();
-    let ended = chat.handle_inputs(&mut editor).await;
+    let ended = match chat.show_last_turns().await {
+        Ok(()) => chat.handle_inputs(&mut editor).await,
+        Err(failure) => Err(failure),
+    };
     let servers = chat.agent.current().servers().clone();
     let is_terminated = chat.interrupts.is_exiting();
     let store = chat.host.store.clone();
@@ -122,6 +149,8 @@ struct Chat<'t> {
     storage: Storage,
     view: TurnView<'t>,
     prompter: ApprovalPrompter,
+    changed_files: ChangedFiles,
+    compaction: Compaction,
 }
 
 /// What the session does after it has handled an input.
@@ -255,14 +284,11 @@ impl Chat<'_> {
         }
         match slash::parse(&text) {
             None if open_question(&self.session).is_some() => self.answer(text).await?,
-            None if self.session.state().is_open() => {
-                match self.session.queue_prompt(TurnInput::Text(text)).await {
-                    Ok(()) => self.view.note_prompt_queued(),
-                    Err(error) => self.fail(&Failure::refused(error)),
+            None => {
+                if let Err(failure) = self.prompt(text).await? {
+                    self.fail(&failure);
                 }
-                self.warn(how_to_continue(&self.session.state().waits()));
             }
-            None => self.turn(Some(text)).await?,
             Some(Err(problem)) => self.warn(problem),
             Some(Ok(SlashCommand::Quit)) => return Ok(AfterInput::Quit),
             Some(Ok(command)) => {
@@ -274,18 +300,45 @@ impl Chat<'_> {
         Ok(AfterInput::Prompt)
     }
 
+    /// Runs a turn with a typed prompt and its attachments. If a turn is open, queues the prompt. The inner error is about
+    /// the prompt, and does not end the session.
+    async fn prompt(&mut self, text: String) -> Result<Result<(), Failure>, Failure> {
+        let attachments = Attachments::of(&text, &self.storage.data);
+        attachments.show(self.terminal);
+        let input = match attachments.attach(&self.session, TurnInput::Text(text)).await {
+            Ok(input) => input,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        if !self.session.state().is_open() {
+            return self.turn(Some(input)).await.map(Ok);
+        }
+        let queued = self.session.queue_prompt(input).await.map_err(Failure::refused);
+        if queued.is_ok() {
+            self.view.note_prompt_queued();
+        }
+        self.warn(how_to_continue(&self.session.state().waits()));
+        Ok(queued)
+    }
+
     /// Records the typed text as the answer to the open question (L18), and continues the turn.
     async fn answer(&mut self, text: String) -> Result<(), Failure> {
         if let Some(call) = open_question(&self.session) {
-            self.session.answer(call, text).await.map_err(Failure::refused)?;
+            let attachments = Attachments::of(&text, &self.storage.data);
+            if attachments.has_image() {
+                self.warn("an answer can only be a text, so it has no images");
+            }
+            let attachments = attachments.without_images();
+            attachments.show(self.terminal);
+            let answer = attachments.attach(&self.session, TurnInput::Text(text)).await?;
+            self.session.answer(call, answer.message().plain_text()).await.map_err(Failure::refused)?;
         }
         self.turn(None).await
     }
 
     /// Runs a turn, or continues the open turn if there is no input. A turn that fails does not end the session.
-    async fn turn(&mut self, input: Option<String>) -> Result<(), Failure> {
+    async fn turn(&mut self, input: Option<TurnInput>) -> Result<(), Failure> {
         let cancel = self.interrupts.begin(Activity::Turn);
-        self.run(input.map(TurnInput::Text), &cancel).await?;
+        self.run(input, &cancel).await?;
         self.run_queued_prompts().await
     }
 
@@ -306,8 +359,17 @@ impl Chat<'_> {
     }
 
     async fn run(&mut self, input: Option<TurnInput>, cancel: &CancellationToken) -> Result<(), Failure> {
+        let compacting = match &input {
+            Some(_) => {
+                self.changed_files.begin_turn();
+                self.begin_compaction()?
+            }
+            None => None,
+        };
         let result = self.prompter.run(&mut self.session, input, &mut self.view, cancel).await;
         self.terminal.idle();
+        self.take_file_changes();
+        self.end_compaction(compacting)?;
         let shown = match result {
             Ok(TurnResult::Idle) => Ok(Exit::Done),
             Ok(result) => self.view.end(result).await,
@@ -328,7 +390,7 @@ impl Chat<'_> {
             SlashCommand::Help => self.note(lists::help(self.terminal.width())),
             SlashCommand::Tools => self.list_tools().await?,
             SlashCommand::Plugins => self.note(lists::plugins(&self.agent.current(), self.terminal.width())),
-            SlashCommand::Models => self.prose(lists::marked_models(&self.agent.current())),
+            SlashCommand::Models => self.choose_model().await?,
             SlashCommand::Model(name) => self.switch_model(&name)?,
             SlashCommand::Session => self.show_session(),
             SlashCommand::Sessions => self.list_sessions().await?,
@@ -346,6 +408,13 @@ impl Chat<'_> {
             SlashCommand::Cost => self.show_cost().await?,
             SlashCommand::Memories => self.list_memories().await?,
             SlashCommand::Forget(id) => self.forget_memory(&id).await?,
+            SlashCommand::Lacking => self.list_lacking_grants(),
+            SlashCommand::GrantQuestion(plugin) => self.ask_about_grants(&plugin).await?,
+            SlashCommand::Grant(plugin, grant) => self.grant(&plugin, &grant).await?,
+            SlashCommand::Revoke(plugin, kind) => self.revoke(&plugin, kind.as_deref()).await?,
+            SlashCommand::Diff(shown) => self.show_changed_files(shown),
+            SlashCommand::Compact => self.compact()?,
+            SlashCommand::Theme(theme) => self.set_theme(theme)?,
             SlashCommand::Undo => self.undo().await?,
             SlashCommand::Approve | SlashCommand::Continue if self.session.state().is_open() => self.turn(None).await?,
             SlashCommand::Approve | SlashCommand::Continue => self.note("no turn is waiting"),
@@ -359,23 +428,6 @@ impl Chat<'_> {
             SlashCommand::Cancel => self.note("there is no turn to cancel"),
             SlashCommand::Quit => {}
         }
-        Ok(())
-    }
-
-    /// Puts the model at the start of the chain of models. The other models of the chain remain as fallbacks.
-    fn switch_model(&mut self, name: &str) -> Result<(), Failure> {
-        let agent = self.agent.current();
-        let models = agent.models();
-        let known = models.chain().iter().find(|model| model.info().model.to_string() == name).cloned();
-        let first = known.map_or_else(|| assembly::model_named(&self.settings, name), Ok)?;
-        let is_other = |model: &&Arc<dyn Provider>| model.info().model != first.info().model;
-        let others: Vec<_> = models.chain().iter().filter(is_other).cloned().collect();
-        let mut chain = Models::new(first.clone(), others);
-        (chain.retry, chain.cooldown) = (models.retry, models.cooldown);
-        chain.fallback_text.clone_from(&models.fallback_text);
-        (chain.planning, chain.embedder) = (models.planning.clone(), models.embedder.clone());
-        self.agent.change(|agent| agent.with_models(chain)).map_err(Failure::refused)?;
-        self.note(format!("{} is used from now on", first.info().model));
         Ok(())
     }
 
@@ -406,7 +458,7 @@ impl Chat<'_> {
         let filter = SessionFilter { agent: Some(self.settings.name.clone()), ..SessionFilter::default() };
         for session in stored_sessions::sessions(&*self.host.store, &self.storage.data, filter, LISTED_SESSIONS).await?
         {
-            self.note(stored_sessions::summary(&session));
+            self.entry(&stored_sessions::summary(&session));
         }
         Ok(())
     }
@@ -419,6 +471,7 @@ impl Chat<'_> {
         let previous = std::mem::replace(&mut self.session, other);
         open_session::close(previous, &*self.host.store).await?;
         self.show_session();
+        self.show_last_turns().await?;
         if self.session.state().is_open() {
             self.turn(None).await?;
         }
@@ -478,6 +531,10 @@ impl Chat<'_> {
 
     fn note(&self, lines: impl AsRef<str>) {
         self.terminal.note(lines);
+    }
+
+    fn entry(&self, lines: &str) {
+        self.note(text::wrapped_entry(lines, self.terminal.width()));
     }
 
     fn hint(&self, line: impl AsRef<str>) {

@@ -1,12 +1,16 @@
-//! `config init|schema|check|list`: writes, describes, checks and lists agent files.
+//! `config init|show|schema|check|list`: writes, shows, describes, checks and lists agent files.
 
+mod show;
+
+use super::starting_agent;
 use crate::arguments::ConfigCommand;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
 use agent_config::agent_file::{MAX_BYTES, json_schema, read_bounded, starter, template, with_line};
-use agent_config::settings::{Helpers, agent_lookup};
-use agent_config::{AgentOptions, DataDirectory, Problems, Settings, assembly, protection};
+use agent_config::settings::{AGENT_FILE, Helpers, agent_lookup};
+use agent_config::trust::AgentAuthority;
+use agent_config::{AgentOptions, ConfigError, DataDirectory, Problems, Settings, UserFile, assembly, protection};
 use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, Sandbox, TreeGrant};
 use agent_runtime::{Agent, Delegate};
@@ -36,6 +40,7 @@ pub(crate) async fn run(command: ConfigCommand, data: Option<&Path>, terminal: &
             write(&output, &text, existing(force), terminal)?;
             if output != Path::new(STDOUT) {
                 let path = output.display();
+                trust_own(&output, data);
                 terminal.note(format!(
                     "wrote {path}: remove the `#` from the settings that you want, then run `agent-host config check {path}`"
                 ));
@@ -45,7 +50,8 @@ pub(crate) async fn run(command: ConfigCommand, data: Option<&Path>, terminal: &
             let schema = serde_json::to_string_pretty(&json_schema()).map_err(Failure::failed)?;
             write(&output, &format!("{schema}\n"), existing(force), terminal)?;
         }
-        ConfigCommand::Check { agent } => check(agent, data, terminal).await?,
+        ConfigCommand::Check { agent } => check(named_or_used(agent), data, terminal).await?,
+        ConfigCommand::Show { agent } => show::show(named_or_used(agent), data, terminal)?,
         ConfigCommand::List => list(terminal)?,
     }
     Ok(Exit::Done)
@@ -74,11 +80,35 @@ fn write(path: &Path, text: &str, existing: Existing, terminal: &Terminal) -> Re
     })
 }
 
-async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
-    let path = agent_lookup::find_agent(&agent, Path::new("."))?;
-    let options = AgentOptions { agent: Some(path.clone()), ..AgentOptions::default() };
+/// Trusts a file that the user has just created with this program.
+fn trust_own(path: &Path, data: Option<&Path>) {
+    let trusted = AgentAuthority::of(path).and_then(|authority| {
+        let store = DataDirectory::open(data, &environment::host())?.trust();
+        store.trust(&authority).map_err(ConfigError::settings)
+    });
+    if let Err(error) = trusted {
+        tracing::info!(%error, "the trust in the new file could not be stored, so the first start asks");
+    }
+}
+
+/// Returns the options for the agent that the command line names. If it names none, returns the options for the agent.toml
+/// in the current folder, or for the user-wide file if there is no agent.toml.
+fn named_or_used(agent: Option<PathBuf>) -> AgentOptions {
+    let environment = environment::host();
+    let user_file = starting_agent::user_file(&environment);
+    match (agent.or_else(|| starting_agent::file_of_folder(&environment)), user_file) {
+        (None, Some(path)) => AgentOptions { user_file: Some(UserFile::Agent(path)), ..AgentOptions::default() },
+        (agent, user_file) => {
+            let agent = Some(agent.unwrap_or_else(|| AGENT_FILE.into()));
+            AgentOptions { agent, user_file: user_file.map(UserFile::DefaultModel), ..AgentOptions::default() }
+        }
+    }
+}
+
+async fn check(options: AgentOptions, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
     let environment = environment::host();
     let (settings, mut problems) = Settings::examine(&options, &environment)?;
+    let path = settings.path.clone().unwrap_or_default();
     let data = DataDirectory::open(data, &environment)?;
     let sandbox = assembly::open_sandbox(&settings, &data)?;
     let loaded = problems.collect(assembly::load_plugins(&settings, &sandbox, terminal).await);
@@ -98,7 +128,8 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let (plugins, agents) = (plugins(&settings, &generation), delegate_lines(&delegates));
     let mcp = settings.servers()?;
     let agent = assembly::make_agent(&settings, (generation, delegates), mcp, terminal)?;
-    print(terminal, &format!("{BOLD}{}{BOLD:#}: ok", path.display()))?;
+    let what = if settings.is_user_wide() { " (the user-wide configuration)" } else { "" };
+    print(terminal, &format!("{BOLD}{}{BOLD:#}: ok{what}", path.display()))?;
     print_row("agent", std::slice::from_ref(&settings.name), terminal)?;
     print_row("model", &models, terminal)?;
     print_row("plugins", &plugins, terminal)?;
@@ -110,7 +141,8 @@ async fn check(agent: PathBuf, data: Option<&Path>, terminal: &Terminal) -> Resu
     let overlaps = protection::overlapping_trees(&protection::granted_trees(&settings));
     let exposed = protection::exposed_servers(&settings);
     let missing = missing_programs(&settings, &agent.config().mcp);
-    for problem in missing.into_iter().chain(depth_warning(&agent)).chain(overlaps).chain(exposed) {
+    let unapplied = settings.unapplied_grants.iter().cloned();
+    for problem in unapplied.chain(missing).chain(depth_warning(&agent)).chain(overlaps).chain(exposed) {
         terminal.note(format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&problem)));
     }
     Ok(())
@@ -197,7 +229,8 @@ fn models(settings: &Settings) -> Result<Vec<String>, Failure> {
             format!(" at {}, {key}", provider.base_url)
         });
         let prefix = if index == 0 { "" } else { "then " };
-        lines.push(format!("{prefix}{}{}", model.name, address.unwrap_or_default()));
+        let origin = show::origin_of_model(settings, model);
+        lines.push(format!("{prefix}{}{}{origin}", model.name, address.unwrap_or_default()));
     }
     let fallback_text = settings.file.fallback_text.as_ref();
     lines.extend(fallback_text.map(|text| format!("then the fallback text {}", text::one_line(text, 60))));

@@ -4,6 +4,7 @@
 use super::chat::{build_news, chat};
 use super::open_session::{self, OpenedSession};
 use super::run;
+use super::user_presence::UserPresence;
 use crate::arguments::RunArguments;
 use crate::arguments::new::DevArguments;
 use crate::commands::agent_settings;
@@ -116,14 +117,16 @@ impl DevSession {
         let settings = agent_settings::read(&run.agent)?;
         let out = settings.plugins.unwrap_or_else(|| sources.clone());
         let data = DataDirectory::open(data, &environment::host())?;
-        let watcher = SourceWatcher { toolchain: environment::toolchain(), sources, out };
+        let watcher = SourceWatcher { toolchain: environment::development_toolchain(), sources, out };
         Ok(Self { watcher, run, data, has_agent })
     }
 
     /// Opens a session with the built plugins. If the command line does not select an agent, the session uses every
     /// plugin that was built.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
-        let mut settings = agent_settings::settings(&self.run.agent, terminal).await?;
+        let root = Some(self.data.root());
+        let user = UserPresence::of(terminal);
+        let mut settings = agent_settings::settings(&self.run.agent, root, user, terminal).await?;
         // Bind approvals to the name of the plugin, because each build changes the digest of the plugin, and the author
         // should not have to approve the same calls again after each build.
         settings.rule_binding = RuleBinding::Name;
@@ -131,7 +134,8 @@ impl DevSession {
         if !self.has_agent {
             use_all(&mut settings, built);
         }
-        open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Turns, terminal).await
+        open_session::open_in(&self.run, (settings, self.data.clone()), open_session::OpenedFor::Conversation, terminal)
+            .await
     }
 
     /// Sends the same prompt after each build, each time in a new session, until the user interrupts the command.

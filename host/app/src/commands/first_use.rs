@@ -61,6 +61,10 @@ impl FirstUsePrompt for Terminal {
                     request.offer_folder(&written);
                     self.note(card(&(&*request).into(), request.offers()));
                 }
+                Some(Answer::ReadOnly) if request.offers().has_write() => {
+                    request.offer_read_only();
+                    self.note(card(&(&*request).into(), request.offers()));
+                }
                 Some(Answer::Host(typed)) if request.offers().has_requests() => {
                     let patterns = host_patterns(&typed);
                     if typed != "*" && patterns.is_empty() {
@@ -70,7 +74,7 @@ impl FirstUsePrompt for Terminal {
                     request.offer_hosts(if typed == "*" { OfferedHosts::All } else { OfferedHosts::Typed(patterns) });
                     self.note(card(&(&*request).into(), request.offers()));
                 }
-                Some(Answer::Help | Answer::Folder(_) | Answer::Host(_)) | None => {
+                Some(Answer::Help | Answer::Folder(_) | Answer::ReadOnly | Answer::Host(_)) | None => {
                     self.note(help(request.offers(), request.keeping));
                 }
             }

@@ -1,8 +1,7 @@
 //! Images that the command line adds to a prompt.
 
 use crate::exit::Failure;
-use agent_core::message::{Part, TurnInput};
-use agent_runtime::{NewMediaItem, Session, media};
+use agent_runtime::{NewMediaItem, media};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Maximum number of images of a prompt.
 const MAX_IMAGES: usize = 20;
 /// Maximum size of an image in bytes.
-const MAX_BYTES: u64 = 32 << 20;
+pub(super) const MAX_BYTES: u64 = 32 << 20;
 /// The types of images that models accept.
 const TYPES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 
@@ -31,27 +30,21 @@ fn image(path: &Path) -> Result<NewMediaItem, Failure> {
     }
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes)).map_err(failed)?;
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(refused(format!("the image has more than {} MiB", MAX_BYTES >> 20)));
-    }
-    let mime_type = media::media_type_from_bytes(&bytes).filter(|found| TYPES.contains(found));
-    let mime_type = mime_type.ok_or_else(|| refused("it is not a PNG, JPEG, GIF or WebP image".to_owned()))?;
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
-    Ok(NewMediaItem { bytes, mime_type: mime_type.to_owned(), name })
+    from_bytes(bytes, path).map_err(refused)
 }
 
-/// Stores the images in the session, and adds them to the prompt.
-pub(crate) async fn attach(
-    session: &Session,
-    prompt: TurnInput,
-    images: Vec<NewMediaItem>,
-) -> Result<TurnInput, Failure> {
-    if images.is_empty() {
-        return Ok(prompt);
+/// Returns the media type of an image that models accept, which the first bytes of the image determine. Returns `None`
+/// for any other file.
+pub(super) fn media_type(bytes: &[u8]) -> Option<&'static str> {
+    media::media_type_from_bytes(bytes).filter(|found| TYPES.contains(found))
+}
+
+/// Returns the image that these bytes contain. The error says why the bytes cannot be used.
+pub(super) fn from_bytes(bytes: Vec<u8>, path: &Path) -> Result<NewMediaItem, String> {
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(format!("the image has more than {} MiB", MAX_BYTES >> 20));
     }
-    let mut parts = prompt.message().parts;
-    for image in images {
-        parts.push(Part::Media(session.attach(image).await.map_err(Failure::refused)?));
-    }
-    Ok(TurnInput::Message(parts))
+    let mime_type = media_type(&bytes).ok_or("it is not a PNG, JPEG, GIF or WebP image")?.to_owned();
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
+    Ok(NewMediaItem { bytes, mime_type, name })
 }

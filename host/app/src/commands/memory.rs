@@ -22,8 +22,8 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
             let filter = MemoryFilter::of_user(&user);
             let found = store.search(&filter, &query, limit as usize).await.map_err(Failure::refused)?;
             for memory in &found {
-                let shown = describe(&memory.id, &[&date(&memory.written)], &memory.text);
-                if json { print_json(terminal, memory)? } else { print(terminal, shown)? }
+                let shown = describe(&memory.id, &[&text::local_time(&memory.written)], &memory.text);
+                if json { print_json(terminal, memory)? } else { print_entry(terminal, &shown)? }
             }
             if found.is_empty() && !json {
                 terminal.note(format!("no memory about `{user}` contains any of these words"));
@@ -33,7 +33,7 @@ pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: 
             let user = user_or_current(user)?;
             let found = store.list(&user, "", limit as usize).await.map_err(Failure::refused)?;
             for memory in &found {
-                if json { print_json(terminal, memory)? } else { print(terminal, list_entry(memory))? }
+                if json { print_json(terminal, memory)? } else { print_entry(terminal, &list_entry(memory))? }
             }
             if found.is_empty() && !json {
                 terminal.note(format!("there are no memories about `{user}`"));
@@ -69,7 +69,7 @@ fn user_or_current(named: Option<String>) -> Result<String, Failure> {
 
 /// Formats a memory as an entry of a list.
 pub(crate) fn list_entry(stored: &StoredMemory) -> String {
-    let written = stored.memory.written.as_deref().map(date).unwrap_or_default();
+    let written = stored.memory.written.as_deref().map(text::local_time).unwrap_or_default();
     describe(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
 }
 
@@ -87,13 +87,12 @@ fn shortened(text: &str) -> String {
     text::one_line(&words, MAX_CHARACTERS)
 }
 
-/// Formats a timestamp without fractions of a second.
-fn date(written: &str) -> String {
-    format!("{} UTC", written.get(..19).unwrap_or(written).replace('T', " "))
-}
-
 fn print_json(terminal: &Terminal, value: &impl Serialize) -> Result<(), Failure> {
     print(terminal, serde_json::to_string(value).map_err(Failure::failed)?)
+}
+
+fn print_entry(terminal: &Terminal, entry: &str) -> Result<(), Failure> {
+    terminal.print_entry(entry).map_err(Failure::output)
 }
 
 fn print(terminal: &Terminal, line: String) -> Result<(), Failure> {

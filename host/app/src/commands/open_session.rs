@@ -2,6 +2,7 @@
 
 use super::agent_settings::{self, BuildingReader};
 use super::stored_sessions;
+use super::user_presence::UserPresence;
 use crate::arguments::RunArguments;
 use crate::environment;
 use crate::exit::Failure;
@@ -9,7 +10,7 @@ use crate::terminal::Terminal;
 use crate::terminal::turn::Storage;
 use agent_config::assembly::{AssembledAgents, Assembler, DelegateReader, UnusablePlugins, open_sandbox, open_store};
 use agent_config::{DataDirectory, Settings};
-use agent_runtime::{CheckpointObserver, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError};
+use agent_runtime::{CheckpointObserver, FileChanges, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError};
 use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary, Store, StoreError};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -42,11 +43,14 @@ pub(crate) struct OpenedSession {
 pub(crate) async fn open(
     run: &RunArguments,
     data: Option<&Path>,
+    opened_for: OpenedFor,
     terminal: &Terminal,
 ) -> Result<OpenedSession, Failure> {
-    let settings = agent_settings::settings(&run.agent, terminal).await?;
+    // A program that reads JSON lines cannot show a question.
+    let user = if run.json { UserPresence::Absent } else { UserPresence::of(terminal) };
+    let settings = agent_settings::settings(&run.agent, data, user, terminal).await?;
     let data = DataDirectory::open(data, &environment::host())?.for_user(run.user.clone());
-    open_in(run, (settings, data), OpenedFor::Turns, terminal).await
+    open_in(run, (settings, data), opened_for, terminal).await
 }
 
 /// Purpose for which a session is opened.
@@ -55,6 +59,8 @@ pub(crate) enum OpenedFor {
     /// The session is opened to run turns. It is an error if a file in the plugin folder cannot be loaded, or if
     /// another process has the session open.
     Turns,
+    /// The session is opened as [`OpenedFor::Turns`], and its user can ask which files the turns have changed.
+    Conversation,
     /// The session is opened to record an answer that the open turn waits for. A file that cannot be loaded causes only
     /// a message and no error, because the open turn keeps the plugins that it began with. If another process has the
     /// session open, the host waits up to [`BUSY_TIMEOUT`] for that process.
@@ -80,7 +86,7 @@ pub(crate) async fn open_in(
     let building = BuildingReader { terminal, environment: environment.clone() };
     let delegates: &dyn DelegateReader = if run.agent.build { &building } else { &environment };
     let unusable_plugins = match opened_for {
-        OpenedFor::Turns => UnusablePlugins::Refuse,
+        OpenedFor::Turns | OpenedFor::Conversation => UnusablePlugins::Refuse,
         OpenedFor::AnAnswer => UnusablePlugins::Report,
     };
     let assembler = Assembler { store: &*store, sandbox: &sandbox, delegates, unusable_plugins, reporter: terminal };
@@ -90,6 +96,7 @@ pub(crate) async fn open_in(
         checkpoint: checkpoint(),
         first_uses: Some(sender),
         leaving: terminal.exiting(),
+        file_changes: (opened_for == OpenedFor::Conversation).then(FileChanges::default),
         ..Host::new(store, sandbox)
     };
     let timeout = if opened_for == OpenedFor::AnAnswer { BUSY_TIMEOUT } else { Duration::ZERO };

@@ -2,10 +2,12 @@
 
 mod call;
 mod check;
+mod compile;
 mod describe;
 mod explain;
 mod media;
 mod new;
+mod plugin_names;
 mod quarantine;
 mod renew;
 mod sharing;
@@ -14,6 +16,7 @@ mod versions;
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::commands::agent_settings;
 use crate::commands::build_projects;
+use crate::commands::starting_agent;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
@@ -22,6 +25,7 @@ use agent_config::grants::{self, Grant};
 use agent_config::{DataDirectory, Settings, assembly, protection};
 use agent_mcp::McpServers;
 use agent_plugins::{CallLimits, Grants, KnownSecrets, LoadError, LoadedPlugin, Sandbox};
+use agent_registry::LOCK_FILE;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -35,6 +39,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             return check::check(&path, format, &DataDirectory::open(data, &environment::host())?, terminal).await;
         }
         PluginCommand::Build { directory } => return build(&directory, terminal).await,
+        PluginCommand::Compile(arguments) => compile::compile(arguments, terminal).await?,
         PluginCommand::Renew { directory } => renew::renew(&directory, terminal)?,
         PluginCommand::History(arguments) => versions::history(arguments, data, terminal).await?,
         PluginCommand::Rollback(arguments) => versions::rollback(arguments, data, terminal).await?,
@@ -44,14 +49,19 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         }
         PluginCommand::Push(arguments) => sharing::push(arguments, data, terminal).await?,
         PluginCommand::Sign(arguments) => sharing::sign(arguments, data, terminal).await?,
-        PluginCommand::Add(arguments) => return sharing::add(arguments, data, terminal).await,
-        PluginCommand::Update(arguments) => return sharing::update(arguments, data, terminal).await,
-        PluginCommand::Remove(arguments) => sharing::remove(arguments, data, terminal).await?,
+        PluginCommand::Add(arguments) => {
+            return keeping_trust(data, sharing::add(arguments, data, terminal)).await;
+        }
+        PluginCommand::Update(arguments) => {
+            return keeping_trust(data, sharing::update(arguments, data, terminal)).await;
+        }
+        PluginCommand::Remove(arguments) => keeping_trust(data, sharing::remove(arguments, data, terminal)).await?,
         PluginCommand::Verify(arguments) => return sharing::verify(arguments, terminal).await,
         PluginCommand::Search(arguments) => sharing::search(arguments, data, terminal).await?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
         PluginCommand::Inspect { file, agent, json } => {
             let grant_source = GrantSource::read(AgentArguments { agent, ..AgentArguments::default() })?;
+            let file = grant_source.file_of(file, None)?;
             let sandbox = grant_source.sandbox(&DataDirectory::open(data, &environment::host())?)?;
             let plugin = grant_source.load(&sandbox, &file, terminal).await?;
             let exports = &plugin.interfaces().exports;
@@ -62,7 +72,9 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             print(terminal, shown)?;
         }
         PluginCommand::Explain { file, agent } => {
+            let folder = agent.plugins.clone();
             let grant_source = GrantSource::read(agent)?;
+            let file = grant_source.file_of(file, folder.as_deref())?;
             let plugin = grant_source
                 .load(&grant_source.sandbox(&DataDirectory::open(data, &environment::host())?)?, &file, terminal)
                 .await?;
@@ -71,6 +83,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         }
         PluginCommand::Call { file, tool, arguments, agent, grant, json } => {
             let grant_source = GrantSource::read(AgentArguments { agent, grant, ..AgentArguments::default() })?;
+            let file = grant_source.file_of(file, None)?;
             let data = DataDirectory::open(data, &environment::host())?;
             let sandbox = grant_source.sandbox(&data)?;
             let plugin = grant_source.load(&sandbox, &file, terminal).await?;
@@ -97,6 +110,20 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Runs a command that changes `plugins.lock` on behalf of the user. If the user has trusted the `agent.toml` of the current
+/// folder, the trust is kept.
+async fn keeping_trust<T>(data: Option<&Path>, change: impl Future<Output = T>) -> T {
+    let environment = environment::host();
+    let store = starting_agent::trust_store(data, &environment);
+    let file = starting_agent::file_of_folder(&environment);
+    let before = store.as_ref().zip(file).and_then(|(store, file)| store.trusted(&file));
+    let changed = change.await;
+    if let Some(store) = &store {
+        store.keep(before, &|path| path.ends_with(LOCK_FILE));
+    }
+    changed
+}
+
 /// Where the grants and limits of a plugin come from.
 enum GrantSource {
     /// The grants and limits come from the agent that the command line names, and the command line contains
@@ -113,6 +140,21 @@ impl GrantSource {
         }
         let settings = agent_settings::read(&arguments)?;
         Ok(Self::Agent(Box::new(settings), arguments.grant))
+    }
+
+    /// Returns the component file that the command line names: a path, or the name of a plugin in `folder`, in the agent's
+    /// plugin folder, or in the folder `plugins` below the current folder.
+    fn file_of(&self, named: PathBuf, folder: Option<&Path>) -> Result<PathBuf, Failure> {
+        let is_name = named.components().count() == 1 && named.extension().is_none_or(|extension| extension != "wasm");
+        if !is_name || named.is_file() {
+            return Ok(named);
+        }
+        let of_agent = match self {
+            Self::Agent(settings, _) => settings.plugins.as_deref(),
+            Self::CommandLine(_) => None,
+        };
+        let folder = folder.or(of_agent).unwrap_or(Path::new("plugins"));
+        plugin_names::find(folder, &named.to_string_lossy()).map_err(Failure::refused)
     }
 
     fn sandbox(&self, data: &DataDirectory) -> Result<Sandbox, Failure> {

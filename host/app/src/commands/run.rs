@@ -2,13 +2,15 @@
 //! terminal and without a prompt, starts an interactive session.
 
 use super::approval_prompt::ApprovalPrompter;
+use super::attachments::Attachments;
 use super::chat;
 use super::delegation;
 use super::drive_turn::{open_question, stops};
 use super::first_use;
 use super::images;
-use super::open_session::{self, OpenedSession, open};
+use super::open_session::{self, OpenedFor, OpenedSession, open};
 use super::prompt::{self, Input, Prompt};
+use super::starting_agent;
 use super::user_presence::UserPresence;
 use super::yes_patterns;
 use crate::arguments::{Arguments, RunArguments};
@@ -17,6 +19,7 @@ use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::turn::{Format, SessionUse, TurnView};
 use crate::terminal::{Output, Terminal};
 use agent_config::AgentWatch;
+use agent_config::settings::Chain;
 use agent_core::message::TurnInput;
 use agent_runtime::{Session, TurnResult};
 use clap::CommandFactory;
@@ -26,8 +29,9 @@ use tokio_util::sync::CancellationToken;
 /// Runs `agent-host` without a subcommand.
 pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut input = Input::of_stdin();
-    if input == Input::Terminal && *run == RunArguments::default() {
+    if input == Input::Terminal && *run == RunArguments::default() && !starting_agent::can_start_unnamed() {
         terminal.note(Arguments::command().render_help().ansi().to_string());
+        terminal.note("`agent-host setup` chooses a model and plugins once; then `agent-host` starts in any folder");
         return Ok(Exit::Refused);
     }
     let continues = run.continue_latest || run.session.is_some();
@@ -47,24 +51,34 @@ pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Term
     }
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Activity::Turn);
+    let opened_for = if is_interactive { OpenedFor::Conversation } else { OpenedFor::Turns };
     let mut opened = tokio::select! {
-        opened = open(run, data, terminal) => opened?,
+        opened = open(run, data, opened_for, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),
     };
     if let Some(trace) = trace {
         opened.session.continue_trace(trace);
     }
-    if open_question(&opened.session).is_some() && !images.is_empty() {
+    let attachments = run.prompt.as_deref().filter(|prompt| *prompt != "-");
+    let attachments = attachments.map(|typed| Attachments::of(typed, &opened.storage.data)).unwrap_or_default();
+    let attachments = attachments.with_images(images);
+    if open_question(&opened.session).is_some() && attachments.has_image() {
         opened.session.close().await.map_err(Failure::failed)?;
         return Err(Failure::refused("the session waits for the answer to a question, which can only be a text"));
     }
     let prompt = match prompt {
-        Some(prompt) => Some(images::attach(&opened.session, prompt, images).await?),
+        Some(prompt) => {
+            attachments.show(terminal);
+            Some(attachments.attach(&opened.session, prompt).await?)
+        }
         None => None,
     };
     yes_patterns::warn_of_unmatched_patterns(&opened.settings, &opened.agents.agent.current(), &run.yes, terminal);
     interrupts.kill_servers_on_exit(opened.agents.servers());
     if is_interactive {
+        if opened.settings.models.chain == Chain::Unnamed {
+            terminal.note("no model is configured; `agent-host setup` chooses one for all folders");
+        }
         return chat::chat(opened, (run, None), interrupts, terminal).await;
     }
     run_once(opened, (format(run, terminal), prompt), (&run.yes, &cancel), terminal).await

@@ -1,4 +1,4 @@
-//! `session list|show|search|fork|undo|approve|deny|respond|answer|resolve|cancel|export|import|delete`: inspects and
+//! `session list|show|pick|search|fork|undo|approve|deny|respond|answer|resolve|cancel|export|import|delete`: inspects and
 //! changes stored sessions, and records the answers and decisions that the sessions wait for.
 
 mod answer;
@@ -7,6 +7,7 @@ mod call;
 mod cancel;
 mod delete;
 mod destination;
+pub(crate) mod pick;
 mod portable;
 pub(crate) mod request;
 pub(crate) mod resolve;
@@ -57,7 +58,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
                 return found.iter().try_for_each(|session| print_json(terminal, session)).map(|()| Exit::Done);
             }
             for (depth, session) in tree::in_order(found) {
-                print(terminal, tree::line(depth, &session))?;
+                terminal.print_entry(&tree::line(depth, &session)).map_err(Failure::output)?;
             }
         }
         SessionCommand::Show { session, json, call, request } => {
@@ -81,9 +82,8 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
         SessionCommand::Search { words, limit, json } => {
             return search::search((&*store, data), search::SearchOptions { words, limit, json }, terminal).await;
         }
-        // `main` handles `session resume`, because `session resume` runs a turn, like `agent-host` without
-        // a subcommand.
-        SessionCommand::Resume(_) => {}
+        // `main` handles these commands, because they run turns, like `agent-host` without a subcommand.
+        SessionCommand::Resume(_) | SessionCommand::Pick(_) => {}
         SessionCommand::Resolve { call, decision, text, session } => {
             let options = resolve::ResolveOptions { call, decision, text, session };
             return resolve::resolve(options, store, data, terminal).await;

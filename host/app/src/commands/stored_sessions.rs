@@ -97,9 +97,8 @@ pub(crate) fn summary(session: &SessionSummary) -> String {
     let title = session.title.as_deref().map(|title| text::one_line(title, 80)).unwrap_or_default();
     let turns = text::count(session.turns as usize, "turn");
     let (id, state) = (text::one_line(&session.subject, 250), &session.state);
-    // The list does not show fractions of a second.
-    let updated = session.updated.get(..19).unwrap_or(&session.updated).replace('T', " ");
+    let updated = text::local_time(&session.updated);
     let title = if title.is_empty() { title } else { format!("\n  {DIM}{title}{DIM:#}") };
     let cost = session.usage.usage.cost.map(|cost| format!("{cost}, ")).unwrap_or_default();
-    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {cost}{updated} UTC{title}")
+    format!("{BOLD}{id}{BOLD:#}  {state}, {turns}, {cost}{updated}{title}")
 }

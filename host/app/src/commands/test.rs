@@ -169,7 +169,7 @@ fn missing_path(path: &Path) -> Failure {
 /// Builds the projects that the scenarios need, one folder at a time. A build error is reported by each scenario that
 /// needs the project, and the other scenarios still run.
 async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components, terminal: &Terminal) {
-    let toolchain = environment::toolchain();
+    let toolchain = environment::development_toolchain();
     let progress = |event: agent_devkit::build::BuildEvent<'_>| show_build(terminal, &event);
     for (out, projects) in groups {
         let built = build_projects(&toolchain, &projects, &out, &progress).await;

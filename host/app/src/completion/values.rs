@@ -6,7 +6,7 @@ use agent_config::{DataDirectory, assembly, one_line};
 use agent_models::KNOWN_PROVIDERS;
 use agent_models::known_models::known_model_names;
 use agent_store::SessionFilter;
-use clap_complete::engine::CompletionCandidate;
+use clap_complete::engine::{CompletionCandidate, PathCompleter, ValueCompleter};
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
@@ -87,6 +87,11 @@ pub(super) fn agents(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Proposes the plugins of the plugin folder.
 pub(super) fn plugins(current: &OsStr) -> Vec<CompletionCandidate> {
     proposed(current, plugin_names().into_iter().map(|name| (name, String::new())))
+}
+
+/// Proposes the plugins of the plugin folder, and files.
+pub(super) fn plugin_files(current: &OsStr) -> Vec<CompletionCandidate> {
+    plugins(current).into_iter().chain(PathCompleter::file().complete(current)).collect()
 }
 
 fn plugin_names() -> BTreeSet<String> {

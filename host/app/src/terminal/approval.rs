@@ -11,6 +11,8 @@ use serde_json::Value;
 
 /// Maximum displayed length of an argument, in characters. The answer `v` shows the complete argument.
 const MAX_CHARACTERS: usize = 400;
+/// Maximum displayed length of an argument below a difference, which shows the content of long arguments in another form.
+const MAX_CHARACTERS_WITH_CHANGES: usize = 80;
 /// Maximum number of arguments that are shown. The answer `v` shows all arguments.
 const MAX_FIELDS: usize = 16;
 
@@ -45,7 +47,7 @@ pub(crate) const HELP: &str = "\
   a  always, until revoked      a all  (revoke with `agent-host approvals revoke`)
   n  no; n WHY tells the model  n all
   e  change the arguments in $EDITOR, or directly: e {\"name\": \"value\"}
-  v  show the complete arguments
+  v  show the complete arguments and changes
   Ctrl-C cancels the turn, Ctrl-D leaves it waiting";
 
 /// The prompt below a call that needs an approval.
@@ -79,9 +81,14 @@ impl Answer {
     }
 }
 
-/// Describes one call of an approval request: the tool, its source, its declared effects and the arguments. The call is
-/// shown as call `position` of `total` calls in the request.
-pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (position, total): (usize, usize)) -> String {
+/// Describes one call of an approval request: the tool, its source, its declared effects, the changes to files that a
+/// rehearsal of the call has made, and the arguments. The call is shown as call `position` of `total` calls in the request.
+/// `changes` is empty if there are no such changes.
+pub(crate) fn request(
+    item: &ApprovalItem,
+    (edited, changes): (Option<&Value>, &str),
+    (position, total): (usize, usize),
+) -> String {
     let number = if total > 1 { format!(" ({position} of {total})") } else { String::new() };
     let digest = item.digest.as_ref().map(|digest| digest.short()).unwrap_or_default();
     let name = escaped(&item.name);
@@ -95,10 +102,17 @@ pub(crate) fn request(item: &ApprovalItem, edited: Option<&Value>, (position, to
     let mut lines =
         vec![format!("{YELLOW}approval needed{YELLOW:#}{number}: {BOLD}{name}{BOLD:#}  {DIM}{source}{DIM:#}")];
     lines.push(format!("  {DIM}{}{DIM:#}", declared_effects(details)));
+    if !changes.is_empty() {
+        lines.push(format!("  {DIM}changes that a rehearsal with copies of the files has made:{DIM:#}"));
+        lines.push(changes.to_owned());
+    }
     if edited.is_some() {
         lines.push(format!("  {YELLOW}with the arguments that you changed:{YELLOW:#}"));
+    } else if !changes.is_empty() {
+        lines.push(format!("  {DIM}arguments:{DIM:#}"));
     }
-    lines.extend(arguments(edited.unwrap_or(&details.arguments), "v shows"));
+    let limit = if changes.is_empty() { MAX_CHARACTERS } else { MAX_CHARACTERS_WITH_CHANGES };
+    lines.extend(shortened_arguments(edited.unwrap_or(&details.arguments), "v shows", limit));
     lines.join("\n")
 }
 
@@ -143,6 +157,11 @@ fn declared_effects(details: &ApprovalDetails) -> String {
 /// Formats each argument on its own line. If part of the arguments is omitted, the last line explains how to see all
 /// arguments. The last line contains `showing`, which is the subject and the verb of its sentence, such as `v shows`.
 pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
+    shortened_arguments(arguments, showing, MAX_CHARACTERS)
+}
+
+/// Formats the arguments as [`arguments`] does, but at most `limit` characters of each.
+fn shortened_arguments(arguments: &Value, showing: &str, limit: usize) -> Vec<String> {
     let fields: Vec<String> = match arguments {
         Value::Object(fields) if fields.is_empty() => return vec!["  without arguments".to_owned()],
         Value::Object(fields) => {
@@ -151,9 +170,9 @@ pub(crate) fn arguments(arguments: &Value, showing: &str) -> Vec<String> {
         other => vec![other.to_string()],
     };
     let total = arguments.to_string().len();
-    let is_cut = fields.len() > MAX_FIELDS || fields.iter().any(|field| field.chars().nth(MAX_CHARACTERS).is_some());
+    let is_cut = fields.len() > MAX_FIELDS || fields.iter().any(|field| field.chars().nth(limit).is_some());
     let shown = fields.iter().take(MAX_FIELDS).map(|field| {
-        let beginning: String = field.chars().take(MAX_CHARACTERS).collect();
+        let beginning: String = field.chars().take(limit).collect();
         let more = if beginning.len() < field.len() { "…" } else { "" };
         format!("  {}{more}", escaped(&beginning))
     });
@@ -195,7 +214,7 @@ mod tests {
     }
 
     fn shown(item: &ApprovalItem, edited: Option<&Value>) -> String {
-        anstream::adapter::strip_str(&request(item, edited, (1, 2))).to_string()
+        anstream::adapter::strip_str(&request(item, (edited, ""), (1, 2))).to_string()
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Formats the events of a turn as lines for users, except the reply and the tool calls.
 
-use super::text::{harmless, json_line, one_line, time};
+use super::text::{self, harmless, one_line, time};
 use super::{BOLD, DIM, RED, YELLOW};
 use agent_core::approval::ApprovalOutcome;
 use agent_core::change::Denial;
@@ -123,7 +123,11 @@ pub(crate) fn lines(event: &EventKind) -> Option<String> {
 pub(crate) fn started_call(event: &EventKind) -> Option<String> {
     let EventKind::ToolCall { name, arguments, attempt, .. } = event else { return None };
     let retry = if *attempt > 1 { format!(" {DIM}(attempt {attempt}){DIM:#}") } else { String::new() };
-    Some(format!("→ {BOLD}{}{BOLD:#} {}{retry}", one_line(name, MAX_CHARACTERS), json_line(arguments, MAX_CHARACTERS)))
+    Some(format!(
+        "→ {BOLD}{}{BOLD:#} {}{retry}",
+        one_line(name, MAX_CHARACTERS),
+        text::arguments(arguments, MAX_CHARACTERS)
+    ))
 }
 
 /// Returns the text for the spinner after this event. Returns None if the event does not change the text.
@@ -209,7 +213,7 @@ mod tests {
             EventKind::PlanFallback { reason: "no JSON".into() },
         ];
         insta::assert_snapshot!(events.map(shown).join("\n"), @r#"
-        → text.count_file {"path":"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
+        → text.count_file path: "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… (attempt 2)
         ✗ text.cuont: there is no such tool
         … text.count_file deferred: a call of higher priority ran first
         4 earlier messages (4000 tokens) were removed from the prompt; openai/gpt summarised them in 300 tokens

@@ -24,6 +24,8 @@ pub(crate) enum Answer {
     Never,
     /// Ask again, but offer access to this folder instead of the folder in the question.
     Folder(String),
+    /// Ask again, but offer only reading.
+    ReadOnly,
     /// Ask again, but offer only requests to this server. If the text is `*`, offer requests to all servers that the
     /// plugin asks for.
     Host(String),
@@ -39,11 +41,13 @@ pub(crate) struct RequestingPlugin<'a> {
     pub(crate) agent: &'a str,
     /// Tool that is called. `None` if the agent uses the plugin to build the context of a model call.
     pub(crate) tool: Option<&'a str>,
+    /// Whether the user has asked for this question, and the plugin is not about to be used.
+    pub(crate) by_user: bool,
 }
 
 impl<'a> From<&FirstUseQuestion<'a>> for RequestingPlugin<'a> {
     fn from(question: &FirstUseQuestion<'a>) -> Self {
-        Self { plugin: question.plugin, agent: question.agent, tool: question.tool }
+        Self { plugin: question.plugin, agent: question.agent, tool: question.tool, by_user: question.by_user }
     }
 }
 
@@ -71,13 +75,16 @@ pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
         }
     }
     .to_owned();
+    if offers.has_write() {
+        help.push_str("\n  r      offer only reading, not changing or deleting");
+    }
     if offers.has_folder() {
         help.push_str("\n  d DIR  use another folder instead of the folder that is shown");
     }
     if offers.has_requests() {
         help.push_str("\n  h HOST allow requests to this server only; `h *`: to all that the plugin asks for");
     }
-    help.push_str("\n  Ctrl-C cancels the turn");
+    help.push_str("\n  /grant and /revoke change the answer later; Ctrl-C cancels the turn");
     help
 }
 
@@ -96,6 +103,7 @@ impl Answer {
             "a" | "always" => Some(Self::Always),
             "" | "n" | "no" => Some(Self::No),
             "never" => Some(Self::Never),
+            "r" | "read" => Some(Self::ReadOnly),
             "?" | "h" | "help" => Some(Self::Help),
             _ => None,
         }
@@ -104,10 +112,14 @@ impl Answer {
 
 /// Describes each requested grant, with the configuration line that grants it.
 pub(crate) fn card(plugin: &RequestingPlugin<'_>, offers: &GrantOffers) -> String {
-    let RequestingPlugin { plugin, agent, tool } = plugin;
-    let purpose = tool.map_or_else(|| "build the context".to_owned(), |tool| format!("run {}", shortened(tool)));
+    let RequestingPlugin { plugin, agent, tool, by_user } = plugin;
+    let (occasion, purpose) = match tool {
+        _ if *by_user => ("grants", String::new()),
+        Some(tool) => ("first use", format!(" to run {}", shortened(tool))),
+        None => ("first use", " to build the context".to_owned()),
+    };
     let mut lines = vec![format!(
-        "{YELLOW}first use{YELLOW:#}: {BOLD}{}{BOLD:#} {DIM}{}{DIM:#} asks for these grants to {purpose} (agent {})",
+        "{YELLOW}{occasion}{YELLOW:#}: {BOLD}{}{BOLD:#} {DIM}{}{DIM:#} asks for these grants{purpose} (agent {})",
         shortened(&plugin.name),
         plugin.digest.short(),
         shortened(agent)
@@ -164,7 +176,8 @@ mod tests {
         let folder = OfferedFolder { base: base.clone(), written: ".".into(), is_typed: false };
         let offers = GrantOffers::new("p", lacking, (&folder, &OfferBounds::default()), &|_| None);
         let plugin = PluginIdentity { name: "p\u{1b}]0;x\u{7}".into(), digest: Digest::from_sha256([7; 32]) };
-        let shown = card(&RequestingPlugin { plugin: &plugin, agent: "reader", tool: Some("p.read") }, &offers);
+        let shown =
+            card(&RequestingPlugin { plugin: &plugin, agent: "reader", tool: Some("p.read"), by_user: false }, &offers);
         let shown = anstream::adapter::strip_str(&shown).to_string();
         insta::assert_snapshot!(shown.replace(&base.display().to_string(), "/base"), @r#"
         first use: p\u{1b}]0;x\u{7} 070707070707 asks for these grants to run p.read (agent reader)
@@ -186,6 +199,7 @@ mod tests {
             ("", Some(Answer::No)),
             ("n", Some(Answer::No)),
             ("never", Some(Answer::Never)),
+            ("r", Some(Answer::ReadOnly)),
             ("d ../docs ", Some(Answer::Folder("../docs".into()))),
             ("h a.example", Some(Answer::Host("a.example".into()))),
             ("h", Some(Answer::Help)),

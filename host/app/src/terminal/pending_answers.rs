@@ -48,21 +48,16 @@ fn line(wait: &Wait, since: Option<&String>) -> String {
         WaitCause::OutcomeUnknown | WaitCause::Approval { .. } | WaitCause::Agent { .. } => "somebody".to_owned(),
         WaitCause::Answer { question, .. } => format!("your answer: {}", text::one_line(question, MAX_CHARACTERS)),
     };
-    let since = since.map(|time| format!(" since {}", to_the_second(time))).unwrap_or_default();
+    let since = since.map(|time| format!(" since {}", text::local_time(time))).unwrap_or_default();
     let until = wait.cause.expires_at().map(|time| format!(", at most until {}", format_milliseconds(time)));
     let name = text::one_line(&wait.name, MAX_CHARACTERS);
     format!("  {BOLD}{name}{BOLD:#} waits for {what}{since}{} {DIM}{}{DIM:#}", until.unwrap_or_default(), wait.call)
 }
 
-/// Formats a timestamp without fractions of a second.
-fn to_the_second(time: &str) -> String {
-    format!("{} UTC", time.get(..19).unwrap_or(time).replace('T', " "))
-}
-
-/// Formats milliseconds since 1970 as a time in UTC.
+/// Formats milliseconds since 1970 as a time in the user's time zone.
 fn format_milliseconds(time: u64) -> String {
     let time = i64::try_from(time).ok().and_then(|time| jiff::Timestamp::from_millisecond(time).ok());
-    time.map_or_else(|| "forever".to_owned(), |time| to_the_second(&time.to_string()))
+    time.map_or_else(|| "forever".to_owned(), |time| text::local_time(&time.to_string()))
 }
 
 #[cfg(test)]
@@ -79,12 +74,11 @@ mod tests {
             let line = line(&wait(cause), Some(&"2026-01-31T12:00:00.25Z".to_owned()));
             anstream::adapter::strip_str(&line).to_string()
         };
-        let begin = "  pay waits for the service com.example.pay since 2026-01-31 12:00:00 UTC";
+        let [since, until] = ["2026-01-31T12:00:00Z", "2026-01-31T13:01:00Z"].map(text::local_time);
+        let begin = format!("  pay waits for the service com.example.pay since {since}");
         assert_eq!(shown(service(None)), format!("{begin} call_1_1_1"));
-        assert_eq!(
-            shown(service(Some(1_769_864_460_000))),
-            format!("{begin}, at most until 2026-01-31 13:01:00 UTC call_1_1_1")
-        );
+        let deadline = format!("{begin}, at most until {until} call_1_1_1");
+        assert_eq!(shown(service(Some(1_769_864_460_000))), deadline);
         let question = WaitCause::Answer { question: "Which?".into(), expires_at: None };
         assert!(shown(question).contains("waits for your answer: Which?"));
     }

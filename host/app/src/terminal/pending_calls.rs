@@ -38,7 +38,7 @@ pub(crate) fn waits_for_decision(session: &str, calls: &[CallRecord], data: &Dat
     )];
     for call in calls {
         let (name, arguments) =
-            (text::one_line(&call.name, MAX_CHARACTERS), text::json_line(&call.arguments, MAX_CHARACTERS));
+            (text::one_line(&call.name, MAX_CHARACTERS), text::arguments(&call.arguments, MAX_CHARACTERS));
         lines.push(format!("  {BOLD}{name}{BOLD:#} {arguments}"));
         lines.push(format!("    agent-host session resolve {session}/{} retry|failed|result [TEXT]{flag}", call.id));
     }

@@ -1,13 +1,19 @@
 //! Formats untrusted text, sizes, times and numbers for output that users read.
 
 use super::flow::fitting;
+use crate::environment;
 pub(crate) use agent_config::{one_line, shell_word};
 use agent_core::message::Media;
 use agent_core::visible::visible;
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use unicode_width::UnicodeWidthStr;
+
+/// Minimum number of characters of each value in a list of arguments.
+const MIN_VALUE_CHARACTERS: usize = 8;
 
 /// Escapes control and invisible characters, so that untrusted text can neither control the terminal nor hide other
 /// text (row 49).
@@ -27,6 +33,16 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 /// Wraps text between words into lines of at most `columns`. Escape codes of styles do not count toward the width. A
 /// word that is longer than `columns` is not broken.
 pub(crate) fn wrapped(text: &str, columns: usize) -> String {
+    wrapped_below(text, columns, "")
+}
+
+/// Wraps an entry of a list as [`wrapped`] does, and indents the continued lines more than the beginning of their line.
+pub(crate) fn wrapped_entry(text: &str, columns: usize) -> String {
+    wrapped_below(text, columns, "    ")
+}
+
+/// Wraps text into lines of at most `columns`. If a line is continued, `hanging` is added to its indentation.
+fn wrapped_below(text: &str, columns: usize, hanging: &str) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().width();
     let lines = text.lines().map(|line| {
         if width(line) <= columns {
@@ -37,8 +53,8 @@ pub(crate) fn wrapped(text: &str, columns: usize) -> String {
         for (number, word) in line.trim_start_matches(' ').split(' ').enumerate() {
             let next = width(word);
             if number > 0 && column + 1 + next > columns {
-                shown.push_str(&format!("\n{indent}"));
-                column = indent.len();
+                shown.push_str(&format!("\n{indent}{hanging}"));
+                column = indent.len() + hanging.len();
             } else if number > 0 {
                 shown.push(' ');
                 column += 1;
@@ -70,6 +86,30 @@ pub(crate) fn json_line(value: &Value, characters: usize) -> String {
     one_line(&value.to_string(), characters)
 }
 
+/// Formats the arguments of a call on one line of at most `characters`: as JSON if it fits, and otherwise as a list of
+/// `name: value`, in which the long values are shortened.
+pub(crate) fn arguments(value: &Value, characters: usize) -> String {
+    let fields = match value {
+        Value::Object(fields) if value.to_string().chars().count() > characters => fields,
+        _ => return json_line(value, characters),
+    };
+    let texts: Vec<(String, String)> =
+        fields.iter().map(|(name, value)| (one_line(name, 40), one_line(&value.to_string(), characters))).collect();
+    let length = |text: &str| text.chars().count();
+    let mut left = characters.saturating_sub(texts.iter().map(|(name, _)| length(name) + 4).sum());
+    // Short values are shown in full, and long values share the rest of the line.
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    order.sort_by_key(|index| length(&texts[*index].1));
+    let mut shown = vec![String::new(); texts.len()];
+    for (position, index) in order.into_iter().enumerate() {
+        let (name, value) = &texts[index];
+        let value = one_line(value, (left / (texts.len() - position)).max(MIN_VALUE_CHARACTERS));
+        left = left.saturating_sub(length(&value));
+        shown[index] = format!("{name}: {value}");
+    }
+    one_line(&shown.join(", "), characters)
+}
+
 /// Formats a size in bytes with a suitable unit, for example as `917 bytes`, `1.2 KiB` or `3.4 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNIT: f64 = 1024.0;
@@ -94,6 +134,19 @@ pub(crate) fn time(microseconds: u64) -> String {
         0..=9_949 => format!("{:.1} ms", exact / 1e3),
         9_950..=999_499 => format!("{:.0} ms", exact / 1e3),
         _ => format!("{:.1} s", exact / 1e6),
+    }
+}
+
+/// Formats a time in RFC 3339 in the user's time zone and without fractions of a second, for example as `2026-01-31
+/// 13:01:00 CET`. Another text is returned unchanged.
+pub(crate) fn local_time(rfc3339: &str) -> String {
+    time_in(rfc3339, environment::time_zone())
+}
+
+fn time_in(rfc3339: &str, zone: TimeZone) -> String {
+    match rfc3339.parse::<Timestamp>() {
+        Ok(time) => time.to_zoned(zone).strftime("%Y-%m-%d %H:%M:%S %Z").to_string(),
+        Err(_) => rfc3339.to_owned(),
     }
 }
 
@@ -163,6 +216,7 @@ mod tests {
         let shown = "\u{1b}[2mone two\u{1b}[0m\nthree\n  four five\n  six seven\nshort";
         assert_eq!(wrapped(text, 11), shown);
         assert_eq!(wrapped("averyverylongword and", 5), "averyverylongword\nand");
+        assert_eq!(wrapped_entry("  one two three four\nshort", 11), "  one two\n      three\n      four\nshort");
     }
 
     #[test]
@@ -172,6 +226,29 @@ mod tests {
         let shown = imports(&names.map(str::to_owned));
         let expected = ["agent-host:plugin@0.1.0 types", "wasi:io@0.2.12 poll, error", "wasi:logging logging"];
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn long_arguments_are_a_list_of_names_and_values() {
+        let short = serde_json::json!({"path": "a.md", "mode": "create"});
+        assert_eq!(arguments(&short, 60), r#"{"path":"a.md","mode":"create"}"#);
+        let long = serde_json::json!({"path": "a.md", "text": "x".repeat(100), "mode": "create\u{1b}"});
+        let shown = arguments(&long, 60);
+        assert_eq!(shown, r#"path: "a.md", text: "xxxxxxxxxxxxxxx…, mode: "create\u001b""#);
+        assert!(shown.chars().count() <= 60, "{shown}");
+        let many: serde_json::Map<_, _> = (0..50).map(|number| (format!("name{number}"), 1.into())).collect();
+        assert!(arguments(&Value::Object(many), 60).starts_with("name0: 1, name1: 1, "));
+        assert_eq!(arguments(&"x".repeat(9).into(), 5), "\"xxxx…");
+    }
+
+    #[test]
+    fn times_are_shown_in_the_time_zone_of_the_user() {
+        let zone = |name| TimeZone::get(name).expect("a known zone");
+        let time = "2026-07-31T22:30:59.123Z";
+        assert_eq!(time_in(time, TimeZone::UTC), "2026-07-31 22:30:59 UTC");
+        assert_eq!(time_in(time, zone("Europe/Berlin")), "2026-08-01 00:30:59 CEST");
+        assert_eq!(time_in("2026-01-31T12:00:00Z", zone("Asia/Kolkata")), "2026-01-31 17:30:00 IST");
+        assert_eq!(time_in("yesterday", TimeZone::UTC), "yesterday");
     }
 
     #[test]

@@ -83,6 +83,8 @@ pub(crate) struct TurnView<'t> {
     /// Cost of the turn that has ended. `None` while the turn runs.
     cost: Option<TurnCost>,
     delegated: Delegated,
+    /// Ids of the memories that were recalled for the last turn.
+    recalled: Vec<String>,
 }
 
 /// Whether the model's replies in this turn are text or JSON.
@@ -119,6 +121,7 @@ impl<'t> TurnView<'t> {
             discarded: ScreenOutput::Nothing,
             cost: None,
             delegated: Delegated::default(),
+            recalled: Vec::new(),
         }
     }
 
@@ -130,6 +133,7 @@ impl<'t> TurnView<'t> {
         self.running.clear();
         self.denied.clear();
         self.answered = None;
+        self.recalled.clear();
         if self.usage == SessionUse::Interactive {
             self.page.prompted();
         }
@@ -195,6 +199,10 @@ impl<'t> TurnView<'t> {
                 self.show_running();
                 Ok(())
             }
+            EventKind::MemoriesRecalled { memories } => {
+                self.note_recalled(memories);
+                Ok(())
+            }
             other if self.delegated.resumes_silently(other) => Ok(()),
             other => {
                 if let EventKind::Denied { call: Some(call), denial } = other {
@@ -210,6 +218,28 @@ impl<'t> TurnView<'t> {
                 Ok(())
             }
         }
+    }
+
+    /// On a terminal, reports how many memories were added to the prompt (D4).
+    fn note_recalled(&mut self, memories: &[String]) {
+        self.recalled = memories.to_vec();
+        if self.is_on_terminal() {
+            let recalled = match memories.len() {
+                1 => "1 memory".to_owned(),
+                number => format!("{number} memories"),
+            };
+            let how = match (self.usage, memories.len()) {
+                (SessionUse::Once, _) => "",
+                (SessionUse::Interactive, 1) => ": /memory shows it",
+                (SessionUse::Interactive, _) => ": /memory shows them",
+            };
+            self.page.note(Block::Note, format!("{DIM}recalled {recalled}{how}{DIM:#}"));
+        }
+    }
+
+    /// Returns the ids of the memories that were recalled for the last turn that this view has shown.
+    pub(crate) fn recalled(&self) -> &[String] {
+        &self.recalled
     }
 
     /// If a reply on the screen was discarded, shows the reason as soon as an event contains it.

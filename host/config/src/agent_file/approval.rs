@@ -6,13 +6,11 @@ use std::collections::BTreeMap;
 
 /// Returns the approval rules, and the location (file, line and key) of each rule for a single tool.
 pub(super) fn rules(table: &Table<'_>) -> (ApprovalRules, BTreeMap<String, String>) {
-    let policy_of = |key| table.get(key).and_then(|value| policy(&value)).unwrap_or_default();
-    let mut rules = ApprovalRules {
-        default: policy_of("default"),
-        destructive: policy_of("destructive"),
-        open_world: policy_of("open_world"),
-        ..ApprovalRules::default()
-    };
+    let policy_of = |key| table.get(key).and_then(|value| policy(&value));
+    let mut rules = ApprovalRules::default();
+    rules.default = policy_of("default").unwrap_or(rules.default);
+    rules.destructive = policy_of("destructive").unwrap_or(rules.destructive);
+    rules.open_world = policy_of("open_world").unwrap_or(rules.open_world);
     let mut locations = BTreeMap::new();
     for value in table.get("bind_arguments").and_then(|value| value.items()).unwrap_or_default() {
         if let Some(pattern) = value.text() {

@@ -68,14 +68,58 @@ impl Draft {
     /// Writes the addition into the file. The file is replaced atomically, and only if the file has not changed since
     /// it was read.
     pub fn add(&self, plugin: &str, addition: &Addition<'_>) -> Result<(), EditError> {
-        let text = self.text_with(plugin, addition)?;
+        self.replace(&self.text_with(plugin, addition)?)
+    }
+
+    /// Removes the grants of this kind from the table of a plugin, or all grants if there is no kind. Without the kind
+    /// `write`, the folders of this kind remain readable; without the kind `read`, they are not writable either. Returns false if
+    /// the table has no such grants.
+    pub fn remove(&self, plugin: &str, kind: Option<Kind>) -> Result<bool, EditError> {
+        let text = self.text_without(plugin, kind)?;
+        match text == self.text {
+            true => Ok(false),
+            false => self.replace(&text).map(|()| true),
+        }
+    }
+
+    /// Replaces the file by this text, if the file has not changed since it was read.
+    fn replace(&self, text: &str) -> Result<(), EditError> {
         let failed = |source| EditError::File { path: self.path.clone(), source };
         let mut draft = TemporaryFile::next_to(&self.path).map_err(failed)?;
-        draft.write(&text, &self.path).map_err(failed)?;
+        draft.write(text, &self.path).map_err(failed)?;
         if read_bounded(&self.path, MAX_BYTES).map_err(failed)? != self.text {
             return Err(EditError::Changed(self.path.clone()));
         }
         draft.replace(&self.path).map_err(failed)
+    }
+
+    /// Returns the text of the file without the grants of this kind.
+    fn text_without(&self, plugin: &str, kind: Option<Kind>) -> Result<String, EditError> {
+        let unsupported = || EditError::Form { path: self.path.clone(), table: format!("[plugins.{plugin}.grants]") };
+        let mut document: DocumentMut = self.text.parse().map_err(|_| unsupported())?;
+        let table = document.get_mut("plugins").and_then(|plugins| plugins.get_mut(plugin)?.get_mut("grants"));
+        let Some(table) = table.and_then(Item::as_table_like_mut) else { return Ok(self.text.clone()) };
+        if kind == Some(Kind::Write) {
+            let folders = table.remove(Kind::Write.key()).and_then(|item| item.into_value().ok());
+            for folder in folders.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str) {
+                let read = table.entry(Kind::Read.key()).or_insert_with(|| toml_edit::value(Array::new()));
+                let read = read.as_array_mut().ok_or_else(unsupported)?;
+                if !read.iter().any(|other| other.as_str() == Some(folder)) {
+                    append(read, folder);
+                }
+            }
+        }
+        let removed: Vec<Kind> = match kind {
+            None => Kind::all().collect(),
+            Some(Kind::Read) => vec![Kind::Read, Kind::Write],
+            Some(kind) => vec![kind],
+        };
+        for kind in removed {
+            table.remove(kind.key());
+        }
+        let text = document.to_string();
+        let settings = |text: &str| without_grants(text, plugin);
+        if settings(&text).is_some() && settings(&text) == settings(&self.text) { Ok(text) } else { Err(unsupported()) }
     }
 
     /// Returns the text of the file with the addition.
@@ -205,10 +249,11 @@ fn append(list: &mut Array, text: &str) {
 
 /// A temporary file, which is deleted when this value is dropped. The path is `None` after the file was moved to its
 /// final name.
-struct TemporaryFile(Option<PathBuf>);
+pub(crate) struct TemporaryFile(Option<PathBuf>);
 
 impl TemporaryFile {
-    fn next_to(path: &Path) -> std::io::Result<Self> {
+    /// Creates an empty temporary file in the folder of the file at `path`.
+    pub(crate) fn next_to(path: &Path) -> std::io::Result<Self> {
         let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let draft = path.with_file_name(format!(".{name}.{}", uuid::Uuid::new_v4().simple()));
         std::fs::OpenOptions::new().write(true).create_new(true).open(&draft)?;
@@ -223,7 +268,18 @@ impl TemporaryFile {
         file.sync_all()
     }
 
-    fn replace(mut self, path: &Path) -> std::io::Result<()> {
+    /// Writes the text for a file that only its owner may read and write.
+    pub(crate) fn write_private(&mut self, text: &str) -> std::io::Result<()> {
+        let Some(draft) = &self.0 else { return Ok(()) };
+        #[cfg(unix)]
+        std::fs::set_permissions(draft, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(draft)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()
+    }
+
+    /// Moves the temporary file to `path`, and replaces the file there.
+    pub(crate) fn replace(mut self, path: &Path) -> std::io::Result<()> {
         let Some(draft) = self.0.take() else { return Ok(()) };
         std::fs::rename(&draft, path).inspect_err(|_| self.0 = Some(draft))
     }

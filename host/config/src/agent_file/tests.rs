@@ -154,8 +154,10 @@ fn l17_reads_approval_rules_with_their_locations() {
         "#,
     )
     .expect("valid");
-    let rules = &file.approvals;
-    assert_eq!((rules.default, rules.destructive, rules.open_world), (Ask, Allow, Deny));
+    let rules = file.approvals.as_ref().expect("rules");
+    assert_eq!((rules.default, rules.destructive, rules.open_world), (Ask, Ask, Deny));
+    let unattended = parse("[approval]\ndestructive = \"allow\"\n").expect("valid").approvals.expect("rules");
+    assert_eq!((unattended.default, unattended.destructive), (Allow, Allow));
     let tools: Vec<_> = rules.tools.iter().map(|(name, policy)| (name.as_str(), *policy)).collect();
     assert_eq!(tools, [("files.write*", Deny), ("look", Allow)]);
     assert_eq!(rules.bind_arguments, ["files.*"]);

@@ -39,7 +39,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         context_builder: file.context_builder.clone(),
         validators: file.validators.clone().unwrap_or_default(),
         media_policies: file.media_policies.clone(),
-        approvals: file.approvals.clone(),
+        approvals: file.approvals.clone().unwrap_or_default(),
         services: file.services.iter().filter_map(|(name, table)| Some((name.clone(), service(table)?))).collect(),
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|located| file.folder.join(&located.value)),

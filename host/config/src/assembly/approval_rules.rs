@@ -46,7 +46,7 @@ pub(super) fn warn_of_unmatched_rules(settings: &Settings, agent: &Agent, report
 }
 
 fn unmatched_rules<'s>(settings: &'s Settings, tools: &[&str]) -> impl Iterator<Item = &'s str> {
-    settings.file.approvals.unmatched_patterns(tools).into_iter()
+    settings.file.approvals.iter().flat_map(|rules| rules.unmatched_patterns(tools))
 }
 
 fn location<'s>(settings: &'s Settings, rule: &str) -> &'s str {

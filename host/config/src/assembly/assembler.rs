@@ -89,10 +89,11 @@ impl AssembledAgents {
     }
 
     /// Returns the path of each agent's configuration file, by the agent's name. Agents without a configuration file
-    /// are left out.
+    /// are left out. The user-wide file is left out as well, because an answer that is given in one folder must not grant
+    /// anything in other folders.
     pub fn files(&self) -> BTreeMap<String, PathBuf> {
         let file = |agent: &AssembledAgent| Some((agent.settings.name.clone(), agent.settings.path.clone()?));
-        self.all.iter().filter_map(file).collect()
+        self.all.iter().filter(|agent| !agent.settings.is_user_wide()).filter_map(file).collect()
     }
 
     /// Stores the trial results of new plugin versions, so that the next process continues the trials (P10). Call this

@@ -39,6 +39,7 @@ pub fn open_limited_sandbox(
     })?;
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
+        installed_code: environment.installed_code(),
         store_directory: Some(data.plugins()),
         compiler: Some(compiler),
         limits,

@@ -3,6 +3,7 @@
 use crate::data_directory::DataDirectory;
 use crate::error::ConfigError;
 use agent_store::{Indexes, Options, SqliteStore, Store, StoreError};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Opens the database, and creates the database file if it does not exist.
@@ -22,6 +23,11 @@ pub fn open_store_to_read(data: &DataDirectory) -> Result<Arc<dyn Store>, Config
     let Ok(store) = SqliteStore::open_to_read(data.database()) else { return Err(cannot_write.into()) };
     tracing::warn!("{cannot_write}; the database is opened for reading only");
     Ok(Arc::new(store))
+}
+
+/// Opens a database file without changing anything.
+pub fn open_store_unchanged(file: &Path) -> Result<Arc<dyn Store>, StoreError> {
+    Ok(Arc::new(SqliteStore::open_to_read(file)?))
 }
 
 /// Opens a new, empty store. The store is deleted when the last reference to it is dropped.

@@ -26,6 +26,19 @@ pub(super) fn create(folder: &Path) -> io::Result<()> {
 pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
     let metadata = fs::metadata(folder).map_err(|error| error.to_string())?;
+    let is_own = metadata.uid() == rustix::process::geteuid().as_raw();
+    let is_open_to_others = metadata.permissions().mode() & 0o077 != 0;
+    if is_own && is_open_to_others && is_empty(folder).map_err(|error| error.to_string())? {
+        return fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).map_err(|error| error.to_string());
+    }
+    examine_owner(folder)
+}
+
+/// Rejects a folder that belongs to another user or that other users can access. Nothing is changed.
+#[cfg(unix)]
+pub(super) fn examine_owner(folder: &Path) -> Result<(), String> {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let metadata = fs::metadata(folder).map_err(|error| error.to_string())?;
     let (owner, current_user) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != current_user {
         return Err(format!(
@@ -36,15 +49,17 @@ pub(super) fn check_owner(folder: &Path) -> Result<(), String> {
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    if is_empty(folder).map_err(|error| error.to_string())? {
-        return fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).map_err(|error| error.to_string());
-    }
     let shown = crate::text::shell_word(&folder.display().to_string());
     Err(format!("other users can read or change the folder (mode {mode:o}); `chmod 700 {shown}` makes it private"))
 }
 
 #[cfg(not(unix))]
 pub(super) fn check_owner(_folder: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(super) fn examine_owner(_folder: &Path) -> Result<(), String> {
     Ok(())
 }
 

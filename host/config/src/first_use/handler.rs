@@ -1,11 +1,12 @@
 //! Handles each first use of a plugin, one after another: asks the user about the missing grants, and applies
 //! the answer.
 
-use super::offers::{GrantOffers, OfferBounds, OfferedFolder};
+use super::offers::{GrantOffers, NotOffered, OfferBounds, OfferedFolder};
 use super::question::{FirstUseAnswer, FirstUsePrompt, FirstUseQuestion, Keeping};
 use super::report::FirstUseReport;
 use crate::agent_file::{Addition, Draft, EditError};
 use crate::environment::HostEnvironment;
+use crate::text::one_line;
 use agent_plugins::{RefusedNeeds, UnmetNeed, to_ask};
 use agent_runtime::{AnsweredGrants, FirstUse, swap};
 use agent_store::Store;
@@ -14,6 +15,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc::Receiver;
 use tokio_util::sync::CancellationToken;
+
+/// Maximum length of the description of one missing grant, in characters.
+const MAX_CHARACTERS: usize = 300;
 
 /// Asks the user about missing grants when a plugin is used for the first time, and remembers the answers while the
 /// host runs.
@@ -85,6 +89,60 @@ impl FirstUseHandler {
         }
     }
 
+    /// Reports what the plugin lacks and no answer can grant, so that the user knows it before the plugin runs. It is
+    /// reported only once.
+    fn report_lacking(&self, plugin: &str, not_offered: &[NotOffered]) -> Option<AnswerEffect> {
+        if not_offered.is_empty() {
+            return None;
+        }
+        let line = |NotOffered { unmet, .. }: &NotOffered| {
+            format!("{}; to grant it, write {} {}", unmet.thing, unmet.advice.table, unmet.advice.line)
+        };
+        let lacking = not_offered.iter().map(|request| one_line(&line(request), MAX_CHARACTERS)).collect();
+        self.prompt.report(&FirstUseReport::Lacking { plugin: plugin.to_owned(), lacking });
+        Some(AnswerEffect::Refused)
+    }
+
+    /// Forgets what the user has refused to a plugin of this agent, so that the user is asked again.
+    pub(super) fn forget_refusals(&mut self, agent: &str, plugin: &str) {
+        self.answers.remove(&(agent.to_owned(), plugin.to_owned()));
+    }
+
+    /// Returns what the plugin lacks if no answer to the question can grant anything, otherwise `None`.
+    pub(super) fn not_offered(&self, first_use: &FirstUse) -> Option<Vec<NotOffered>> {
+        let agent = first_use.agent.current().config().name.clone();
+        let (offers, ..) = self.offers(first_use, &agent, &first_use.lacking);
+        (offers.offered.is_empty() && !offers.has_folder()).then_some(offers.not_offered)
+    }
+
+    pub(super) fn environment(&self) -> &HostEnvironment {
+        &self.environment
+    }
+
+    pub(super) fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// Returns the configuration file of the agent with this name.
+    pub(super) fn file_of(&self, agent: &str) -> Option<&Path> {
+        self.files.get(agent).map(PathBuf::as_path)
+    }
+
+    /// Decides which grants the question offers.
+    fn offers(
+        &self,
+        first_use: &FirstUse,
+        agent: &str,
+        lacking: &[UnmetNeed],
+    ) -> (GrantOffers, OfferedFolder, OfferBounds) {
+        let base = self.file_of(agent).and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+        let folder = OfferedFolder { base, written: ".".to_owned(), is_typed: false };
+        let bounds = OfferBounds::of_call(&first_use.arguments, first_use.revoked(), first_use.protected.clone());
+        let variables = self.environment.variables();
+        let offers = GrantOffers::new(&first_use.plugin.name, lacking.to_vec(), (&folder, &bounds), variables);
+        (offers, folder, bounds)
+    }
+
     /// Asks the user, and writes a permanent answer into the agent's file. Returns None if no grant can be offered, or
     /// if the user did not answer.
     async fn ask(
@@ -95,32 +153,29 @@ impl FirstUseHandler {
         stop: &CancellationToken,
     ) -> Option<AnswerEffect> {
         let FirstUse { plugin, tool, .. } = first_use;
-        let file = self.files.get(agent);
-        let base = file.and_then(|file| file.parent()).map(Path::to_owned).unwrap_or_default();
-        let folder = OfferedFolder { base, written: ".".to_owned(), is_typed: false };
-        let bounds = OfferBounds::of_call(&first_use.arguments, first_use.revoked(), first_use.protected.clone());
-        let variables = self.environment.variables();
-        let offers = GrantOffers::new(&plugin.name, lacking.to_vec(), (&folder, &bounds), variables);
+        let file = self.file_of(agent);
+        let (offers, folder, bounds) = self.offers(first_use, agent, lacking);
         if offers.offered.is_empty() && !offers.has_folder() {
-            return None;
+            return self.report_lacking(&plugin.name, &offers.not_offered);
         }
         // The file is read before the user is asked. The answer is written into the file only if the file has not
         // changed since then.
-        let draft = file.map(|file| Draft::read(file));
+        let draft = file.map(Draft::read);
         let keeping = if draft.is_some() { Keeping::File } else { Keeping::Nowhere };
         let requested = offers.requested();
         let unmet = first_use.lacking.iter().filter(|unmet| requested.contains(unmet)).cloned().collect();
         let environment = &self.environment;
-        let tool = tool.as_deref();
+        let (tool, by_user) = (tool.as_deref(), first_use.by_user);
         let mut question =
-            FirstUseQuestion { plugin, agent, tool, keeping, unmet, offers, folder, bounds, environment };
+            FirstUseQuestion { plugin, agent, tool, by_user, keeping, unmet, offers, folder, bounds, environment };
         let answer = self.prompt.ask(&mut question, stop).await;
         let offers = question.offers;
         match answer {
             FirstUseAnswer::Stopped => None,
             FirstUseAnswer::No => Some(AnswerEffect::Refused),
             FirstUseAnswer::Never => {
-                self.prompt.report(&write_never_ask(&plugin.name, draft.as_ref()));
+                let report = self.keeping_trust(|| write_never_ask(&plugin.name, draft.as_ref()));
+                self.prompt.report(&report);
                 Some(AnswerEffect::Refused)
             }
             FirstUseAnswer::ThisRun => {
@@ -128,11 +183,26 @@ impl FirstUseHandler {
                 Some(AnswerEffect::Granted(Box::new(answered_grants)))
             }
             FirstUseAnswer::Always => {
-                let (answered_grants, report) = write_grants(&plugin.name, &offers, draft.as_ref());
+                let (answered_grants, report) =
+                    self.keeping_trust(|| write_grants(&plugin.name, &offers, draft.as_ref()));
                 self.prompt.report(&report);
                 Some(AnswerEffect::Granted(Box::new(answered_grants)))
             }
         }
+    }
+}
+
+impl FirstUseHandler {
+    /// Runs a function that changes an agent's file. If the user has trusted the file, the user's answer also trusts the
+    /// changed file.
+    fn keeping_trust<T>(&self, change: impl FnOnce() -> T) -> T {
+        let trusted = self.environment.trusted.as_ref();
+        let before = trusted.and_then(|trusted| trusted.store.trusted(&trusted.path));
+        let changed = change();
+        if let Some(trusted) = trusted {
+            trusted.store.keep(before, &|path| path.extension().is_some_and(|end| end == "toml"));
+        }
+        changed
     }
 }
 

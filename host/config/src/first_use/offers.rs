@@ -64,6 +64,8 @@ pub struct OfferBounds {
     /// Grants of the plugin that were revoked. If a grant of some kind was revoked, an offered grant of the same kind
     /// must not exceed the revoked grant (row 48).
     pub revoked: Grants,
+    /// Whether the user allows only reading, although the plugin requests to change files.
+    pub read_only: bool,
     /// Servers to which the user may allow the plugin to send HTTP requests.
     pub hosts: OfferedHosts,
     /// Files and folders that grants never cover.
@@ -89,7 +91,7 @@ impl OfferBounds {
     pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
         let mut hosts = Vec::new();
         collect_hosts(arguments, &mut hosts);
-        Self { revoked, hosts: OfferedHosts::OfCall(hosts), protected }
+        Self { revoked, read_only: false, hosts: OfferedHosts::OfCall(hosts), protected }
     }
 }
 
@@ -177,6 +179,11 @@ impl GrantOffers {
         self.requested().iter().any(|unmet| matches!(unmet.need, Need::Http(_)))
     }
 
+    /// Whether the plugin requests to change files.
+    pub fn has_write(&self) -> bool {
+        self.requested().iter().any(|unmet| unmet.need == Need::Files(Access::ReadWrite))
+    }
+
     /// Whether the plugin requests access to files.
     pub fn has_folder(&self) -> bool {
         self.requested().iter().any(|unmet| matches!(unmet.need, Need::Files(_)))
@@ -224,6 +231,7 @@ fn offered_values(need: &Need, folder: &OfferedFolder, bounds: &OfferBounds) -> 
         if value == 0 { Err(REVOKED.to_owned()) } else { Ok(vec![OfferedValue::new(kind, value.to_string())]) }
     };
     match need {
+        Need::Files(_) if bounds.read_only => Ok(folder_values(Access::Read, folder, &revoked.trees)),
         Need::Files(access) => Ok(folder_values(*access, folder, &revoked.trees)),
         Need::Env(name) if !revoked.env.is_empty() && !revoked.env.contains_key(name) => Err(REVOKED.to_owned()),
         Need::Env(name) => Ok(vec![OfferedValue::new(Kind::Env, name)]),

@@ -52,6 +52,8 @@ pub struct FirstUseQuestion<'q> {
     pub agent: &'q str,
     /// The tool of the plugin that is called. None if the plugin is used as the context builder.
     pub tool: Option<&'q str>,
+    /// Whether the user has asked for this question, and the plugin is not about to be used.
+    pub by_user: bool,
     /// Whether an answer can be stored for later runs of the host.
     pub keeping: Keeping,
     pub(super) unmet: Vec<UnmetNeed>,
@@ -71,6 +73,12 @@ impl FirstUseQuestion<'_> {
     /// folder of the process.
     pub fn offer_folder(&mut self, typed: &str) {
         self.folder = typed_folder(&self.folder, typed);
+        self.update_offers();
+    }
+
+    /// Offers only reading, although the plugin requests to change files.
+    pub fn offer_read_only(&mut self) {
+        self.bounds.read_only = true;
         self.update_offers();
     }
 

@@ -52,6 +52,14 @@ pub enum FirstUseReport {
         /// Name of the plugin that the question was about.
         plugin: String,
     },
+    /// No answer can grant what the plugin lacks, so the plugin runs without it.
+    #[error("{plugin} runs without {}", lacking.join("; "))]
+    Lacking {
+        /// Name of the plugin.
+        plugin: String,
+        /// What the plugin lacks, each with the lines that would grant it.
+        lacking: Vec<String>,
+    },
     /// The grants could not be applied to the agent.
     #[error("nothing was granted: {reason}")]
     NothingGranted {

@@ -172,7 +172,7 @@ pub fn provider_of(name: &str) -> Option<&str> {
 }
 
 /// Returns the reason why a name cannot be the name of a model, or None if the provider in the name is known.
-pub(super) fn problem(name: &str, file: &AgentFile) -> Option<String> {
+pub fn problem(name: &str, file: &AgentFile) -> Option<String> {
     if is_known(name, file) {
         let no_model = name.split_once('/').is_some_and(|(_, model)| model.trim().is_empty());
         return no_model.then(|| format!("`{name}` names a provider but no model: write `{name}MODEL`"));

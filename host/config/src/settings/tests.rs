@@ -63,18 +63,17 @@ fn missing_plugins_and_folders_are_explained() {
     assert_eq!(shown, expected);
 }
 
-/// An `agent.toml` in the current folder is used only if the user names it. The error message explains how to name an
-/// `agent.toml` in the current folder.
+/// The options alone never select the `agent.toml` in the current folder. The error message explains how to name it.
 #[test]
 fn agent_toml_in_the_current_folder_is_mentioned_but_not_used() {
     let (folder, _) = agent("");
     let message = no_agent_error(folder.path()).to_string();
     assert!(
-        message.contains("`agent-host --agent agent.toml`") && message.contains("not used automatically"),
+        message.contains("--agent agent.toml uses it") && message.contains("does not use the agent.toml"),
         "{message}"
     );
     let other = tempfile::tempdir().expect("a temporary folder");
-    assert!(!no_agent_error(other.path()).to_string().contains("automatically"));
+    assert!(!no_agent_error(other.path()).to_string().contains("this folder by itself"));
 }
 
 /// I2, L17: without `name`, an agent is named after its file or folder. Agents in different folders have different

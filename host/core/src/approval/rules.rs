@@ -5,9 +5,9 @@ use crate::tool::{ToolDefinition, ToolSource};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Approval rules of a configuration. By default, a tool runs without approval unless the tool itself requires
-/// an approval.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Approval rules of a configuration. By default, a tool runs without approval unless it declares that it may delete or
+/// overwrite something, or that it requires an approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ApprovalRules {
     /// Policy for all tools except the host's built-in tools.
@@ -21,6 +21,18 @@ pub struct ApprovalRules {
     pub tools: BTreeMap<String, ApprovalPolicy>,
     /// Names and patterns of tools for which a remembered grant is valid only for the arguments that the user approved.
     pub bind_arguments: Vec<String>,
+}
+
+impl Default for ApprovalRules {
+    fn default() -> Self {
+        Self {
+            default: ApprovalPolicy::Allow,
+            destructive: ApprovalPolicy::Ask,
+            open_world: ApprovalPolicy::Allow,
+            tools: BTreeMap::new(),
+            bind_arguments: Vec::new(),
+        }
+    }
 }
 
 /// The policy that applies to a tool, and the rule from which it comes.
@@ -41,6 +53,11 @@ impl Ruling {
 }
 
 impl ApprovalRules {
+    /// Returns rules with which a tool needs an approval only if the tool itself requires one.
+    pub fn none() -> Self {
+        Self { destructive: ApprovalPolicy::Allow, ..Self::default() }
+    }
+
     /// Returns the ruling for a tool. A rule with the tool's exact name takes precedence over all other rules, and over
     /// the approval that the tool itself requires. If no rule has the exact name, the strictest matching rule applies.
     pub fn ruling(&self, definition: &ToolDefinition, source: &ToolSource) -> Ruling {
@@ -164,7 +181,8 @@ mod tests {
             (policy, because)
         };
         let no_rules = ApprovalRules::default();
-        assert_eq!(ruling(&no_rules, "a", destructive), (Allow, "approval.default".into()));
+        assert_eq!(ruling(&no_rules, "a", destructive), (Ask, "approval.destructive".into()));
+        assert_eq!(ruling(&no_rules, "a", open), (Allow, "approval.default".into()));
         assert_eq!(ruling(&no_rules, "a", NEEDS_APPROVAL), (Ask, "the tool itself".into()));
         let patterns = rules(&[("files.*", Ask), ("files.wr*", Deny), ("files.wrap", Allow), ("*", Allow)]);
         assert_eq!(ruling(&patterns, "files.read", Traits::default()), (Ask, "approval.tools.\"files.*\"".into()));

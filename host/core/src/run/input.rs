@@ -238,6 +238,9 @@ pub struct TurnContext {
     /// Token budgets of the planner and the executor, for a planned turn (L24). `None` means that the turn has no plan.
     #[serde(default)]
     pub plan: Option<PlanBudgets>,
+    /// Ids of the memories that were recalled for the turn (D4).
+    #[serde(default)]
+    pub recalled: Vec<String>,
 }
 
 /// A summary of messages, and its cost. The model call for a summary does not count as an interaction (L4), but its

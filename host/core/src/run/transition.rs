@@ -162,6 +162,9 @@ impl Run {
                 entry.first = message.seen_count;
             }
         }
+        if !context.recalled.is_empty() {
+            self.emit(change, EventKind::MemoriesRecalled { memories: context.recalled });
+        }
         if let Some(budgets) = context.plan {
             self.begin_plan(budgets);
         }

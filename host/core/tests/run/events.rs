@@ -1,9 +1,10 @@
 //! Tests of the order and the sequence numbers of a turn's events (L30).
 
-use crate::session::{Session, call, kind, of_priority, plain};
+use crate::session::{Session, WIDE, call, kind, of_priority, plain};
 use agent_core::event::EventKind;
+use agent_core::message::TurnInput;
 use agent_core::plugin::OutputData;
-use agent_core::run::{AtLimit, Decision, Disposition, Input, LoopConfig};
+use agent_core::run::{AtLimit, Decision, Disposition, Input, LoopConfig, TurnContext};
 
 fn all_kinds(session: &Session) -> Vec<String> {
     session.ledger.events.iter().map(|event| kind(&event.kind)).collect()
@@ -26,6 +27,23 @@ fn l30_events_of_a_whole_turn_are_in_order() {
     session.accept(OutputData::Text("right".into()));
     let lines = session.ledger.events.iter().map(|event| serde_json::to_string(event).unwrap());
     insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"));
+}
+
+/// D4: the event about recalled memories precedes the first step. A turn without recalled memories has no such event.
+#[test]
+fn d4_recalled_memories_are_reported_before_the_first_step() {
+    for recalled in [Vec::new(), vec!["agent/1/final".to_owned()]] {
+        let mut session = Session::new();
+        session.start(TurnInput::Text("How many?".into()), LoopConfig::default());
+        let change = session.context(TurnContext { budget: WIDE, recalled: recalled.clone(), ..Default::default() });
+        let reported = change
+            .events
+            .iter()
+            .position(|event| matches!(&event.kind, EventKind::MemoriesRecalled { memories } if *memories == recalled));
+        let begins = change.events.iter().position(|event| matches!(event.kind, EventKind::LoopIteration { .. }));
+        assert_eq!(reported.is_some(), !recalled.is_empty(), "{:?}", change.events);
+        assert!(reported < begins, "{:?}", change.events);
+    }
 }
 
 #[test]

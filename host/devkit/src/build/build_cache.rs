@@ -29,9 +29,21 @@ pub(super) async fn compile(
     (wit, component): (&Path, &Path),
     progress: &BuildProgress<'_>,
 ) -> Result<(), BuildError> {
+    let paths = project.named_paths().chain([project.directory().to_owned(), wit.to_owned()]).collect::<Vec<_>>();
+    compile_from(command, (tool, project), (&paths, component), progress).await
+}
+
+/// Runs a command that builds `component` from the files and folders in `paths`, unless the existing component was built
+/// from the same inputs.
+pub(super) async fn compile_from(
+    command: Command,
+    (tool, project): (&'static str, &Project),
+    (paths, component): (&[PathBuf], &Path),
+    progress: &BuildProgress<'_>,
+) -> Result<(), BuildError> {
     let line = format!("{:?}", command.as_std());
     let program = PathBuf::from(command.as_std().get_program());
-    let inputs = || Inputs::read(project, (&line, &program), wit, component);
+    let inputs = || Inputs::read(project, (&line, &program), paths, component);
     let before = inputs();
     if before.as_ref().is_some_and(|inputs| inputs.match_component(component)) {
         return Ok(());
@@ -53,10 +65,9 @@ struct Inputs {
 impl Inputs {
     /// Reads the inputs of the next build. Returns None if there are too many sources to compare, or if a source
     /// cannot be read.
-    fn read(project: &Project, (line, program): (&str, &Path), wit: &Path, component: &Path) -> Option<Self> {
+    fn read(project: &Project, (line, program): (&str, &Path), paths: &[PathBuf], component: &Path) -> Option<Self> {
         let mut sources = SourceFiles::new();
-        collect(project.directory(), &mut sources);
-        project.named_paths().chain([wit.to_owned()]).for_each(|path| collect(&path, &mut sources));
+        paths.iter().for_each(|path| collect(path, &mut sources));
         if sources.len() >= MAX_FILES || sources.values().map(|(_, size)| size).sum::<u64>() > MAX_BYTES {
             return None;
         }

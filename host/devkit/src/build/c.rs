@@ -4,6 +4,7 @@
 use super::contract::World;
 use super::python::{in_project, packages};
 use super::{BuildError, BuildProgress, Project, Toolchain, process};
+use crate::embedded;
 use crate::project::is_c_source;
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
@@ -13,6 +14,10 @@ use wasi_preview1_component_adapter_provider::{
 use wit_bindgen_core::Files;
 use wit_component::ComponentEncoder;
 
+/// Name of the SDK's header for tools.
+const SDK_HEADER: &str = "agent_host.h";
+/// Name of the world for which the SDK's header is written, because the generated names contain the name of the world.
+const SDK_WORLD: &str = "plugin";
 /// The Python package with the tested version of Zig.
 const PACKAGE: &str = "ziglang==0.17.1";
 
@@ -84,13 +89,17 @@ fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     Ok(sources)
 }
 
-/// Generates bindings for the world and writes them to `folder`. Returns the paths of the files that must be compiled.
+/// Generates bindings for the world and writes them to `folder`, together with the SDK's header. Returns the paths of the
+/// files that must be compiled.
 fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
     let wit_error = |reason: String| BuildError::Wit { path: world.wit.clone(), reason };
     let mut files = Files::default();
     let mut generator = wit_bindgen_c::Opts::default().build();
     let generated = generator.generate(&mut world.resolve, world.id, &mut files);
     generated.map_err(|error| wit_error(format!("C bindings cannot be generated from this WIT: {error:#}")))?;
+    if world.name == SDK_WORLD {
+        files.push(SDK_HEADER, embedded::file("sdk/c/agent_host.h").as_bytes());
+    }
     let mut compiled = Vec::new();
     for (name, content) in files.iter() {
         let path = folder.join(name);

@@ -1,9 +1,10 @@
-//! Builds JavaScript projects with jco and QuickJS. The project's module exports one object per interface of the world.
+//! Builds JavaScript projects with jco and QuickJS. In a project with the SDK, a script of the SDK bundles the source and
+//! calls jco. In other projects, the project's module exports one object per interface of the world.
 
 use super::contract::World;
 use super::python::in_project;
 use super::{BuildError, BuildProgress, Project, Toolchain, build_cache};
-use crate::project::JAVASCRIPT_SOURCE;
+use crate::project::{JAVASCRIPT_SOURCE, TYPESCRIPT_SOURCE};
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
@@ -18,36 +19,76 @@ pub(super) async fn compile(
     project: &Project,
     progress: &BuildProgress<'_>,
 ) -> Result<PathBuf, BuildError> {
-    let missing = |tool, variable, install: String| BuildError::MissingTool {
-        tool,
-        language: project.language(),
-        variable,
-        install,
-    };
     let found = toolchain.tools.find("JCO", &[TOOL], project.directory());
-    let jco = found.ok_or_else(|| missing(TOOL, "JCO", in_project(project, install_command(project))))?;
-    let mut command = if is_script(&jco) {
-        let node = toolchain.tools.find_unnamed(&["node"], project.directory());
-        let node = node.ok_or_else(|| {
-            missing(
-                "node",
-                "PATH",
-                "install Node.js 20 or newer from https://nodejs.org, or with your system's packages".to_owned(),
-            )
-        })?;
-        let mut command = Command::new(node);
+    let jco = found.ok_or_else(|| BuildError::MissingTool {
+        tool: TOOL,
+        language: project.language(),
+        variable: "JCO",
+        install: in_project(project, install_command(project)),
+    })?;
+    let component = project.build_folder()?.join("component.wasm");
+    let (command, wit) = match project.javascript_sdk() {
+        Some(script) => command_of_sdk(toolchain, project, &jco, &script)?,
+        None => command_of_jco(toolchain, project, &jco, &component)?,
+    };
+    build_cache::compile(command, (TOOL, project), (&wit, &component), progress).await?;
+    Ok(component)
+}
+
+/// Returns the command that runs the script of the SDK, and the folder with the WIT that the script uses. The script
+/// writes the component to the build folder. Its world is generated, unless the project has its own world.
+fn command_of_sdk(
+    toolchain: &Toolchain,
+    project: &Project,
+    jco: &Path,
+    script: &Path,
+) -> Result<(Command, PathBuf), BuildError> {
+    let mut command = Command::new(node(toolchain, project)?);
+    command.current_dir(project.directory()).arg(script).arg("--jco").arg(jco);
+    command.arg("--source").arg(source(project)?).arg("--build").arg(project.build_folder()?);
+    let own_wit = project.directory().join(project.build().wit.as_deref().unwrap_or("wit"));
+    if project.build().wit.is_none() && !own_wit.exists() {
+        return Ok((command, script.with_file_name("wit")));
+    }
+    let world = World::of(project)?;
+    command.arg("--wit").arg(world.wit()).args(["--world", &world.name]);
+    Ok((command, world.wit))
+}
+
+/// Returns the command that runs jco, and the folder with the WIT of the project.
+fn command_of_jco(
+    toolchain: &Toolchain,
+    project: &Project,
+    jco: &Path,
+    component: &Path,
+) -> Result<(Command, PathBuf), BuildError> {
+    let mut command = if is_script(jco) {
+        let mut command = Command::new(node(toolchain, project)?);
         command.arg(jco);
         command
     } else {
         Command::new(jco)
     };
     let world = World::of(project)?;
-    let source = project.source(JAVASCRIPT_SOURCE)?;
-    let component = project.build_folder()?.join("component.wasm");
-    command.current_dir(project.directory()).arg("componentize").arg(source).arg("--wit").arg(world.wit());
-    command.args(["-n", &world.name, "--backend", "qjs", "-o"]).arg(&component);
-    build_cache::compile(command, (TOOL, project), (&world.wit, &component), progress).await?;
-    Ok(component)
+    command.current_dir(project.directory()).arg("componentize").arg(source(project)?).arg("--wit").arg(world.wit());
+    command.args(["-n", &world.name, "--backend", "qjs", "-o"]).arg(component);
+    Ok((command, world.wit))
+}
+
+fn node(toolchain: &Toolchain, project: &Project) -> Result<PathBuf, BuildError> {
+    toolchain.tools.find_unnamed(&["node"], project.directory()).ok_or_else(|| BuildError::MissingTool {
+        tool: "node",
+        language: project.language(),
+        variable: "PATH",
+        install: "install Node.js 20 or newer from https://nodejs.org, or with your system's packages".to_owned(),
+    })
+}
+
+/// Returns the path of the source: `app.js`, or `app.ts` if only that exists, or the source that `plugin.toml` sets.
+fn source(project: &Project) -> Result<PathBuf, BuildError> {
+    let exists = |name: &str| project.directory().join(name).is_file();
+    let is_typescript = !exists(JAVASCRIPT_SOURCE) && exists(TYPESCRIPT_SOURCE);
+    Ok(project.source(if is_typescript { TYPESCRIPT_SOURCE } else { JAVASCRIPT_SOURCE })?)
 }
 
 /// Whether the file is a script that Node.js must run. npm installs a tool as a link to such a script, and other

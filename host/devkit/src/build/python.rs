@@ -1,5 +1,8 @@
-//! Builds Python projects with componentize-py. The classes of the project's module implement the interfaces of the
-//! world.
+//! Builds Python projects with componentize-py. In a project with the SDK, functions of the project's module have decorators
+//! of the SDK. In a project without the SDK, classes of the module implement the interfaces of the world.
+
+mod sdk;
+mod sources;
 
 use super::contract::World;
 use super::{BuildError, BuildProgress, Project, Toolchain, build_cache};
@@ -28,6 +31,9 @@ pub(super) async fn compile(
             &format!("python3 -m venv .venv && .venv/bin/pip install {}", packages(project, PACKAGE)),
         ),
     })?;
+    if project.uses_python_sdk() {
+        return sdk::compile(program, (toolchain.purpose, project), progress).await;
+    }
     let world = World::of(project)?;
     let source = project.source(PYTHON_SOURCE)?;
     let (folder, module) = (source.parent(), source.file_stem());

@@ -14,6 +14,19 @@ pub struct Toolchain {
     pub rustup: Option<PathBuf>,
     /// The folders and variables in which a build searches for the tools for Python, JavaScript and C.
     pub tools: Tools,
+    /// What the components are built for.
+    pub purpose: Purpose,
+}
+
+/// What a component is built for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be used and shared. The component contains the plugin completely.
+    #[default]
+    Release,
+    /// To try a change as soon as possible, on this machine only. A build of a Python project with the SDK puts the
+    /// sources into a component that was built before, so neither the component nor its code is built again.
+    Development,
 }
 
 /// Environment variables that the build of a plugin must not inherit: the variables that a running cargo sets for its
@@ -106,7 +119,8 @@ impl Toolchain {
         })
     }
 
-    async fn has_target(&self, directory: &Path) -> Result<bool, BuildError> {
+    /// Returns whether the Rust toolchain that is used in `directory` has the target for plugins.
+    pub async fn has_target(&self, directory: &Path) -> Result<bool, BuildError> {
         let rustc = self.rustc()?;
         let output = command(&rustc, directory)
             .args(["--print", "target-libdir", "--target", TARGET])

@@ -1,10 +1,11 @@
-//! Prepares the SDK for new Rust projects: adds the contract, and changes the manifests so that they need no workspace.
+//! Prepares the SDKs for new projects: adds the contract, and changes the manifests of the Rust SDK so that they need no
+//! workspace.
 
-use super::{ProjectFile, below, file};
+use super::{ProjectFile, below, file, wit_files};
 use toml::{Table, Value};
 
-/// Name of the template for the README in the SDK's folder. The template file is in the folder with the templates
-/// for Rust projects.
+/// Name of the template for the README in the SDK's folder. Each language with an SDK has a template file in its folder with
+/// templates.
 pub(crate) const SDK_README_TEMPLATE: &str = "agent-host.md";
 
 /// The reason why a manifest that is embedded in this binary cannot be used.
@@ -14,7 +15,7 @@ pub(crate) struct EmbedError {
     reason: String,
 }
 
-/// Returns the files of the SDK and the contract, each with its path relative to the SDK's folder in a project.
+/// Returns the files of the Rust SDK and the contract, each with its path relative to the SDK's folder in a project.
 pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
     let about = file(&format!("host/devkit/templates/rust/all/{SDK_README_TEMPLATE}"));
     let mut files = vec![("README.md".to_owned(), about.to_owned())];
@@ -27,6 +28,20 @@ pub(crate) fn sdk_files() -> Result<Vec<ProjectFile>, EmbedError> {
         files.extend(below.map(|(name, text)| (format!("{folder}{name}"), text.to_owned())));
     }
     Ok(files)
+}
+
+/// Returns the files of the Python SDK, each with its path relative to the package's folder in a project.
+pub(crate) fn python_sdk_files() -> Vec<ProjectFile> {
+    let about = file(&format!("host/devkit/templates/python/all/{SDK_README_TEMPLATE}"));
+    let modules = below("sdk/python/agent_host_sdk/").map(|(name, text)| (name.to_owned(), text.to_owned()));
+    std::iter::once(("README.md".to_owned(), about.to_owned())).chain(modules).collect()
+}
+
+/// Returns the files of the SDK for JavaScript and the contract, each with its path relative to the SDK's folder in a
+/// project. The folder `wit` contains the contract and the standard interfaces that the SDK uses.
+pub(crate) fn javascript_sdk_files() -> Vec<ProjectFile> {
+    let sdk = below("sdk/javascript/").map(|(name, text)| (name.to_owned(), text.to_owned()));
+    sdk.chain(wit_files().into_iter().map(|(name, text)| (format!("wit/{name}"), text))).collect()
 }
 
 /// Returns a manifest of the SDK in which each reference to a value of the workspace is replaced by this value.

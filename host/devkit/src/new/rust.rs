@@ -4,7 +4,7 @@
 use super::workspace::{CargoMembership, WorkspaceSdk};
 use super::{NewError, NewProject, ProjectKind, SAMPLE_NAME, Sdk};
 use crate::embedded::{self, ProjectFile, SDK_README_TEMPLATE, sdk_files};
-use crate::file_list::{FileList, LIST, SDK_FOLDER};
+use crate::file_list::SDK_FOLDER;
 use std::path::Path;
 use toml::{Table, Value};
 
@@ -22,9 +22,7 @@ pub(super) fn add(project: &NewProject, files: &mut Vec<ProjectFile>) -> Result<
         (Sdk::Embedded, CargoMembership::Member { sdk: WorkspaceSdk::Declared }) => "{ workspace = true }".to_owned(),
         (Sdk::Embedded, _) => {
             let sdk = sdk_files().map_err(|error| NewError::Embedded { reason: error.to_string() })?;
-            let list = FileList::of(&sdk.iter().cloned().collect()).text();
-            let below = sdk.into_iter().chain([(LIST.to_owned(), list)]);
-            files.extend(below.map(|(name, text)| (format!("{SDK_FOLDER}/{name}"), text)));
+            super::add_folder(SDK_FOLDER, sdk, files);
             format!("{{ path = \"{SDK_FOLDER}/sdk\" }}")
         }
     };

@@ -18,6 +18,10 @@ const CONTRACT_INTERFACES: [&str; 7] =
 const MODEL_PACKAGE: &str = "agent-host:model";
 const MODEL_INTERFACES: [&str; 1] = ["host-model"];
 
+/// Name of the WIT package through which a development build gets its sources.
+const DEVELOPMENT_PACKAGE: &str = "agent-host:development";
+const DEVELOPMENT_INTERFACES: [&str; 1] = ["sources"];
+
 /// The interfaces of WASI 0.2 that this host implements.
 const IMPLEMENTED_WASI: [(&str, &[&str]); 7] = [
     ("wasi:io", &["error", "poll", "streams"]),
@@ -210,6 +214,10 @@ fn check_one(name: &str) -> Result<Imports, InterfaceProblem> {
     }
     if interface.package == MODEL_PACKAGE {
         check_contract_interface(name, &interface, &MODEL_INTERFACES)?;
+        return Ok(Imports::Implemented);
+    }
+    if interface.package == DEVELOPMENT_PACKAGE {
+        check_contract_interface(name, &interface, &DEVELOPMENT_INTERFACES)?;
         return Ok(Imports::Implemented);
     }
     if interface.is_in(&UNIMPLEMENTED_WASI) {

@@ -80,12 +80,17 @@ pub(crate) fn find_manifest(component: &[u8]) -> Result<FoundManifest<'_>, NotAC
 
 /// The manifest's JSON if the section is a manifest section, or None.
 pub(crate) fn manifest_json(section: Section<'_>) -> Option<&[u8]> {
+    custom_data(section, MANIFEST_SECTION)
+}
+
+/// The data of the section if it is a custom section with this name, or None.
+pub(crate) fn custom_data<'a>(section: Section<'a>, name: &str) -> Option<&'a [u8]> {
     if section.id != CUSTOM_SECTION {
         return None;
     }
     let mut reader = BinaryReader::new(section.contents, 0);
-    let is_manifest = reader.read_string().is_ok_and(|name| name == MANIFEST_SECTION);
-    is_manifest.then(|| &section.contents[reader.current_position()..])
+    let has_name = reader.read_string().is_ok_and(|found| found == name);
+    has_name.then(|| &section.contents[reader.current_position()..])
 }
 
 /// The names of a component's imports and exports, in the order in which the component lists them. Fails if there are

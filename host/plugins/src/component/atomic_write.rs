@@ -30,9 +30,13 @@ pub(crate) fn write_atomically(
     for part in parts {
         file.write_all(part)?;
     }
-    if mutability == Mutability::ReadOnly {
+    if mutability != Mutability::Writable {
         let mut permissions = file.as_file().metadata()?.permissions();
         permissions.set_readonly(true);
+        #[cfg(unix)]
+        if mutability == Mutability::PublicReadOnly {
+            std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o444);
+        }
         file.as_file().set_permissions(permissions)?;
     }
     file.as_file().sync_all()?;
@@ -46,6 +50,8 @@ pub(crate) enum Mutability {
     Writable,
     /// The file is read-only, so it can be replaced but not changed.
     ReadOnly,
+    /// The file is read-only, and all users may read it.
+    PublicReadOnly,
 }
 
 /// Creates a directory that only this user can read and write.

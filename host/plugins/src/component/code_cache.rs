@@ -4,31 +4,17 @@
 //!
 //! The total size of the files is limited. If space is needed, the least recently used file is deleted first. A process
 //! keeps a shared lock on each file that it uses, and locked files are not deleted.
-//!
-//! A file consists of the compiled code, the record of the facts about the component, and a trailer. The compiled code
-//! is at the start of the file, so that it can be mapped into memory page by page. Mapping a file is ten times faster
-//! than copying it, and all processes that map the same file share the memory.
 
-use super::atomic_write::{Mutability, make_private_directory, write_atomically};
-use crate::binary::scan::COMPILED_MAGIC;
+use super::atomic_write::{Mutability, make_private_directory};
+use super::code_file::{self, CodeEntry, CodeStore, Placement, mode, owner};
 use agent_core::message::Digest;
-use std::fs::{File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::SystemTime;
 
-/// Maximum size of the record of the facts about a component, in bytes.
-const MAX_RECORD_BYTES: u64 = 32 * 1024 * 1024;
-/// File name extension of cache entries.
-const EXTENSION: &str = "cwasm";
 const KEY_BYTES: usize = blake3::KEY_LEN;
-const MAC_BYTES: usize = blake3::OUT_LEN;
-const LENGTH_BYTES: usize = size_of::<u32>();
-
-/// Number of bytes that are read and hashed at a time. A chunk of this size stays in the processor's first-level cache
-/// while it is hashed.
-const CHUNK_BYTES: usize = 64 * 1024;
 
 /// The compiled components for one engine.
 pub(crate) struct CompiledCache {
@@ -42,28 +28,6 @@ pub(crate) struct CompiledCache {
     /// Whether code must be copied into memory because it cannot be mapped from its file.
     must_copy: AtomicBool,
 }
-
-/// A verified cache file: the facts about the component, and its compiled code.
-pub(crate) struct CacheEntry {
-    /// The facts about the component, as JSON.
-    pub(crate) record: Vec<u8>,
-    /// The compiled code, as returned by `Component::serialize`.
-    pub(crate) code: CompiledCode,
-    /// The open file of the entry. While the file is open, the cache does not delete the entry.
-    pub(crate) file: File,
-}
-
-/// Compiled code whose keyed hash was verified.
-#[derive(Debug)]
-pub(crate) enum CompiledCode {
-    /// The code is at the beginning of the entry's file. The content of the file never changes.
-    InFile,
-    /// The code was copied from the file into memory.
-    Bytes(Vec<u8>),
-}
-
-/// The trailer contains the keyed hash, the length of the record and the magic bytes.
-const TRAILER_BYTES: usize = MAC_BYTES + LENGTH_BYTES + COMPILED_MAGIC.len();
 
 impl CompiledCache {
     /// Opens the cache in `directory` for this engine. Creates the key for the keyed hashes if the cache has no valid
@@ -89,35 +53,12 @@ impl CompiledCache {
         Ok(Some(Self { directory, engine, key, max_bytes, root, must_copy: AtomicBool::new(false) }))
     }
 
-    /// Returns the verified entry for this component, or None if the cache has no valid entry for it.
-    pub(crate) fn get(&self, component: &Digest) -> Option<CacheEntry> {
-        let path = self.path(component);
-        let metadata = std::fs::metadata(&path).ok()?;
-        if !metadata.is_file() || metadata.len() > self.max_bytes {
-            return None;
-        }
-        let file = File::open(&path).ok()?;
-        // If the file system has no locks, an entry in use may be deleted, but mapped code remains usable.
-        let _ = file.try_lock_shared();
-        let _ = file.set_modified(SystemTime::now());
-        let entry = self.read(component, file);
-        if entry.is_none() {
-            tracing::warn!(file = %path.display(), "compiled code in the cache is not valid; the component is compiled again");
-        }
-        entry
-    }
-
-    /// From now on, the cache copies code into memory instead of mapping the code from its file.
-    pub(crate) fn disable_mapping(&self) {
-        self.must_copy.store(true, Ordering::Relaxed);
-    }
-
     /// Stores the compiled code of a component and the facts about the component in the cache. While the returned file
     /// is open, the cache does not delete the entry. Returns None if the cache has no space for the code. If the code
     /// is not stored, the component is compiled again at the next start.
     pub(crate) fn put(&self, component: &Digest, record: &[u8], code: &[u8]) -> io::Result<Option<File>> {
-        let size = (code.len() + record.len() + TRAILER_BYTES) as u64;
-        if record.len() as u64 > MAX_RECORD_BYTES || !self.free_space(component, size)? {
+        let size = code_file::size(record, code);
+        if record.len() as u64 > code_file::MAX_RECORD_BYTES || !self.free_space(component, size)? {
             tracing::warn!(
                 %component,
                 size,
@@ -125,11 +66,8 @@ impl CompiledCache {
             );
             return Ok(None);
         }
-        let length = u32::try_from(record.len()).map_err(io::Error::other)?.to_le_bytes();
-        let mac = self.mac(component, &[&length, record, code]);
-        let parts = [code, record, mac.as_bytes(), &length, COMPILED_MAGIC];
         let path = self.path(component);
-        write_atomically(&self.directory, (&path, Mutability::ReadOnly), &parts)?;
+        code_file::write(&path, self.hasher(component), (record, code), Mutability::ReadOnly)?;
         let file = File::open(path)?;
         let _ = file.try_lock_shared();
         Ok(Some(file))
@@ -176,65 +114,14 @@ impl CompiledCache {
         Ok(found)
     }
 
-    /// Reads and verifies a cache file: first the trailer, then the record, then the code. Returns None as soon as one
-    /// of the lengths in the file proves to be wrong.
-    fn read(&self, component: &Digest, mut file: File) -> Option<CacheEntry> {
-        let length = file.metadata().ok()?.len().min(self.max_bytes);
-        let record_end = length.checked_sub(TRAILER_BYTES as u64)?;
-        file.seek(SeekFrom::Start(record_end)).ok()?;
-        let mut trailer = [0; TRAILER_BYTES];
-        file.read_exact(&mut trailer).ok()?;
-        let (mac, length) = trailer.strip_suffix(COMPILED_MAGIC)?.split_at_checked(MAC_BYTES)?;
-        let stored = blake3::Hash::from_bytes(mac.try_into().ok()?);
-        let mut hasher = self.hasher(component);
-        hasher.update(length);
-        let length = u32::from_le_bytes(length.try_into().ok()?);
-        let code_end = record_end.checked_sub(length.into())?;
-        if u64::from(length) > MAX_RECORD_BYTES {
-            return None;
-        }
-        file.seek(SeekFrom::Start(code_end)).ok()?;
-        let mut record = vec![0; usize::try_from(length).ok()?];
-        file.read_exact(&mut record).ok()?;
-        hasher.update(&record);
-        file.rewind().ok()?;
-        let can_map = !self.must_copy.load(Ordering::Relaxed) && is_immutable(&file);
-        let mut code = Vec::with_capacity(if can_map { 0 } else { usize::try_from(code_end).ok()? });
-        let mut unread_code = (&file).take(code_end);
-        let mut chunk = [0; CHUNK_BYTES];
-        loop {
-            match unread_code.read(&mut chunk) {
-                Ok(0) => break,
-                Ok(read) => {
-                    hasher.update(&chunk[..read]);
-                    if !can_map {
-                        code.extend_from_slice(&chunk[..read]);
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(_) => return None,
-            }
-        }
-        // This comparison of hashes takes constant time. If the code in the file is truncated, the hash of the code
-        // differs from the stored hash.
-        let code = if can_map { CompiledCode::InFile } else { CompiledCode::Bytes(code) };
-        (hasher.finalize() == stored).then_some(CacheEntry { record, code, file })
+    /// Reads and verifies a cache file.
+    fn read(&self, component: &Digest, file: File) -> Option<CodeEntry> {
+        let placement = if self.must_copy.load(Ordering::Relaxed) { Placement::Copied } else { Placement::Mapped };
+        code_file::read(file, self.hasher(component), self.max_bytes, placement)
     }
 
-    fn mac(&self, component: &Digest, payload: &[&[u8]]) -> blake3::Hash {
-        let mut hasher = self.hasher(component);
-        for part in payload {
-            hasher.update(part);
-        }
-        hasher.finalize()
-    }
-
-    /// A keyed hasher that has already hashed the engine's hash and the component's digest. The engine's hash and the
-    /// digest have fixed lengths, so two different pairs cannot have the same concatenation.
     fn hasher(&self, component: &Digest) -> blake3::Hasher {
-        let mut hasher = blake3::Hasher::new_keyed(&self.key);
-        hasher.update(self.engine.as_bytes()).update(component.as_str().as_bytes());
-        hasher
+        code_file::hasher(&self.key, &self.engine, component)
     }
 
     /// Path of the file that a process locks while it compiles this component for this cache.
@@ -243,7 +130,30 @@ impl CompiledCache {
     }
 
     fn path(&self, component: &Digest) -> PathBuf {
-        self.directory.join(format!("{}.{EXTENSION}", component.hex()))
+        self.directory.join(code_file::name(component))
+    }
+}
+
+impl CodeStore for CompiledCache {
+    fn get(&self, component: &Digest) -> Option<CodeEntry> {
+        let path = self.path(component);
+        let metadata = std::fs::metadata(&path).ok()?;
+        if !metadata.is_file() || metadata.len() > self.max_bytes {
+            return None;
+        }
+        let file = File::open(&path).ok()?;
+        // If the file system has no locks, an entry in use may be deleted, but mapped code remains usable.
+        let _ = file.try_lock_shared();
+        let _ = file.set_modified(SystemTime::now());
+        let entry = self.read(component, file);
+        if entry.is_none() {
+            tracing::warn!(file = %path.display(), "compiled code in the cache is not valid; the component is compiled again");
+        }
+        entry
+    }
+
+    fn disable_mapping(&self) {
+        self.must_copy.store(true, Ordering::Relaxed);
     }
 }
 
@@ -268,25 +178,6 @@ enum FolderAccess {
     Private,
     /// The directory's owner and other users could write to it.
     Open,
-}
-
-/// Whether the file cannot change while its code runs. The file must be read-only, so that no program writes to it by
-/// mistake, and it must be on a local file system, so that no other machine changes it. This host only replaces its
-/// cache files and never writes to existing files. The cache directory belongs to the user under which the host runs. A
-/// malicious program of that user could change the file, but such a program could do the same harm without the file.
-#[cfg(target_os = "linux")]
-fn is_immutable(file: &File) -> bool {
-    /// Magic numbers of statfs(2): ext2 to ext4, XFS, Btrfs, tmpfs, overlayfs, F2FS, ZFS, bcachefs.
-    const LOCAL_FILE_SYSTEMS: [u32; 8] =
-        [0xef53, 0x5846_5342, 0x9123_683e, 0x0102_1994, 0x794c_7630, 0xf2f5_2010, 0x2fc1_2fc1, 0xca45_1a4e];
-    let is_read_only = file.metadata().is_ok_and(|metadata| mode(&metadata) & 0o222 == 0);
-    is_read_only && rustix::fs::fstatfs(file).is_ok_and(|system| LOCAL_FILE_SYSTEMS.contains(&(system.f_type as u32)))
-}
-
-/// On systems other than Linux, code is always copied into memory.
-#[cfg(not(target_os = "linux"))]
-fn is_immutable(_: &File) -> bool {
-    false
 }
 
 fn open_key(directory: &Path, user: u32, access: FolderAccess) -> io::Result<[u8; KEY_BYTES]> {
@@ -331,29 +222,8 @@ fn read_key(path: &Path, user: u32) -> Option<[u8; KEY_BYTES]> {
 }
 
 #[cfg(unix)]
-fn owner(metadata: &Metadata) -> u32 {
-    std::os::unix::fs::MetadataExt::uid(metadata)
-}
-
-#[cfg(unix)]
-fn mode(metadata: &Metadata) -> u32 {
-    std::os::unix::fs::MetadataExt::mode(metadata)
-}
-
-#[cfg(unix)]
 fn make_private(directory: &Path) -> io::Result<()> {
     std::fs::set_permissions(directory, std::os::unix::fs::PermissionsExt::from_mode(0o700))
-}
-
-/// On systems other than Unix, the host assumes that other users cannot access the user's folders.
-#[cfg(not(unix))]
-fn owner(_: &Metadata) -> u32 {
-    0
-}
-
-#[cfg(not(unix))]
-fn mode(_: &Metadata) -> u32 {
-    0
 }
 
 #[cfg(not(unix))]
@@ -364,8 +234,9 @@ fn make_private(_: &Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::component::code_file::{CHUNK_BYTES, CompiledCode, TRAILER_BYTES};
     use crate::component::plugin_store::digest_of;
-    use std::io::Write;
+    use std::io::{Read, Seek, Write};
 
     fn engine(name: &str) -> blake3::Hash {
         blake3::hash(name.as_bytes())
@@ -385,8 +256,8 @@ mod tests {
         file
     }
 
-    fn code_of(entry: CacheEntry) -> Vec<u8> {
-        let CacheEntry { code, mut file, .. } = entry;
+    fn code_of(entry: CodeEntry) -> Vec<u8> {
+        let CodeEntry { code, mut file, .. } = entry;
         match code {
             CompiledCode::Bytes(bytes) => bytes,
             CompiledCode::InFile => {

@@ -4,6 +4,7 @@
 //! engine counts fuel.
 
 use super::code_cache::CompiledCache;
+use super::installed_code::InstalledCode;
 use super::quarantine::ExaminerId;
 use crate::execution::engine::{self, AddressSpace, CodeOptions, Metering, Ticker};
 use crate::execution::linkers::Linkers;
@@ -43,6 +44,10 @@ pub(crate) struct EngineContext {
     pub(crate) space: AddressSpace,
     pub(crate) linkers: Linkers,
     pub(crate) cache: Option<CompiledCache>,
+    /// Compiled code that was installed together with this program, if there is code for this engine.
+    pub(crate) installed_code: Option<InstalledCode>,
+    /// Hash of everything on which compiled code for this engine depends.
+    pub(crate) compatibility: blake3::Hash,
     /// Identifies this engine, the host version and the limits in entries of the quarantine.
     pub(crate) examiner: ExaminerId,
     _ticker: Ticker,
@@ -54,8 +59,17 @@ pub(crate) struct EngineContexts {
     unmetered: Arc<EngineContext>,
     metered: Mutex<Option<Arc<EngineContext>>>,
     limits: HostLimits,
-    cache_directory: Option<PathBuf>,
+    folders: CodeFolders,
     scheduler: Arc<Scheduler>,
+}
+
+/// The folders with compiled code. Each of them may be missing.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CodeFolders {
+    /// The cache, which only the user of this process can access.
+    pub(crate) cache: Option<PathBuf>,
+    /// The code that was installed together with this program.
+    pub(crate) installed: Option<PathBuf>,
 }
 
 impl EngineContext {
@@ -66,7 +80,7 @@ impl EngineContext {
 
     fn new(
         limits: HostLimits,
-        cache_directory: Option<&PathBuf>,
+        folders: &CodeFolders,
         (metering, scheduler): (Metering, &Arc<Scheduler>),
     ) -> Result<Arc<Self>, SandboxError> {
         let engine_error = |error: wasmtime::Error| SandboxError::Engine { reason: format!("{error:#}") };
@@ -85,27 +99,39 @@ impl EngineContext {
         };
         let linkers = Linkers::new(&engine).map_err(engine_error)?;
         let compatibility = engine::compatibility_hash(&engine);
-        let cache = cache_directory.map(|path| {
+        let cache = folders.cache.as_ref().map(|path| {
             CompiledCache::open(path, compatibility, limits.cache)
                 .map_err(|source| SandboxError::Cache { path: path.clone(), source })
         });
         let cache = cache.transpose()?.flatten();
+        let installed_code =
+            folders.installed.as_ref().and_then(|path| InstalledCode::open(path, compatibility, limits.cache));
         let scheduler = Arc::clone(scheduler);
         let ticker = Ticker::start(engine.clone(), limits.epoch_tick, move || scheduler.expire_offers());
         let ticker = ticker.map_err(SandboxError::Ticker)?;
         let examiner = ExaminerId::new(&compatibility, &limits);
-        Ok(Arc::new(Self { engine, metering, space, linkers, cache, examiner, _ticker: ticker }))
+        Ok(Arc::new(Self {
+            engine,
+            metering,
+            space,
+            linkers,
+            cache,
+            installed_code,
+            compatibility,
+            examiner,
+            _ticker: ticker,
+        }))
     }
 }
 
 impl EngineContexts {
     pub(crate) fn new(
         limits: HostLimits,
-        cache_directory: Option<PathBuf>,
+        folders: CodeFolders,
         scheduler: Arc<Scheduler>,
     ) -> Result<Self, SandboxError> {
-        let unmetered = EngineContext::new(limits, cache_directory.as_ref(), (Metering::Off, &scheduler))?;
-        Ok(Self { unmetered, metered: Mutex::default(), limits, cache_directory, scheduler })
+        let unmetered = EngineContext::new(limits, &folders, (Metering::Off, &scheduler))?;
+        Ok(Self { unmetered, metered: Mutex::default(), limits, folders, scheduler })
     }
 
     /// Returns the engine context for `metering`, which determines whether the engine counts fuel.
@@ -117,8 +143,7 @@ impl EngineContexts {
         if let Some(context) = &*metered {
             return Ok(Arc::clone(context));
         }
-        let context =
-            EngineContext::new(self.limits, self.cache_directory.as_ref(), (Metering::Fuel, &self.scheduler))?;
+        let context = EngineContext::new(self.limits, &self.folders, (Metering::Fuel, &self.scheduler))?;
         Ok(Arc::clone(metered.insert(context)))
     }
 }

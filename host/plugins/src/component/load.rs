@@ -3,12 +3,15 @@
 
 mod compile_lock;
 mod compiled_code;
+mod development;
+mod installing;
 mod introspection;
 mod linking;
 mod reading;
 pub(crate) mod stored;
 mod verification;
 
+pub use installing::InstallError;
 pub use reading::read_component;
 pub(crate) use verification::Origin;
 
@@ -64,7 +67,7 @@ pub enum LoadEvent {
 pub enum CodeSource {
     /// The code was compiled while the plugin was loaded.
     Compiled,
-    /// The code was read from the cache on disk and verified.
+    /// The code was read from the cache on disk or from the installed code, and verified.
     Cache,
     /// The plugin was already loaded in this process.
     Memory,
@@ -237,7 +240,12 @@ impl Sandbox {
     ) -> Result<Arc<LoadedPlugin>, LoadError> {
         let size = bytes.len() as u64;
         let identity = Arc::new(claimed.identity);
-        let Examined { component, facts: bytes_facts, kinds } = self.examine(&identity, bytes, &context).await?;
+        let development = development::read(&bytes).await?;
+        let (examined, pin) = match &development {
+            Some(build) => self.examine_development_build(build, &identity, bytes, &context).await?,
+            None => (self.examine(&identity, bytes, &context).await?, None),
+        };
+        let Examined { component, facts: bytes_facts, kinds } = examined;
         if bytes_facts.has_async_lift && !kinds.is_empty() {
             return Err(NotAComponent::AsyncExport.into());
         }
@@ -248,6 +256,7 @@ impl Sandbox {
             interfaces: bytes_facts.interfaces,
             tools: Vec::new(),
             generic: Default::default(),
+            sources: development.map(|build| build.sources),
         };
         let docs = Arc::new(bytes_facts.docs);
         let mut links = link(&context, &component, &facts)?;
@@ -262,6 +271,10 @@ impl Sandbox {
             }
             result => result?,
         };
+        // The facts about a development build are not stored, because they belong to sources that the author is changing.
+        if facts.sources.is_some() {
+            return Ok(loaded(new, facts, links, (size, pin)));
+        }
         let (context, stored_facts, digest) = (Arc::clone(&new.context), facts.clone(), new.identity.digest.clone());
         let pin = blocking(move || compiled_code::store_in_cache(&context, &digest, &stored_facts, &component)).await?;
         Ok(loaded(new, facts, links, (size, pin)))
@@ -292,7 +305,7 @@ impl AvailablePlugin {
         if let Some(plugin) = shared.loaded(digest, name, context.metering) {
             return Some(Self::Loaded(plugin));
         }
-        let (component, facts, pin) = compiled_code::load_from_cache(context, digest)?;
+        let (component, facts, pin) = compiled_code::load_stored(context, digest)?;
         Some(Self::Cached { digest: digest.clone(), component, facts: Box::new(facts), pin })
     }
 }

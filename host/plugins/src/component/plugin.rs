@@ -43,6 +43,9 @@ pub(crate) struct Facts {
     pub(crate) tools: Vec<ToolDefinition>,
     #[serde(default, rename = "plain")]
     pub(crate) generic: GenericFacts,
+    /// The sources of a development build. They are part of the component, and are not stored in the cache.
+    #[serde(skip)]
+    pub(crate) sources: Option<Arc<str>>,
 }
 
 /// For each exported plugin kind, the linked component and the functions of the kind that the host calls.

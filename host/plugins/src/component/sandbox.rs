@@ -1,7 +1,7 @@
 //! The sandbox: the engine with its limits, cache and plugin store, shared by all plugins of the process.
 
 use super::compiler::{self, CompilerCommand};
-use super::engine_context::{EngineContexts, SandboxError};
+use super::engine_context::{CodeFolders, EngineContexts, SandboxError};
 use super::plugin::LoadedPlugin;
 use super::plugin_store::PluginStore;
 use super::quarantine::Quarantine;
@@ -31,6 +31,10 @@ const CONCURRENT_COMPILATIONS: usize = 2;
 pub struct SandboxOptions {
     /// Directory for compiled code. If None, all components are compiled again at every start.
     pub cache_directory: Option<PathBuf>,
+    /// Directory of compiled code that was installed together with the program, which [`Sandbox::install_code`] has
+    /// written. The host uses this code only if nobody except root and the user of this process can write to it. If
+    /// None, there is no such code.
+    pub installed_code: Option<PathBuf>,
     /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
     /// Command that starts the compiler process. If None, components are compiled in the host process, where a
@@ -119,7 +123,8 @@ impl Sandbox {
     pub fn new(options: SandboxOptions) -> Result<Self, SandboxError> {
         let scheduler = Scheduler::new(options.limits.epoch_tick);
         let quarantine = options.cache_directory.as_deref().map(Quarantine::new);
-        let engines = EngineContexts::new(options.limits, options.cache_directory, Arc::clone(&scheduler))?;
+        let folders = CodeFolders { cache: options.cache_directory, installed: options.installed_code };
+        let engines = EngineContexts::new(options.limits, folders, Arc::clone(&scheduler))?;
         let runner = CallRunner {
             admission: Admission::new(options.limits),
             scheduler,

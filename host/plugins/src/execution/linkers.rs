@@ -2,13 +2,15 @@
 //! without authority.
 
 use super::state::CallState;
+use crate::binary::development::{SOURCES_FUNCTION, SOURCES_INTERFACE};
 use crate::binary::imports::{self, Imports};
 use crate::capabilities::{config, files, http, key_value, log, media, model, process, sockets};
 use crate::contract::v0_1::bindings::agent_host::plugin::types;
 use crate::identity::Authority;
+use std::sync::Arc;
 use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, HasSelf, InstancePre, Linker, ResourceType};
-use wasmtime::{Engine, Result};
+use wasmtime::{Engine, Result, StoreContextMut};
 
 pub(crate) struct Linkers {
     granted: Linker<CallState>,
@@ -26,24 +28,36 @@ impl Linkers {
         Ok(Self { granted, inert })
     }
 
-    /// Links the component's imports to the host functions for calls with this authority.
+    /// Links the component's imports to the host functions for calls with this authority. `sources` are the sources of a
+    /// development build.
     pub(crate) fn link(
         &self,
         component: &Component,
         authority: Authority,
-        imports: Imports,
+        (imports, sources): (Imports, Option<&Arc<str>>),
     ) -> Result<InstancePre<CallState>> {
         let linker = match authority {
             Authority::Granted => &self.granted,
             Authority::Inert => &self.inert,
         };
-        if imports == Imports::Implemented {
+        if imports == Imports::Implemented && sources.is_none() {
             return linker.instantiate_pre(component);
         }
         let mut linker = linker.clone();
-        refuse_denied(&mut linker, component)?;
+        if let Some(sources) = sources {
+            provide(&mut linker, Arc::clone(sources))?;
+        }
+        if imports == Imports::SomeDenied {
+            refuse_denied(&mut linker, component)?;
+        }
         linker.instantiate_pre(component)
     }
+}
+
+/// Defines the function from which a development build gets its sources.
+fn provide(linker: &mut Linker<CallState>, sources: Arc<str>) -> Result<()> {
+    let mut interface = linker.instance(SOURCES_INTERFACE)?;
+    interface.func_wrap(SOURCES_FUNCTION, move |_: StoreContextMut<'_, CallState>, (): ()| Ok((sources.to_string(),)))
 }
 
 /// Defines the functions of the interfaces that the host knows but does not implement, so that calls to these functions

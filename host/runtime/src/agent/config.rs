@@ -38,6 +38,9 @@ pub struct PluginAllowance {
     /// Grants that users have given to the plugin since the host started. Unlike changes of the configuration, these
     /// grants apply to turns that are already open.
     pub answered: AnsweredGrants,
+    /// The most that the plugin gets until the host process exits, whatever the configuration grants later. `None` means
+    /// that no user has revoked grants of the plugin since the host started.
+    pub ceiling: Option<Grants>,
 }
 
 /// Whether the user is asked to give the grants that a plugin lacks (P6).
@@ -218,7 +221,7 @@ impl AgentConfig {
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
             client_tools: Vec::new(),
-            approvals: ApprovalRules::default(),
+            approvals: ApprovalRules::none(),
         }
     }
 }

@@ -114,6 +114,14 @@ impl LiveAgent {
     }
 }
 
+impl LiveAgent {
+    /// Reduces the grants of a plugin to the part that `reduced` returns, until the host process exits or a user grants
+    /// more. The change also applies to open turns and to calls that are running (P10).
+    pub fn revoke(&self, plugin: &str, reduced: &dyn Fn(&Grants) -> Grants) -> Result<Arc<Agent>, AgentError> {
+        self.change(|agent| agent.with_reduced_grants(plugin, reduced))
+    }
+}
+
 impl CurrentGrants for LiveAgent {
     fn version(&self) -> u64 {
         self.0.version.load(Ordering::SeqCst)

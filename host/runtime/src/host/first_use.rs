@@ -24,6 +24,8 @@ pub struct FirstUse {
     pub plugin: PluginIdentity,
     /// The tool that is called, or `None` if the plugin builds the context.
     pub tool: Option<String>,
+    /// Whether the user has asked for this question, and the plugin is not about to be used.
+    pub by_user: bool,
     /// The resources that the call needs and that no grant covers.
     pub lacking: Vec<UnmetNeed>,
     /// Protected paths of the host, which cannot be granted to any plugin.
@@ -37,6 +39,33 @@ pub struct FirstUse {
 }
 
 impl FirstUse {
+    /// Creates a question about everything that a plugin requests and does not have, for a user who wants to grant it
+    /// although the plugin is not about to be used. Returns `None` if the agent has no plugin with this name. The question
+    /// is open while the receiver exists.
+    pub fn requested_by_user(
+        agent: &LiveAgent,
+        session: &str,
+        (plugin, protected): (&str, Vec<ProtectedPath>),
+    ) -> Option<(Self, oneshot::Receiver<()>)> {
+        let current = agent.current();
+        let setup = current.setups().get(plugin)?;
+        let (answered, answer) = oneshot::channel();
+        let question = Self {
+            agent: agent.clone(),
+            session: session.to_owned(),
+            plugin: setup.plugin().identity().clone(),
+            tool: None,
+            by_user: true,
+            lacking: setup.unmet().to_vec(),
+            protected,
+            arguments: Value::Null,
+            effect: CallEffect::Changes,
+            component: setup.plugin().clone(),
+            answered,
+        };
+        Some((question, answer))
+    }
+
     /// Returns whether the call is still waiting for the answer. The call stops waiting if, for example, its
     /// turn is cancelled.
     pub fn is_pending(&self) -> bool {

@@ -34,6 +34,7 @@ impl SessionServices {
             session: self.subject.clone(),
             plugin: setup.plugin().identity().clone(),
             tool: plugin_use.tool.map(str::to_owned),
+            by_user: false,
             lacking,
             protected: self.sandbox.protected(),
             arguments: plugin_use.arguments.clone(),

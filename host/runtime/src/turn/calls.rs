@@ -4,6 +4,7 @@ mod builtin;
 mod changed_files;
 mod file_trees;
 mod mcp;
+mod rehearsal;
 
 use crate::host::SessionServices;
 use crate::tools::registry::RegisteredTool;

@@ -63,6 +63,7 @@ pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResu
     let texts = texts(&sections);
     let system = texts.iter().fold(0, |sum: u32, text| sum.saturating_add(tokens::of_text(text)));
     let budget = PromptBudget { system, ..budget };
+    let recalled = recollections.iter().map(|memory| memory.id.clone()).collect();
     let record = ContextRecord {
         builder,
         recollections,
@@ -83,6 +84,7 @@ pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResu
         budget,
         offered,
         plan,
+        recalled,
     };
     Ok((Input::Context { context }, notes))
 }

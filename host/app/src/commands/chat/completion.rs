@@ -1,6 +1,8 @@
-//! Tab completion: slash commands and their arguments, model names and tool names.
+//! Tab completion: slash commands and their arguments, model names, tool names, and paths after `@`.
 
+use super::path_completion::paths;
 use super::slash::COMMANDS;
+use crate::commands::attachments::open_mention;
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 
 /// The names that can be completed in a session.
@@ -25,6 +27,9 @@ impl NameCompleter {
 
     /// Returns the byte offset of the word before the cursor, and its completions with their descriptions.
     fn candidates(&self, line: &str) -> (usize, Vec<(String, &'static str)>) {
+        if let Some((start, path)) = open_mention(line) {
+            return (start, paths(&path).into_iter().map(|path| (path, "")).collect());
+        }
         let start = line.rfind(char::is_whitespace).map_or(0, |position| position + 1);
         let word = &line[start..];
         let named = |names: &[String]| names.iter().map(|name| (name.clone(), "")).collect::<Vec<_>>();
@@ -51,10 +56,11 @@ impl Completer for NameCompleter {
         let line = line.get(..position).unwrap_or(line);
         let (start, candidates) = self.candidates(line);
         let suggestions = candidates.into_iter().map(|(value, meaning)| Suggestion {
-            value,
             description: (!meaning.is_empty()).then(|| meaning.to_owned()),
             span: Span::new(start, line.len()),
-            append_whitespace: true,
+            // The user continues to type after the name of a folder or of a provider.
+            append_whitespace: !value.ends_with('/'),
+            value,
             ..Suggestion::default()
         });
         CompletionResult::fresh(suggestions.collect::<Vec<_>>())
@@ -83,5 +89,6 @@ mod tests {
         assert_eq!(complete("call text."), (5, "text.count_file text.search".to_owned()));
         assert_eq!(complete("Zähle f"), (7, "files.read".to_owned()));
         assert_eq!(complete("words "), (6, String::new()));
+        assert_eq!(complete("see @Cargo.to"), (4, "@Cargo.toml".to_owned()), "tests run in the folder of the crate");
     }
 }

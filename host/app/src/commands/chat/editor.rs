@@ -24,6 +24,8 @@ use tokio::task::JoinHandle;
 const ARROW: &str = "> ";
 /// Name of the menu that Tab opens.
 const MENU: &str = "names";
+/// Command of the line editor that suspends the process.
+const SUSPEND: &str = "suspend";
 /// Maximum length in bytes of a line that is read without the editor.
 const MAX_LINE: u64 = 1 << 20;
 
@@ -65,6 +67,8 @@ struct FullEditor {
     reedline: Reedline,
     above: PrinterAbove,
     line: Arc<LineState>,
+    /// Whether the editor has read a line.
+    has_worked: bool,
 }
 
 /// Maximum number of texts that are queued to be shown above the input line.
@@ -112,33 +116,49 @@ impl Editor {
 
     /// Waits for the next input.
     pub(super) async fn read(&mut self) -> Result<Typed, Failure> {
+        loop {
+            if let Some(typed) = self.read_once().await? {
+                return Ok(typed);
+            }
+            if let Err(error) = self.interrupts.suspend().await {
+                tracing::warn!("the process cannot be suspended: {error}");
+            }
+        }
+    }
+
+    /// Waits for the next input. Returns `None` if the user pressed Ctrl-Z, and keeps the line that was being typed.
+    async fn read_once(&mut self) -> Result<Option<Typed>, Failure> {
         let mut full = match std::mem::replace(&mut self.reader, LineReader::Plain(None)) {
             LineReader::Full(full) => full,
-            LineReader::Plain(reading) => return self.read_plain(reading).await,
+            LineReader::Plain(reading) => return self.read_plain(reading).await.map(Some),
         };
         let _token = self.interrupts.begin(Activity::Prompt);
         let reading = tokio::task::spawn_blocking(move || {
-            let signal = full.reedline.read_line(&Arrow);
+            let signal = full.read_line();
             (full, signal)
         });
         let (mut full, signal) = tokio::select! {
             read = reading => read.map_err(|error| Failure::failed(format!("the line editor failed: {error}")))?,
             // If the terminal was closed, a loop that reads again would never end, because each read returns the end
             // of input.
-            () = self.terminal.hung_up() => return Ok(Typed::Leave),
+            () = self.terminal.hung_up() => return Ok(Some(Typed::Leave)),
         };
         match signal {
+            Ok(Signal::HostCommand(command)) if command == SUSPEND => {
+                self.reader = LineReader::Full(full);
+                Ok(None)
+            }
             Ok(Signal::HostCommand(_)) => self.interrupts.leave_at_once(&self.terminal),
             Ok(signal) => {
                 let typed = full.typed(signal);
                 self.reader = LineReader::Full(full);
-                Ok(typed)
+                Ok(Some(typed))
             }
             // The editor does not work, for example because the terminal does not report its cursor position.
             Err(error) => {
                 tracing::warn!("the line editor does not work on this terminal, so plain lines are read: {error}");
                 drop(full);
-                self.read_plain(None).await
+                self.read_plain(None).await.map(Some)
             }
         }
     }
@@ -201,6 +221,10 @@ impl FullEditor {
             let leave_at_once = ReedlineEvent::ExecuteHostCommand("leave at once".to_owned());
             keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char(key), leave_at_once);
         }
+        if cfg!(unix) {
+            let suspend = ReedlineEvent::ExecuteHostCommand(SUSPEND.to_owned());
+            keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), suspend);
+        }
         let edit_mode: Box<dyn EditMode> = Box::new(Emacs::new(keys));
         let menu = ColumnarMenu::default().with_name(MENU).with_marker(ARROW);
         let colours = terminal.rendering(crate::terminal::Output::Stderr) == Rendering::Styled;
@@ -230,7 +254,22 @@ impl FullEditor {
                 reedline
             }
         };
-        Self { reedline, above, line }
+        Self { reedline, above, line, has_worked: false }
+    }
+
+    /// Reads a line. A busy terminal may not report its cursor position in time, and then the editor fails before it shows
+    /// a prompt. So the editor tries again, more often if it has worked before.
+    fn read_line(&mut self) -> std::io::Result<Signal> {
+        let attempts = if self.has_worked { 5 } else { 2 };
+        let mut result = self.reedline.read_line(&Arrow);
+        for _ in 1..attempts {
+            if result.is_ok() {
+                break;
+            }
+            result = self.reedline.read_line(&Arrow);
+        }
+        self.has_worked |= result.is_ok();
+        result
     }
 
     fn typed(&mut self, signal: Signal) -> Typed {

@@ -27,7 +27,8 @@ pub(super) fn help(width: usize) -> String {
             }
         })
         .collect();
-    let keys = "Alt-Enter, or \\ and Enter, begins a new line. Ctrl-R searches the history, Tab completes names. \
+    let keys = "Alt-Enter, or \\ and Enter, begins a new line. Ctrl-R searches the history, Tab completes names, and paths after @. \
+                @PATH attaches a file, a picture or the listing of a folder. \
                 A line that begins with a space is not saved in the history.";
     lines.push(text::wrapped(&format!("{DIM}{keys}{DIM:#}"), width));
     lines.join("\n")
@@ -104,7 +105,7 @@ pub(super) fn models(agent: &Agent) -> Vec<String> {
 }
 
 /// Returns the names of the agent's models and of the built-in model.
-fn own_models(agent: &Agent) -> Vec<String> {
+pub(super) fn own_models(agent: &Agent) -> Vec<String> {
     let mut names: Vec<_> = agent.models().chain().iter().map(|model| model.info().model.to_string()).collect();
     if !names.iter().any(|name| name == OFFLINE) {
         names.push(OFFLINE.to_owned());
@@ -117,9 +118,10 @@ pub(super) fn marked_models(agent: &Agent) -> String {
     let current = agent.models().first().info().model.to_string();
     let mut lines: Vec<_> = own_models(agent)
         .into_iter()
-        .map(|name| {
+        .enumerate()
+        .map(|(index, name)| {
             let mark = if name == current { format!("{GREEN}●{GREEN:#}") } else { " ".to_owned() };
-            format!("{mark} {}", text::one_line(&name, 200))
+            format!("{mark} {DIM}{}{DIM:#} {}", index + 1, text::one_line(&name, 200))
         })
         .collect();
     let providers: Vec<_> = KNOWN_PROVIDERS.iter().map(|provider| provider.name).collect();

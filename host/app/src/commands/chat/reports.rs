@@ -8,10 +8,14 @@ use crate::terminal::text;
 use agent_core::change::CallRecord;
 use agent_core::tool::errors_as_sentences;
 use agent_core::view::result_text;
-use agent_store::CallFilter;
+use agent_store::{CallFilter, StoredMemory};
 
 /// Number of memories that `/memory` shows.
 const LISTED_MEMORIES: usize = 10;
+/// Maximum number of pages of memories in which recalled memories are searched.
+const SEARCHED_PAGES: usize = 10;
+/// Number of memories of such a page.
+const MEMORIES_PER_PAGE: usize = 200;
 
 impl Chat<'_> {
     /// Shows the full result of one of the last calls, of which the last has the number 1.
@@ -63,17 +67,42 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Lists the latest memories about the user, which the agent may recall.
+    /// Lists the memories that were recalled for the last turn, and then the latest memories about the user, which the
+    /// agent may recall.
     pub(super) async fn list_memories(&self) -> Result<(), Failure> {
         let user = self.remembered_user()?;
+        let recalled = self.recalled_memories(&user).await?;
+        if !recalled.is_empty() {
+            self.hint("recalled for the last turn:");
+            recalled.iter().for_each(|memory| self.entry(&memory::list_entry(memory)));
+            self.hint("the latest memories:");
+        }
         let found = self.host.store.list(&user, "", LISTED_MEMORIES).await.map_err(Failure::failed)?;
         if found.is_empty() {
             self.note(format!("there are no memories about `{}`", text::one_line(&user, 100)));
             return Ok(());
         }
-        found.iter().for_each(|memory| self.note(memory::list_entry(memory)));
+        found.iter().for_each(|memory| self.entry(&memory::list_entry(memory)));
         self.hint("/memory forget ID deletes a memory; `agent-host memory list` shows all");
         Ok(())
+    }
+
+    /// Finds the memories that were recalled for the last turn, the best match first. A memory that was deleted since then,
+    /// or that is older than the searched memories, is left out.
+    async fn recalled_memories(&self, user: &str) -> Result<Vec<StoredMemory>, Failure> {
+        let ids = self.view.recalled();
+        let (mut found, mut after) = (Vec::new(), String::new());
+        for _ in 0..SEARCHED_PAGES {
+            if found.len() == ids.len() {
+                break;
+            }
+            let page = self.host.store.list(user, &after, MEMORIES_PER_PAGE).await.map_err(Failure::failed)?;
+            let Some(last) = page.last() else { break };
+            after.clone_from(&last.id);
+            found.extend(page.into_iter().filter(|memory| ids.contains(&memory.id)));
+        }
+        found.sort_by_key(|memory| ids.iter().position(|id| *id == memory.id));
+        Ok(found)
     }
 
     /// Deletes a memory about the user.

@@ -1,5 +1,8 @@
 //! Parses slash commands, which are input lines that begin with `/` and control the host.
 
+use super::changed_files::Shown;
+use crate::terminal::Theme;
+
 /// Description of a slash command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Command {
@@ -16,7 +19,11 @@ pub(super) const COMMANDS: &[Command] = &[
     Command { name: "/help", arguments: "", description: "this list" },
     Command { name: "/tools", arguments: "", description: "the tools that the model may call" },
     Command { name: "/plugins", arguments: "", description: "the plugins, and the grants of each plugin" },
-    Command { name: "/model", arguments: "[NAME]", description: "lists the models; with NAME, switches to that model" },
+    Command {
+        name: "/model",
+        arguments: "[NAME]",
+        description: "switches to the model NAME, or lists the models and asks",
+    },
     Command {
         name: "/session",
         arguments: "[list|new|ID]",
@@ -32,6 +39,27 @@ pub(super) const COMMANDS: &[Command] = &[
         name: "/memory",
         arguments: "[forget ID]",
         description: "the latest memories that the agent may recall; or deletes one",
+    },
+    Command {
+        name: "/grant",
+        arguments: "[PLUGIN [KIND=VALUE]]",
+        description: "lists what plugins lack; asks again what to grant a plugin; or grants, for example, read=docs",
+    },
+    Command {
+        name: "/revoke",
+        arguments: "PLUGIN [KIND]",
+        description: "takes all grants of a plugin away, or those of one kind, such as http",
+    },
+    Command { name: "/diff", arguments: "[all]", description: "the file changes of the last turn, or of this session" },
+    Command {
+        name: "/compact",
+        arguments: "",
+        description: "lets the next prompt begin with a summary of the earlier messages",
+    },
+    Command {
+        name: "/theme",
+        arguments: "[light|dark|none]",
+        description: "colours for a light or a dark terminal, or no colours",
     },
     Command { name: "/undo", arguments: "", description: "undoes the last turn: the model no longer sees it" },
     Command {
@@ -83,6 +111,20 @@ pub(super) enum SlashCommand {
     Memories,
     /// Delete the memory with this id.
     Forget(String),
+    /// List the plugins that lack grants.
+    Lacking,
+    /// Ask what to grant to this plugin.
+    GrantQuestion(String),
+    /// Grant this to this plugin: the name of the plugin, and the grant as `KIND=VALUE`.
+    Grant(String, String),
+    /// Revoke the grants of this plugin: all, or those of one kind.
+    Revoke(String, Option<String>),
+    /// Show which files were changed.
+    Diff(Shown),
+    /// Summarise the earlier messages at the beginning of the next turn.
+    Compact,
+    /// Show the theme, or use another one.
+    Theme(Option<Theme>),
     /// Undo the last turn.
     Undo,
     /// Ask the user again for the approvals and other answers that the agent and its delegates need.
@@ -129,6 +171,16 @@ fn parse_command(name: &str, words: &[&str]) -> Result<SlashCommand, String> {
         ("/cost", []) => SlashCommand::Cost,
         ("/memory", []) => SlashCommand::Memories,
         ("/memory", ["forget", id]) => SlashCommand::Forget((*id).to_owned()),
+        ("/grant", []) => SlashCommand::Lacking,
+        ("/grant", [plugin]) => SlashCommand::GrantQuestion((*plugin).to_owned()),
+        ("/grant", [plugin, grant @ ..]) => SlashCommand::Grant((*plugin).to_owned(), grant.join(" ")),
+        ("/revoke", [plugin]) => SlashCommand::Revoke((*plugin).to_owned(), None),
+        ("/revoke", [plugin, kind]) => SlashCommand::Revoke((*plugin).to_owned(), Some((*kind).to_owned())),
+        ("/diff", []) => SlashCommand::Diff(Shown::LastTurn),
+        ("/diff", ["all"]) => SlashCommand::Diff(Shown::AllTurns),
+        ("/compact", []) => SlashCommand::Compact,
+        ("/theme", []) => SlashCommand::Theme(None),
+        ("/theme", [theme]) => SlashCommand::Theme(Some(Theme::parse(theme).ok_or_else(|| usage_error(name))?)),
         ("/undo", []) => SlashCommand::Undo,
         ("/approve", []) => SlashCommand::Approve,
         ("/continue", []) => SlashCommand::Continue,
@@ -192,6 +244,19 @@ mod tests {
             ("/cost", SlashCommand::Cost),
             ("/memory", SlashCommand::Memories),
             ("/memory forget a/1", SlashCommand::Forget("a/1".into())),
+            ("/grant", SlashCommand::Lacking),
+            ("/grant files", SlashCommand::GrantQuestion("files".into())),
+            (
+                "/grant web http=GET https://a.example",
+                SlashCommand::Grant("web".into(), "http=GET https://a.example".into()),
+            ),
+            ("/revoke files", SlashCommand::Revoke("files".into(), None)),
+            ("/revoke files write", SlashCommand::Revoke("files".into(), Some("write".into()))),
+            ("/diff", SlashCommand::Diff(Shown::LastTurn)),
+            ("/diff all", SlashCommand::Diff(Shown::AllTurns)),
+            ("/compact", SlashCommand::Compact),
+            ("/theme", SlashCommand::Theme(None)),
+            ("/theme light", SlashCommand::Theme(Some(Theme::Light))),
             ("/undo", SlashCommand::Undo),
             ("/approve", SlashCommand::Approve),
             ("/continue", SlashCommand::Continue),
@@ -230,6 +295,7 @@ mod tests {
         assert!(error("/tool").contains("did you mean /tools?"));
         assert!(!error("/somethingelse").contains("did you mean"));
         assert_eq!(error("/undo 2"), "/undo takes no arguments");
+        assert_eq!(error("/theme blue"), "write /theme [light|dark|none]");
         assert_eq!(error("/result 0"), "write /result [N]");
         assert_eq!(error("/resolve"), "write /resolve CALL retry|failed|result [TEXT]");
     }

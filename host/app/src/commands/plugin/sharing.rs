@@ -16,7 +16,7 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
 use agent_config::{DataDirectory, assembly};
-use agent_plugins::{ComponentClaims, LoadedPlugin, PluginStore, read_component};
+use agent_plugins::{ComponentClaims, LoadedPlugin, PluginStore, is_development_build, read_component};
 use agent_registry::{
     ComponentCache, Credentials, Downloads, NO_TIMESTAMP, PluginFacts, Pushed, Registry, RegistryError, RetryNotice,
     SignatureRequest, SigningKey, Source, local_claims, sign as signature_of, write_local_signature,
@@ -87,6 +87,13 @@ pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal
     if agent_plugins::digest_of(&component) != *plugin.digest() {
         return Err(Failure::refused(format!(
             "`{}` was changed while it was read; push it again",
+            arguments.file.display()
+        )));
+    }
+    if is_development_build(&component) {
+        return Err(Failure::refused(format!(
+            "`{}` is a development build of `agent-host test` or `agent-host dev`, which is only for this machine; build the \
+             plugin with `agent-host plugin build`, and push it again",
             arguments.file.display()
         )));
     }

@@ -90,7 +90,6 @@ pub(super) async fn prune_components(data: Option<&Path>, terminal: &Terminal) -
 }
 
 fn describe(version: &PluginVersion) -> String {
-    let time = |time: &str| time.get(..19).unwrap_or(time).replace('T', " ");
     let until = match (&version.ended, version.why) {
         (Some(ended), why) => {
             let why = match why {
@@ -99,7 +98,7 @@ fn describe(version: &PluginVersion) -> String {
                 Some(VersionEndReason::Trapped) => "the version crashed too often",
                 Some(VersionEndReason::Requested) => "another version was requested",
             };
-            format!("until {}: {why}", time(ended))
+            format!("until {}: {why}", text::local_time(ended))
         }
         (None, _) => "in use".to_owned(),
     };
@@ -109,7 +108,7 @@ fn describe(version: &PluginVersion) -> String {
     let file = Path::new(&version.origin).file_name().map(Path::new).unwrap_or(Path::new(&version.origin));
     let origin = Path::new(&version.directory).join(file).display().to_string();
     let (name, origin) = (text::one_line(&version.plugin, 64), text::one_line(&origin, 200));
-    format!("{BOLD}{name}{BOLD:#} {digest}  {} {until}  {DIM}{origin}{DIM:#}", time(&version.began))
+    format!("{BOLD}{name}{BOLD:#} {digest}  {} {until}  {DIM}{origin}{DIM:#}", text::local_time(&version.began))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::arguments::approval::{AnswerArguments, ApproveArguments, DenyArgument
 use crate::commands::agent_settings;
 use crate::commands::open_session::{OpenedFor, OpenedSession, open_in};
 use crate::commands::run;
+use crate::commands::user_presence::UserPresence;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::Terminal;
@@ -48,7 +49,8 @@ async fn answer_requests(
     let arguments = RunArguments { agent, session: Some(session), json, ..RunArguments::default() };
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Activity::Turn);
-    let settings = agent_settings::settings(&arguments.agent, terminal).await?;
+    let user = if json { UserPresence::Absent } else { UserPresence::of(terminal) };
+    let settings = agent_settings::settings(&arguments.agent, Some(data.root()), user, terminal).await?;
     let mut opened = tokio::select! {
         opened = open_in(&arguments, (settings, data.clone()), OpenedFor::AnAnswer, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),

@@ -9,6 +9,7 @@ use crate::commands::event_file;
 use crate::commands::first_use::closed_handler;
 use crate::commands::open_session::{self, BUSY_TIMEOUT, OpenedFor, OpenedSession};
 use crate::commands::stored_sessions::find_open;
+use crate::commands::user_presence::UserPresence;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::turn::{Format, SessionUse, Storage, TurnView};
@@ -126,7 +127,8 @@ impl SessionToAnswer<'_> {
     async fn with_agent(&self, terminal: &Terminal) -> Result<(Session, Storage, Option<AssembledAgents>), Failure> {
         let (agent, session) = (self.options.agent.clone(), Some(self.subject.to_owned()));
         let run = RunArguments { agent, session, ..RunArguments::default() };
-        let settings = agent_settings::settings(&run.agent, terminal).await?;
+        let root = Some(self.data.root());
+        let settings = agent_settings::settings(&run.agent, root, UserPresence::of(terminal), terminal).await?;
         let opened = open_session::open_in(&run, (settings, self.data.clone()), OpenedFor::AnAnswer, terminal).await?;
         let OpenedSession { session, storage, agents, .. } = opened;
         Ok((session, storage, Some(agents)))

@@ -44,7 +44,8 @@ pub(super) async fn search(
         }
         let (session, role) = (one_line(&hit.session, MAX_CHARACTERS), hit.role.as_str());
         let heading = format!("{BOLD}{session}{BOLD:#} {DIM}turn {}, message {}, {role}{DIM:#}", hit.turn, hit.id);
-        super::print(terminal, format!("{heading}\n  {}", one_line(&hit.excerpt, MAX_CHARACTERS)))?;
+        let entry = format!("{heading}\n  {}", one_line(&hit.excerpt, MAX_CHARACTERS));
+        terminal.print_entry(&entry).map_err(Failure::output)?;
     }
     Ok(Exit::Done)
 }

@@ -28,7 +28,7 @@ pub(crate) async fn show(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let line = |line: String| terminal.print(line).map_err(Failure::output);
-    line(summary(session))?;
+    terminal.print_entry(&summary(session)).map_err(Failure::output)?;
     let SessionUsage { model_calls, usage } = session.usage;
     if model_calls > 0 {
         line(format!("  {DIM}used{DIM:#} {}", spending(model_calls, usage)))?;
@@ -72,7 +72,8 @@ async fn show_messages(store: &dyn Store, session: &str, terminal: &Terminal) ->
                 Part::ToolResult(result) => Some(result.call_id.clone()),
                 _ => None,
             }));
-            line(describe_message(message, (hidden.get(&message.id).copied(), &costs)))?;
+            let described = describe_message(message, (hidden.get(&message.id).copied(), &costs));
+            terminal.print_entry(&described).map_err(Failure::output)?;
         }
     }
     ends.get(&turn).map_or(Ok(()), |end| line(end.clone()))?;
@@ -191,7 +192,7 @@ async fn hide_reasons(store: &dyn Store, session: &str) -> Result<BTreeMap<Messa
 /// Describes a call that has no result yet. `open_in` is the process that has the session open, if any.
 fn open_call(call: &CallRecord, open_in: Option<&str>) -> String {
     let (name, arguments) =
-        (text::one_line(&call.name, MAX_CHARACTERS), text::json_line(&call.arguments, MAX_CHARACTERS));
+        (text::one_line(&call.name, MAX_CHARACTERS), text::arguments(&call.arguments, MAX_CHARACTERS));
     let running = open_in.map(|process| format!("is running in {process}"));
     let waits = match call.state {
         CallState::Started if running.is_some() => running.as_deref().unwrap_or_default(),
@@ -218,7 +219,7 @@ fn describe_message(message: &StoredMessage, (hide_reason, costs): (Option<HideR
         Part::Json(json) => text::harmless(&json.to_string()).into_owned(),
         Part::Media(media) => text::media_item(media),
         Part::ToolCall(call) => {
-            let arguments = text::json_line(&call.arguments, MAX_CHARACTERS);
+            let arguments = text::arguments(&call.arguments, MAX_CHARACTERS);
             format!("→ {} {arguments} {DIM}{}{DIM:#}", text::one_line(&call.name, MAX_CHARACTERS), call.id)
         }
         Part::ToolResult(result) => tool_result(result, costs),

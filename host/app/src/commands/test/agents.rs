@@ -13,6 +13,7 @@ use agent_config::assembly::{
 use agent_config::grants::Kind;
 use agent_config::settings::{NamedModel, provider_of};
 use agent_config::{AgentFile, AgentOptions, ConfigError, HostEnvironment, Settings};
+use agent_core::approval::ApprovalRules;
 use agent_devkit::scenario::{AgentFactory, AgentSetup, AgentSource, Scenario, ScenarioAgent};
 use agent_mcp::ServerConfig;
 use agent_models::Provider;
@@ -125,6 +126,10 @@ impl<'s> ScenarioReader<'s> {
             }
             AgentSource::Nothing => (None, AgentFile { folder: scenario.folder().to_owned(), ..AgentFile::default() }),
         };
+        if !matches!(scenario.agent(), AgentSource::File(_)) {
+            // A scenario of a plugin checks what its tools do. Questions are part of it only if the scenario sets rules.
+            file.approvals.get_or_insert_with(ApprovalRules::none);
+        }
         file.name.get_or_insert_with(|| DEFAULT_NAME.to_owned());
         if setup.model.is_some() {
             (file.model, file.summary_model, file.embedding_model) = (None, None, None);

@@ -287,7 +287,7 @@ fn interactive_decisions(calls: &[CallRecord]) -> String {
          they took effect"
     )];
     for call in calls {
-        let (name, arguments) = (text::one_line(&call.name, 100), text::json_line(&call.arguments, 100));
+        let (name, arguments) = (text::one_line(&call.name, 100), text::arguments(&call.arguments, 100));
         lines.push(format!("  {name} {arguments}\n    /resolve {} retry|failed|result [TEXT]", call.id));
     }
     lines.push("  or /cancel ends the turn".to_owned());

@@ -194,3 +194,50 @@ fn p6_replaces_the_file_atomically_or_not_at_all() {
     let names = std::fs::read_dir(folder.path()).expect("listed").count();
     assert_eq!(names, 2, "no temporary file is left behind");
 }
+
+/// P10: removing grants keeps comments, other keys and other plugins. Without the right to write, folders stay readable.
+#[test]
+fn p10_removes_grants_and_keeps_everything_else() {
+    let file = "# mine\n[plugins.text.grants]\nread = [\"docs\"] # these\nwrite = [\"out\", \"docs\"]\nhttp = [\"https://a.example\"]\n\
+                ask = false\n\n[plugins.files.grants]\nread = [\".\"]\n";
+    let draft = Draft { path: "agent.toml".into(), text: file.into() };
+    let without = |kind| draft.text_without("text", kind).unwrap_or_else(|error| panic!("{error}"));
+    let texts = [without(Some(Kind::Write)), without(Some(Kind::Read)), without(None), without(Some(Kind::Env))];
+    insta::assert_snapshot!(texts.join("=====\n"), @r#"
+    # mine
+    [plugins.text.grants]
+    read = ["docs", "out"] # these
+    http = ["https://a.example"]
+    ask = false
+
+    [plugins.files.grants]
+    read = ["."]
+    =====
+    # mine
+    [plugins.text.grants]
+    http = ["https://a.example"]
+    ask = false
+
+    [plugins.files.grants]
+    read = ["."]
+    =====
+    # mine
+    [plugins.text.grants]
+    ask = false
+
+    [plugins.files.grants]
+    read = ["."]
+    =====
+    # mine
+    [plugins.text.grants]
+    read = ["docs"] # these
+    write = ["out", "docs"]
+    http = ["https://a.example"]
+    ask = false
+
+    [plugins.files.grants]
+    read = ["."]
+    "#);
+    let other = draft.text_without("unknown", None).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(other, file);
+}

@@ -24,9 +24,10 @@ pub(super) const APPROVAL: Section = Section {
         Key {
             name: "destructive",
             value: Value::Choice(POLICIES),
-            default: Default::Is(r#""allow""#),
-            meaning: "Applies to tools that declare that they may delete or overwrite something.",
-            example: r#""ask""#,
+            default: Default::Is(r#""ask""#),
+            meaning: "Applies to tools that declare that they may delete or overwrite something. A tool of an MCP server that \
+                      declares nothing counts as such a tool.",
+            example: r#""allow""#,
         },
         Key {
             name: "open_world",

@@ -67,6 +67,7 @@ fn documented_defaults_match_the_code() {
     let keep =
         if agent_mcp::KeepConnected::default() == agent_mcp::KeepConnected::Turn { "\"turn\"" } else { "\"always\"" };
     let policy = |policy: agent_core::approval::ApprovalPolicy| serde_json::to_string(&policy).expect("a word");
+    let approvals = agent_core::approval::ApprovalRules::default();
     let expected = [
         ("fuel", agent_plugins::CallLimits::default().fuel.is_some().to_string()),
         ("model", format!("\"{}\"", crate::settings::WantedModels::default_model())),
@@ -91,9 +92,9 @@ fn documented_defaults_match_the_code() {
         ("finish", if bounds.finish == Finish::Text { "\"text\"" } else { "\"tool\"" }.to_owned()),
         ("persistence", bounds.persistence.to_string()),
         ("include_history", agent.include_history.to_string()),
-        ("default", policy(agent.approvals.default)),
-        ("destructive", policy(agent.approvals.destructive)),
-        ("open_world", policy(agent.approvals.open_world)),
+        ("default", policy(approvals.default)),
+        ("destructive", policy(approvals.destructive)),
+        ("open_world", policy(approvals.open_world)),
         ("media", agent_plugins::Grants::default().media.to_string()),
         ("ask", (agent_runtime::AskPolicy::default() == agent_runtime::AskPolicy::AtFirstUse).to_string()),
         ("attempts", retry.attempts.to_string()),

@@ -1,11 +1,8 @@
-// A media policy: it decides which images and files of the conversation are sent to the provider.
+// A media policy: it decides which images and files of the conversation are sent to the provider. The function is called
+// for each image and file. A decision does not change the stored media.
 
-const decide = ({ seenCount, media }) =>
-  seenCount === 0
-    ? { tag: "keep" }
-    : { tag: "mask", val: `[${media.name ?? "a file"}, ${media.mimeType}: seen before]` };
+import { keep, mask } from "agent-host-sdk";
 
-export const mediaPolicy = {
-  // Returns one decision for each item, in the same order. A decision does not change the stored media.
-  decide: (request) => request.items.map(decide),
-};
+/** @type {import("agent-host-sdk").MediaPolicy} */
+export const mediaPolicy = ({ seenCount, media }) =>
+  seenCount === 0 ? keep() : mask(`[${media.name ?? "a file"}, ${media.mimeType}: seen before]`);

@@ -1,46 +1,28 @@
 // A plugin with one tool, `my-plugin.count`.
 
-// JSON Schema of the arguments. The model reads the descriptions in it.
-const inputSchema = {
-  type: "object",
-  properties: {
-    text: { type: "string", description: "The text to look in." },
-    word: { type: "string", description: "The word to count; upper and lower case are the same." },
-  },
-  required: ["text", "word"],
-  additionalProperties: false,
-};
-
-// JSON Schema of the result.
-const outputSchema = {
-  type: "object",
-  properties: { times: { type: "integer", description: "How often the word occurs." } },
-  required: ["times"],
-};
+import { ToolError, integer, object, string, tool } from "agent-host-sdk";
 
 const words = (text) => text.toLowerCase().match(/[\p{L}\p{N}]+/gu) ?? [];
 
-export const tool = {
-  definitions: () => [
-    {
-      name: "my-plugin.count",
-      title: undefined,
-      description: "Counts how often a word occurs in a text. Use it instead of counting yourself.",
-      inputSchema: JSON.stringify(inputSchema),
-      outputSchema: JSON.stringify(outputSchema),
-      traits: { readOnly: true },
-      priority: 0,
+const count = tool(
+  {
+    name: "my-plugin.count",
+    description: "Counts how often a word occurs in a text. Use it instead of counting yourself.",
+    arguments: {
+      text: string().describe("The text to look in."),
+      word: string().describe("The word to count; upper and lower case are the same."),
     },
-  ],
-
-  call(name, args, context) {
-    const { text, word } = JSON.parse(args);
+    result: object({ times: integer().describe("How often the word occurs.") }),
+    readOnly: true,
+  },
+  ({ text, word }) => {
     if (!/^[\p{L}\p{N}]+$/u.test(word)) {
-      // The schema cannot express this rule, so the call checks it and returns an error that names the argument.
-      const violation = { pointer: "/word", message: "must be one word of letters and digits" };
-      throw { tag: "invalid-arguments", val: [violation] };
+      // The schema cannot express this rule, so the tool checks it and throws an error that names the argument.
+      throw ToolError.invalid("/word", "must be one word of letters and digits");
     }
     const times = words(text).filter((other) => other === word.toLowerCase()).length;
-    return { tag: "done", val: { content: [], structured: JSON.stringify({ times }) } };
+    return { times };
   },
-};
+);
+
+export const tools = [count];

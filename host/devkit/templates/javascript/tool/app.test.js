@@ -1,17 +1,16 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { tool } from "./app.js";
+import { call } from "agent-host-sdk/testing";
+import { tools } from "./app.js";
 
-const call = (args) => tool.call("my-plugin.count", JSON.stringify(args), {});
-
-test("counts words in any case", () => {
-  const outcome = call({ text: "One two, and ONE more.", word: "one" });
-  assert.deepEqual(JSON.parse(outcome.val.structured), { times: 2 });
+test("counts words in any case", async () => {
+  const outcome = await call(tools, "my-plugin.count", { text: "One two, and ONE more.", word: "one" });
+  assert.deepEqual(outcome.value, { times: 2 });
 });
 
-test("rejects an argument that is not one word", () => {
-  assert.throws(
-    () => call({ text: "", word: "two words" }),
-    (error) => error.tag === "invalid-arguments" && error.val[0].pointer === "/word",
-  );
+test("rejects an argument that is not one word", async () => {
+  await assert.rejects(call(tools, "my-plugin.count", { text: "", word: "two words" }), {
+    kind: "invalid-arguments",
+    violations: [{ pointer: "/word", message: "must be one word of letters and digits" }],
+  });
 });

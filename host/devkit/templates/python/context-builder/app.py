@@ -1,14 +1,14 @@
-"""A context builder: it adds sections to the prompt at the start of a turn. The classes implement the world in `wit/`."""
+"""A context builder: it adds sections to the prompt at the start of a turn."""
 
-from logic import ANSWERING, sections
-from wit_world import exports
-from wit_world.exports import context_builder as builder
+from agent_host_sdk import ContextRequest, Prompt, Section, context_builder
+
+# Text of a section of the prompt. The text is the same in every turn, so that providers can cache the prompt.
+ANSWERING = "Answer in plain words and in at most five sentences, unless more is asked for."
 
 
-class ContextBuilder(exports.ContextBuilder):
-    def init(self, request: builder.Request) -> builder.Prompt:
-        system = []
-        for name, text in sections(request.scope.user):
-            stability = builder.Stability.FIXED if text == ANSWERING else builder.Stability.DYNAMIC
-            system.append(builder.Section(name, text, stability))
-        return builder.Prompt(system, builder.History.KEEP, [], None)
+@context_builder
+def build(request: ContextRequest) -> Prompt:
+    prompt = Prompt().section(Section.fixed("answering", ANSWERING))
+    if request.scope.user:
+        prompt = prompt.section(Section.dynamic("reader", f"You write for {request.scope.user}."))
+    return prompt

@@ -1,48 +1,28 @@
-"""A plugin with one tool, `my-plugin.count`. The classes implement the world in `wit/`."""
+"""A plugin with one tool, `my-plugin.count`."""
 
-import json
+import re
+from dataclasses import dataclass
+from typing import Annotated
 
-from componentize_py_types import Err
-from logic import count
-from wit_world import exports
-from wit_world.exports import tool
-
-# JSON Schemas of the arguments and of the result. The model reads the descriptions in them.
-ARGUMENTS = {
-    "type": "object",
-    "properties": {
-        "text": {"type": "string", "description": "The text to look in."},
-        "word": {"type": "string", "description": "The word to count; upper and lower case are the same."},
-    },
-    "required": ["text", "word"],
-    "additionalProperties": False,
-}
-RESULT = {
-    "type": "object",
-    "properties": {"times": {"type": "integer", "description": "How often the word occurs."}},
-    "required": ["times"],
-}
+from agent_host_sdk import ToolError, tool
 
 
-class Tool(exports.Tool):
-    def definitions(self) -> list[tool.Definition]:
-        return [
-            tool.Definition(
-                name="my-plugin.count",
-                title=None,
-                description="Counts how often a word occurs in a text. Use it instead of counting yourself.",
-                input_schema=json.dumps(ARGUMENTS),
-                output_schema=json.dumps(RESULT),
-                traits=tool.Traits.READ_ONLY,
-                priority=0,
-            )
-        ]
+@dataclass
+class Counted:
+    """Result of `my-plugin.count`. Its JSON Schema is generated from this class."""
 
-    def call(self, name: str, args: str, context: tool.CallContext) -> tool.Outcome:
-        arguments = json.loads(args)
-        try:
-            times = count(arguments["text"], arguments["word"])
-        except ValueError as error:
-            # The schema cannot express this rule, so the function checks it, and the error names the argument.
-            raise Err(tool.Error_InvalidArguments([tool.Violation("/word", str(error))]))
-        return tool.Outcome_Done(tool.Done([], json.dumps({"times": times})))
+    times: Annotated[int, "How often the word occurs."]
+
+
+# The JSON Schema of the arguments is generated from the parameters. The model reads the docstring and the descriptions.
+@tool("my-plugin.count", read_only=True)
+def count(
+    text: Annotated[str, "The text to look in."],
+    word: Annotated[str, "The word to count; upper and lower case are the same."],
+) -> Counted:
+    """Counts how often a word occurs in a text. Use it instead of counting yourself."""
+    # The schema cannot express that the argument must be a single word, so this function checks the argument. The error
+    # contains the name of the argument.
+    if not re.fullmatch(r"\w+", word):
+        raise ToolError.invalid("/word", "must be one word of letters and digits")
+    return Counted(times=re.findall(r"\w+", text.lower()).count(word.lower()))

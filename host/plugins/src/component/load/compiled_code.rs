@@ -2,15 +2,20 @@
 //! loads it from the cache.
 
 use super::{blocking, reason};
-use crate::component::code_cache::CompiledCode;
+use crate::component::code_file::{CodeStore, CompiledCode};
 use crate::component::compiler::{self, BytesFacts, CompileLimits, CompileTimeout, CompilerCommand, CompilerError};
 use crate::component::engine_context::EngineContext;
+use crate::component::installed_code;
 use crate::component::load_error::LoadError;
 use crate::component::plugin::Facts;
 use crate::component::sandbox::Sandbox;
 use crate::identity::{Kind, PluginIdentity};
 use agent_core::message::Digest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime::component::Component;
 
@@ -125,12 +130,23 @@ async fn examine_in_process(
     tokio::time::timeout(time, work).await.map_err(|_| CompilerError::from(CompileTimeout::Clock(time)))??
 }
 
-/// Loads the compiled code of a component and the facts about the component from the cache. While the returned file is
-/// open, the cache does not delete the entry.
-pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Option<(Component, Facts, File)> {
-    let cache = context.cache.as_ref()?;
+/// Loads the compiled code of a component and the facts about the component, from the installed code or else from the
+/// cache. While the returned file is open, the cache does not delete the entry.
+pub(super) fn load_stored<F: DeserializeOwned>(
+    context: &EngineContext,
+    digest: &Digest,
+) -> Option<(Component, F, File)> {
+    let installed = context.installed_code.as_ref().and_then(|code| load_from(code, context, digest));
+    installed.or_else(|| load_from(context.cache.as_ref()?, context, digest))
+}
+
+fn load_from<F: DeserializeOwned>(
+    store: &impl CodeStore,
+    context: &EngineContext,
+    digest: &Digest,
+) -> Option<(Component, F, File)> {
     loop {
-        let entry = cache.get(digest)?;
+        let entry = store.get(digest)?;
         let facts = serde_json::from_slice(&entry.record).ok()?;
         let opened = match &entry.code {
             CompiledCode::InFile => deserialize_file(context, &entry.file),
@@ -141,10 +157,10 @@ pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Optio
             // The file cannot be mapped, because the system has no /proc or the file system is mounted with `noexec`.
             (Err(error), CompiledCode::InFile) => {
                 tracing::debug!(%digest, %error, "compiled code cannot be mapped from its file; it is copied into memory");
-                cache.disable_mapping();
+                store.disable_mapping();
             }
             (Err(error), CompiledCode::Bytes(_)) => {
-                tracing::warn!(%digest, %error, "compiled code in the cache cannot be loaded; the component is compiled again");
+                tracing::warn!(%digest, %error, "stored compiled code cannot be loaded; the component is compiled again");
                 return None;
             }
         }
@@ -152,12 +168,16 @@ pub(super) fn load_from_cache(context: &EngineContext, digest: &Digest) -> Optio
 }
 
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "compiled code can only be loaded unsafely; the cache's keyed hash proves its origin")]
+#[allow(
+    unsafe_code,
+    reason = "compiled code can only be loaded unsafely; the cache's keyed hash or the permissions of installed code prove its origin"
+)]
 fn deserialize_file(context: &EngineContext, file: &File) -> wasmtime::Result<Component> {
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
-    // SAFETY: the keyed hash of this open file was verified with a key that only this user can read, so wasmtime's
-    // compiler in this program created the code for this engine. The content does not change: the file is read-only,
-    // only this user can write to its folder, and this host replaces such files and never writes to them.
+    // SAFETY: wasmtime's compiler in this program created the code for this engine. For a file of the cache, this is
+    // proved by a keyed hash that was verified for this open file with a key that only this user can read. A file of the
+    // installed code could only be written by root or this user. The content does not change: the file is read-only,
+    // only root and this user can write to its folder, and this host replaces such files and never writes to them.
     unsafe { Component::deserialize_file(&context.engine, path) }
 }
 
@@ -169,12 +189,13 @@ fn deserialize_file(_: &EngineContext, _: &File) -> wasmtime::Result<Component> 
 
 #[allow(
     unsafe_code,
-    reason = "compiled code can only be loaded unsafely; it comes from a verified cache entry or from the host's own child process"
+    reason = "compiled code can only be loaded unsafely; it comes from a verified file or from the host's own child process"
 )]
 fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Component> {
     // SAFETY: wasmtime's compiler in this program created these bytes for this engine. A cache entry is returned only
-    // after its keyed hash was verified over exactly these bytes, with a key that only this user can read. The code
-    // from a child process was received completely through a pipe that only the child and the host can access.
+    // after its keyed hash was verified over exactly these bytes, with a key that only this user can read. Installed
+    // code is returned only if root or this user has written it. The code from a child process was received completely
+    // through a pipe that only the child and the host can access.
     unsafe { Component::deserialize(&context.engine, code) }
 }
 
@@ -184,15 +205,25 @@ fn deserialize(context: &EngineContext, code: &[u8]) -> wasmtime::Result<Compone
 pub(super) fn store_in_cache(
     context: &EngineContext,
     digest: &Digest,
-    facts: &Facts,
+    facts: &impl Serialize,
     component: &Component,
 ) -> Option<File> {
     let cache = context.cache.as_ref()?;
-    let record = serde_json::to_vec(facts).map_err(std::io::Error::other);
-    let code = component.serialize().map_err(std::io::Error::other);
+    let record = serde_json::to_vec(facts).map_err(io::Error::other);
+    let code = component.serialize().map_err(io::Error::other);
     let stored = record.and_then(|record| cache.put(digest, &record, &code?));
     stored.unwrap_or_else(|error| {
         tracing::warn!(%digest, %error, "compiled code cannot be stored; the next start compiles the component again");
         None
     })
+}
+
+/// Copies compiled code and facts from the cache into a folder of installed code. Returns the path of the file.
+pub(super) fn copy_from_cache(context: &EngineContext, digest: &Digest, directory: &Path) -> io::Result<PathBuf> {
+    let cached = context.cache.as_ref().and_then(|cache| load_from::<Facts>(cache, context, digest));
+    let (component, facts, _pin) =
+        cached.ok_or_else(|| io::Error::other("the cache of compiled code cannot be used"))?;
+    let record = serde_json::to_vec(&facts).map_err(io::Error::other)?;
+    let code = component.serialize().map_err(io::Error::other)?;
+    installed_code::write(directory, (&context.compatibility, digest), (&record, &code))
 }

@@ -15,7 +15,7 @@ use wasmtime::component::{Component, InstancePre};
 pub(super) fn link(context: &EngineContext, component: &Component, facts: &Facts) -> Result<Links, LoadError> {
     let imports = imports::check(facts.imports.iter().map(String::as_str))?;
     let has = |kind: &Kind| facts.kinds.contains(kind);
-    let instance = |authority| link_with(context, component, authority, imports);
+    let instance = |authority| link_with(context, component, authority, (imports, facts));
     let mut links = Links::default();
     if facts.kinds.iter().any(|kind| kind.authority() == Authority::Granted) {
         let granted = instance(Authority::Granted)?;
@@ -38,9 +38,9 @@ fn link_with(
     context: &EngineContext,
     component: &Component,
     authority: Authority,
-    imports: Imports,
+    (imports, facts): (Imports, &Facts),
 ) -> Result<InstancePre<CallState>, LoadError> {
-    let linked = context.linkers.link(component, authority, imports);
+    let linked = context.linkers.link(component, authority, (imports, facts.sources.as_ref()));
     linked.map_err(|error| LoadError::Link { reason: reason(&error) })
 }
 
@@ -53,7 +53,7 @@ pub(super) fn link_generic(
     if facts.generic.functions.is_empty() {
         return Ok(None);
     }
-    let instance = link_with(context, component, Authority::Granted, imports)?;
+    let instance = link_with(context, component, Authority::Granted, (imports, facts))?;
     generic::link(&facts.generic, instance).map(Some).map_err(|reason| LoadError::Link { reason })
 }
 

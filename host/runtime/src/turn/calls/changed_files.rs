@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Names of arguments that contain the path of a file that a call changes.
 const PATH_ARGUMENTS: [&str; 6] = ["path", "file", "file_path", "filename", "to", "target"];
 /// Maximum size of a file that is compared, in bytes.
-const MAX_BYTES: u64 = 512 << 10;
+pub(super) const MAX_BYTES: u64 = 512 << 10;
 /// Maximum time for reading the files of a call. If reading takes longer, no change is shown.
 const READ_TIME_LIMIT: Duration = Duration::from_secs(1);
 
@@ -86,7 +86,7 @@ async fn read(
 }
 
 /// Returns the content of a file, or `None` if it cannot be compared.
-fn text_of(trees: &HostTrees, path: &str) -> Option<FileText> {
+pub(super) fn text_of(trees: &HostTrees, path: &str) -> Option<FileText> {
     let file = match file_trees::open(trees, path) {
         Ok(HostTreeEntry::File(file)) => file,
         Ok(HostTreeEntry::Directory(_) | HostTreeEntry::Special) => return None,
@@ -100,7 +100,7 @@ fn text_of(trees: &HostTrees, path: &str) -> Option<FileText> {
 }
 
 /// Returns the path of a file on the host, if the path does not leave and enter directories on its way.
-fn path_on_host(trees: &[TreeGrant], path: &str) -> Option<PathBuf> {
+pub(super) fn path_on_host(trees: &[TreeGrant], path: &str) -> Option<PathBuf> {
     let path = trees.iter().filter_map(|tree| tree.path_on_host(path)).max_by_key(|path| path.as_os_str().len())?;
     std::path::absolute(path).ok()
 }

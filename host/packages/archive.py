@@ -1,0 +1,14 @@
+"""The archive, which can be unpacked below any prefix, such as /usr/local."""
+
+from contents import mode_of
+from tarfiles import Tar, gzipped
+
+
+def build(contents, output):
+    name = f"agent-host-{contents.version}-{contents.needs.architecture}-linux"
+    tar = Tar(contents.modified)
+    for path in contents.files():
+        tar.file(f"{name}/{path}", contents.read(path), mode_of(path))
+    path = output / f"{name}.tar.gz"
+    path.write_bytes(gzipped(tar.finish(), contents.level))
+    return path

@@ -1,0 +1,3 @@
+// Reads settings through `wasi:config`.
+
+export { get, getAll } from "wasi:config/store@0.2.0-rc.1";

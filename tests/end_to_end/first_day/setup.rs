@@ -1,0 +1,143 @@
+//! `setup` writes the user-wide configuration, which applies in folders without an agent.toml (I1, I2, M2, P6).
+
+use super::User;
+use crate::support::{call_reply, text_reply};
+use crate::terminal::CTRL_D;
+use serde_json::json;
+
+fn count() -> serde_json::Value {
+    call_reply(&[("text.count_file", json!({"path": "a.txt"}))])
+}
+
+/// I1, P6: the questions are answered at the terminal; then `agent-host` works in every folder without options, and the
+/// plugins read the current folder, but never the whole home folder.
+#[test]
+fn i1_answers_at_the_terminal_are_used_in_all_folders() {
+    use std::os::unix::fs::PermissionsExt;
+    let user = User::new(&[count(), text_reply("Two words.")]);
+    let mut screen = user.start("home", &["setup"]);
+    screen.wait_for("Model [");
+    screen.send("nobody/model\r");
+    screen.wait_for("`nobody` in `nobody/model` is not a known provider");
+    screen.send(&format!("{}\r", user.model()));
+    screen.wait_for("Plugin folder [");
+    screen.send("/no/such/folder\r");
+    screen.wait_for("`/no/such/folder` is not a folder");
+    screen.send("\r");
+    screen.wait_for("May files and text read the folder in which agent-host is started?");
+    screen.send("\r");
+    screen.wait_for("next: `agent-host` starts a session in any folder");
+    assert_eq!(screen.exit_code(), Some(0));
+    let file = user.path(&User::user_file().display().to_string());
+    let mode = std::fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode, 0o600);
+    let printed = user.run("home/project", &["Count the words."]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+    assert!(printed.stdout.contains("Two words."), "{printed:?}");
+    assert!(printed.stderr.contains("a.txt has"), "{printed:?}");
+    let in_home = user.run("home", &["Count the words."]);
+    assert!(in_home.stderr.contains("it would be your home folder"), "{in_home:?}");
+    assert!(!in_home.stderr.contains("a.txt has"), "nothing was read: {in_home:?}");
+}
+
+/// I2: without a terminal, the options and the present values are used. A second run keeps comments and other keys, and
+/// `--show` shows the values.
+#[test]
+fn i2_setup_without_a_terminal_keeps_the_rest_of_the_file() {
+    let user = User::new(&[]);
+    let refused = user.run("home", &["setup", "--model", "offline"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(refused.stderr.contains("--yes"), "{refused:?}");
+    let shown = user.run("home", &["setup", "--show"]);
+    assert!(shown.stdout.contains("does not exist"), "{shown:?}");
+    let plugins = user.path("installed").display().to_string();
+    let written = user.run("home", &["setup", "--model", "openai/gpt-4.1-mini", "--plugins", &plugins, "--yes"]);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    assert!(written.stderr.contains("OPENAI_API_KEY is not set"), "{written:?}");
+    let text = user
+        .user_text()
+        .replace("model = \"openai/gpt-4.1-mini\"", "model = \"openai/gpt-4.1-mini\" # mine\nmemory = \"off\"");
+    let file = User::user_file().display().to_string();
+    user.write(&file, &text);
+    let again = user.run("home", &["setup", "--yes", "--no-read"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let text = user.user_text();
+    assert!(text.contains("model = \"openai/gpt-4.1-mini\" # mine\nmemory = \"off\""), "{text}");
+    assert!(text.contains(&format!("plugin_directory = \"{plugins}\"")) && !text.contains("\".\""), "{text}");
+    let shown = user.run("home", &["setup", "--show"]);
+    for expected in ["openai/gpt-4.1-mini", "in OPENAI_API_KEY, which is not set", &plugins, &file] {
+        assert!(shown.stdout.contains(expected), "{expected}: {shown:?}");
+    }
+}
+
+/// P7: a key is never stored and never repeated, even if the user types it in place of the variable's name.
+#[test]
+fn p7_a_key_is_neither_stored_nor_shown() {
+    let user = User::new(&[]);
+    let key = "sk-proj-0123456789abcdef";
+    let refused = user.run("home", &["setup", "--model", "openai/gpt-4.1-mini", "--key-env", key, "--yes"]);
+    assert_eq!(refused.code, Some(2), "{refused:?}");
+    assert!(!refused.stderr.contains(key) && !refused.stdout.contains(key), "{refused:?}");
+    assert!(!user.path(&User::user_file().display().to_string()).exists());
+    let written = user.run("home", &["setup", "--model", "openai/gpt-4.1-mini", "--key-env", "WORK_KEY", "--yes"]);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    assert!(user.user_text().contains("[providers.openai]\nkey_env = \"WORK_KEY\""), "{}", user.user_text());
+}
+
+/// M2: the options take precedence over the agent.toml of the folder, the agent.toml over the user-wide file, and the
+/// user-wide file over the built-in model. `config check` and `config show` say where the model comes from.
+#[test]
+fn m2_the_nearest_configuration_takes_precedence() {
+    let user = User::new(&[text_reply("Hello.")]);
+    let model = |arguments: &[&str]| {
+        let printed = user.run("home/project", &[&["config", "show"], arguments].concat());
+        assert_eq!(printed.code, Some(0), "{printed:?}");
+        let line = printed.stdout.lines().find(|line| line.contains("uses the model")).map(str::to_owned);
+        line.unwrap_or_else(|| panic!("{printed:?}"))
+    };
+    user.write("home/project/agent.toml", "instructions = \"Be brief.\"\n");
+    assert!(model(&[]).contains("offline (built in"), "{}", model(&[]));
+    user.set_up();
+    assert!(model(&[]).contains(&user.model()) && model(&[]).contains("(from "), "{}", model(&[]));
+    let check = user.run("home/project", &["config", "check"]);
+    assert!(check.stdout.contains("agent.toml: ok") && check.stdout.contains("(from "), "{check:?}");
+    user.write("home/project/agent.toml", "model = \"offline/router\"\n");
+    assert!(model(&[]).ends_with("offline/router"), "{}", model(&[]));
+    std::fs::remove_file(user.path("home/project/agent.toml")).unwrap();
+    let check = user.run("home/project", &["config", "check"]);
+    assert!(check.stdout.contains("ok (the user-wide configuration)"), "{check:?}");
+    let named = user.run("home/project", &["--model", "offline", "What can you do?"]);
+    assert_eq!(named.code, Some(0), "{named:?}");
+    assert!(named.stdout.contains("offline router"), "{named:?}");
+}
+
+/// Row 56: a user-wide file that other users can change is refused.
+#[test]
+fn row_56_a_user_wide_file_that_others_can_change_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let user = User::new(&[text_reply("No.")]);
+    user.set_up();
+    let file = user.path(&User::user_file().display().to_string());
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o666)).unwrap();
+    let printed = user.run("home/project", &["Hello there."]);
+    assert_eq!(printed.code, Some(2), "{printed:?}");
+    assert!(printed.stderr.contains("chmod 600"), "{printed:?}");
+}
+
+/// I1: a session without a model says in one line how to choose one.
+#[test]
+fn i1_the_greeting_names_setup_if_no_model_is_configured() {
+    let user = User::new(&[text_reply("Hello.")]);
+    let plugins = user.path("installed").display().to_string();
+    let mut screen = user.start("home/project", &["--plugins", &plugins]);
+    screen.wait_for("no model is configured; `agent-host setup` chooses one for all folders");
+    screen.wait_for_prompt(1);
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+    user.set_up();
+    let mut screen = user.start("home/project", &[]);
+    screen.wait_for_prompt(1);
+    assert!(!screen.text().contains("no model is configured"), "{}", screen.text());
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+}
