@@ -90,7 +90,7 @@ impl std::str::FromStr for Kind {
     fn from_str(key: &str) -> Result<Self, Self::Err> {
         let keys: Vec<&str> = KINDS.iter().map(|(key, _)| *key).collect();
         let found = KINDS.iter().find(|(name, _)| *name == key).map(|(_, kind)| *kind);
-        found.ok_or_else(|| format!("there is no kind of grants `{key}`; the kinds are {}", keys.join(", ")))
+        found.ok_or_else(|| format!("`{key}` is not a kind of grant; the kinds are {}", keys.join(", ")))
     }
 }
 

@@ -61,7 +61,7 @@ fn p6_a_typed_grant_applies_until_the_host_exits() {
         ("/grant text media=true", "does not ask for the media of the conversation"),
         ("/grant text read=../missing", "../missing"),
         ("/revoke text", "text has no grants"),
-        ("/revoke text everything", "there is no kind of grants `everything`; the kinds are read, write"),
+        ("/revoke text everything", "`everything` is not a kind of grant; the kinds are read, write"),
     ] {
         screen.send(&format!("{typed}\r"));
         screen.wait_for(shown);

@@ -37,13 +37,21 @@ pub(super) async fn compile(arguments: CompileArguments, terminal: &Terminal) ->
 
 /// Returns the component files of a folder, sorted by name.
 fn components_in(directory: &Path) -> Result<Vec<PathBuf>, Failure> {
-    let failed = |error: std::io::Error| Failure::refused(format!("{}: {error}", directory.display()));
+    let failed = |error: std::io::Error| {
+        Failure::refused(format!(
+            "the plugin folder `{}` cannot be read: {error}; name a folder that contains plugins",
+            directory.display()
+        ))
+    };
     let entries = std::fs::read_dir(directory).map_err(failed)?.collect::<std::io::Result<Vec<_>>>().map_err(failed)?;
     let paths = entries.into_iter().map(|entry| entry.path());
     let mut components: Vec<_> = paths.filter(|path| path.extension().is_some_and(|name| name == "wasm")).collect();
     components.sort();
     if components.is_empty() {
-        return Err(Failure::refused(format!("{}: the folder contains no plugins (*.wasm)", directory.display())));
+        return Err(Failure::refused(format!(
+            "the folder `{}` contains no plugins (*.wasm); name a folder that contains plugins",
+            directory.display()
+        )));
     }
     Ok(components)
 }

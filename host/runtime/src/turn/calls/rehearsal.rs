@@ -38,7 +38,7 @@ impl Session {
     ///
     /// The result is empty if the call changes no files, if the call fails on the copies, or if the tool does not come
     /// from a plugin. A plugin that reads other files than those that its arguments name can behave differently when the
-    /// call runs, so the result is no promise.
+    /// call runs, so the result is not guaranteed.
     pub async fn rehearse(
         &mut self,
         call: &CallId,
