@@ -31,6 +31,8 @@ mod first_day;
 mod fixture;
 mod generic_components;
 mod guests;
+#[cfg(unix)]
+mod help_examples;
 mod host_files;
 mod host_model;
 mod import_cycles;

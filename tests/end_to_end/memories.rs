@@ -306,6 +306,7 @@ async fn d4_recall_is_bounded_and_excludes_the_current_session() {
             session: format!("earlier/{number}"),
             turn: 1,
             text: format!("Asked: harbour\nAnswered: {}", "the harbour of ä ".repeat(250)),
+            project: None,
             written: None,
         };
         test_host.store.add(&format!("earlier/{number}/1/final"), memory).await.unwrap();

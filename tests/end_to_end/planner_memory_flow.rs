@@ -29,6 +29,7 @@ impl PlannerSetup {
             session: "earlier".to_owned(),
             turn: 1,
             text: "Ada's echo is called Narcissus.".to_owned(),
+            project: None,
             written: None,
         };
         test_host.store.add("earlier/1/final", memory).await.unwrap();

@@ -30,6 +30,7 @@ async fn l2_a_builder_receives_its_documented_input() {
         session: "earlier".to_owned(),
         turn: 1,
         text: "The otter is called Ottilie.".to_owned(),
+        project: None,
         written: None,
     };
     Memories::add(&*test_host.store, "earlier/1/final", memory).await.unwrap();

@@ -182,7 +182,8 @@ async fn l30_many_interrupted_readers_receive_each_event_once() {
     server.stop().await;
 }
 
-/// I3, L17: an approval over HTTP needs its own right, and continues the turn.
+/// I3, L17: an approval over HTTP needs its own right, and continues the turn. With this right, a caller sees which files the
+/// waiting call would change.
 #[tokio::test(flavor = "multi_thread")]
 async fn i3_l17_an_approval_over_http_needs_the_right() {
     let test_host = TestHost::new(&["payer"]).await;
@@ -201,6 +202,14 @@ async fn i3_l17_an_approval_over_http_needs_the_right() {
     let path = format!("/api/sessions/{}", encoded(created["session"].as_str().unwrap()));
     assert_eq!(talker.get(&path).await.json(200)["waits"], suspended["waits"]);
     let decisions = json!({"decisions": [{"verdict": "granted", "call": suspended["waits"][0]["call"]}]});
+    let (rehearsals, call) = (format!("{path}/rehearsals"), json!({"call": suspended["waits"][0]["call"]}));
+    assert_eq!(talker.post(&rehearsals, call.clone()).await.json(403)["code"], "forbidden");
+    assert_eq!(approver.post(&rehearsals, json!({"call": "call_9_9_9"})).await.status, 409);
+    let changes = approver.post(&rehearsals, call.clone()).await.json(200)["changes"].clone();
+    assert_eq!(changes.as_array().map(Vec::len), Some(1), "{changes}");
+    assert!(changes[0]["path"].as_str().unwrap().ends_with("/ledger.txt") && changes[0]["old"].is_null(), "{changes}");
+    assert!(changes[0]["new"].as_str().unwrap().contains("ann 3"), "{changes}");
+    assert!(!test_host.tree().join("ledger.txt").exists(), "a rehearsal changes nothing");
     let approvals = format!("{path}/approvals");
     assert_eq!(talker.post(&approvals, decisions.clone()).await.json(403)["code"], "forbidden");
     assert_eq!(approver.post(&approvals, json!({"decisions": []})).await.json(422)["code"], "invalid");
@@ -208,6 +217,7 @@ async fn i3_l17_an_approval_over_http_needs_the_right() {
     while stream.next().await.expect("the stream goes on").name != "loop_end" {}
     assert!(std::fs::read_to_string(test_host.tree().join("ledger.txt")).unwrap().contains("ann"));
     assert_eq!(approver.post(&approvals, decisions).await.status, 409, "the call has its result");
+    assert_eq!(approver.post(&rehearsals, call).await.status, 409, "the call does not wait for an approval");
     server.stop().await;
 }
 
@@ -336,6 +346,7 @@ fn body_of(path: &str) -> Value {
         "completions" => json!({"model": "clerk", "messages": [{"role": "user", "content": "Hi."}]}),
         "responses" => json!({"model": "clerk", "input": "Hi."}),
         "approvals" => json!({"decisions": [{"verdict": "denied", "call": "call_1_1_1"}]}),
+        "rehearsals" => json!({"call": "call_1_1_1"}),
         "answers" => json!({"call": "call_1_1_1", "text": "yes"}),
         "ag-ui" => json!({"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hi."}]}),
         "resolutions" => json!({"decision": "retry", "call": "call_1_1_1"}),

@@ -1,6 +1,7 @@
 //! The terminal as a user sees it: the real binary on a pseudo-terminal, and the contents of its screen (I1, L29, L30).
 
 mod approvals;
+mod asking_screens;
 mod attachments;
 mod commands;
 mod delegates;

@@ -7,7 +7,7 @@ use agent_client_protocol::v1::schema::{
 use agent_core::change::CallResult;
 use agent_core::message::{Content, Media};
 use agent_core::tool::{ToolSource, Traits};
-use agent_runtime::{Agent, FileChange};
+use agent_runtime::{Agent, FileChange, ProposedChange};
 use agent_store::Store;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -85,6 +85,12 @@ pub(crate) fn text(text: &str) -> ToolCallContent {
 /// Returns a change of a file as the content of a call.
 pub(crate) fn diff(change: FileChange) -> ToolCallContent {
     Diff::new(change.path, change.new).old_text(change.old).into()
+}
+
+/// Returns a change that a call would make to a file as the content of the call. The protocol has no removed files, so the
+/// new content of a removed file is empty.
+pub(crate) fn proposed_diff(change: ProposedChange) -> ToolCallContent {
+    Diff::new(change.path, change.new.unwrap_or_default()).old_text(change.old).into()
 }
 
 /// Returns the content of a result. Images are read from the store.

@@ -3,7 +3,7 @@
 use crate::permission::{Choice, ChoiceKind};
 use crate::shared::{Shared, request_error, store_error};
 use crate::text::{code, plain};
-use crate::tool_call::{kind, locations, raw, text, title};
+use crate::tool_call::{kind, locations, proposed_diff, raw, text, title};
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{ToolCallId, ToolCallStatus, ToolCallUpdate, ToolCallUpdateFields};
 use agent_core::approval::GrantScope;
@@ -11,7 +11,7 @@ use agent_core::event::{ApprovalDetails, ApprovalItem, Wait, WaitCause};
 use agent_core::message::CallId;
 use agent_core::run::Decision;
 use agent_core::tool::Traits;
-use agent_runtime::{ApprovalDecision, SessionRequest, Verdict};
+use agent_runtime::{Accepted, ApprovalDecision, ProposedChange, SessionRequest, Verdict};
 use agent_store::CallFilter;
 use serde_json::Value;
 use std::collections::HashMap;
@@ -143,7 +143,8 @@ impl Suspended {
             choices.push(choice("allow_always", "Always allow", ChoiceKind::AllowAlways));
         }
         choices.push(choice("reject", "Reject", ChoiceKind::RejectOnce));
-        let scope = match self.ask(wait, (&arguments, &reason), &choices).await? {
+        let shown = Shown { arguments: &arguments, reason: &reason, changes: self.proposed_changes(&wait.call).await };
+        let scope = match self.ask(wait, shown, &choices).await? {
             "allow_once" => GrantScope::Once,
             "allow_session" => GrantScope::Session,
             "allow_always" => GrantScope::Always,
@@ -160,14 +161,25 @@ impl Suspended {
             choice("retry", "Run again", ChoiceKind::AllowOnce),
             choice("failed", "Treat as failed", ChoiceKind::RejectOnce),
         ];
-        match self.ask(wait, (&arguments, reason), &choices).await? {
+        match self.ask(wait, Shown { arguments: &arguments, reason, changes: Vec::new() }, &choices).await? {
             "retry" => Some(Decision::Retry),
             _ => Some(Decision::Failed("the call was interrupted and has failed".to_owned())),
         }
     }
 
-    async fn ask(&self, wait: &Wait, (arguments, reason): (&Value, &str), choices: &[Choice]) -> Option<&'static str> {
+    /// Returns the changes that the call would make to files. If they cannot be determined, the question is asked without
+    /// them.
+    async fn proposed_changes(&self, call: &CallId) -> Vec<ProposedChange> {
+        let request = SessionRequest::Rehearse { call: call.clone() };
+        match self.shared.supervisor().send(&self.session, request).await {
+            Ok(Accepted::Rehearsed { changes }) => changes,
+            _ => Vec::new(),
+        }
+    }
+
+    async fn ask(&self, wait: &Wait, shown: Shown<'_>, choices: &[Choice]) -> Option<&'static str> {
         let agent = self.shared.agent()?;
+        let Shown { arguments, reason, changes } = shown;
         let mut shown = reason.to_owned();
         if self.session != self.root {
             shown.push_str(" The agent to which the work was delegated asks for it.");
@@ -182,7 +194,9 @@ impl Suspended {
             .status(ToolCallStatus::Pending)
             .locations(locations(&agent, arguments))
             .raw_input(raw(arguments).filter(|arguments| !arguments.is_null()))
-            .content(vec![text(shown.trim())]);
+            .content(
+                std::iter::once(text(shown.trim())).chain(changes.into_iter().map(proposed_diff)).collect::<Vec<_>>(),
+            );
         let call = ToolCallUpdate::new(ToolCallId::new(wait.call.0.clone()), fields);
         self.shared.ask(&self.root, call, choices, &self.stop).await
     }
@@ -192,6 +206,14 @@ impl Suspended {
         let record = stored.ok().and_then(|calls| calls.into_iter().next());
         record.map(|record| record.effective_arguments().clone()).unwrap_or_default()
     }
+}
+
+/// What a question about a call shows.
+struct Shown<'s> {
+    arguments: &'s Value,
+    reason: &'s str,
+    /// The changes that the call would make to files.
+    changes: Vec<ProposedChange>,
 }
 
 fn choice(id: &'static str, label: &str, kind: ChoiceKind) -> Choice {

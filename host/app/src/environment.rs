@@ -26,9 +26,31 @@ pub(crate) fn host() -> HostEnvironment {
     environment
 }
 
+/// Returns the environment of agents that work in the current folder: as [`host`], with the project folder.
+pub(crate) fn host_in_project() -> HostEnvironment {
+    let mut environment = host();
+    environment.project = env::current_dir().ok().as_deref().map(project_of);
+    environment
+}
+
+/// Returns the path of the project that a folder belongs to: the nearest folder that contains `.git`, or else the folder
+/// itself.
+fn project_of(folder: &Path) -> String {
+    let repository = folder.ancestors().find(|ancestor| ancestor.join(".git").exists());
+    repository.unwrap_or(folder).to_string_lossy().into_owned()
+}
+
 /// Returns the value of an environment variable. Returns None if the variable is not set or is not valid UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
+}
+
+/// Finds an installed program by its name. Relative folders in `PATH` are skipped, because the current folder may contain
+/// foreign files.
+pub(crate) fn installed_program(name: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    let absolute = env::split_paths(&folders).filter(|folder| folder.is_absolute());
+    program_in(name, &env::join_paths(absolute).ok()?)
 }
 
 /// Raises the soft limit on the number of open files to the hard limit. Each plugin and each connection keeps a file

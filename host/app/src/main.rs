@@ -99,6 +99,9 @@ fn compile() -> ExitCode {
 
 async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Failure> {
     let data = arguments.common.data.as_deref();
+    if terminal.is_interactive() {
+        commands::chat::themes::use_stored(terminal, data);
+    }
     let open_data = || DataDirectory::open(data, &environment::host());
     match arguments.command {
         None => commands::run::run(&arguments.run, data, terminal).await,

@@ -1,6 +1,7 @@
 //! Writes output for users: answers go to stdout, and everything else goes to stderr. Colours and spinners appear only
-//! on a terminal.
+//! on a terminal; in a pipe, lines show what takes long.
 
+mod activity;
 pub(crate) mod approval;
 mod build;
 pub(crate) mod card;
@@ -9,6 +10,7 @@ pub(crate) mod events;
 pub(crate) mod file_changes;
 pub(crate) mod first_use;
 pub(crate) mod flow;
+mod json_list;
 mod keyboard;
 pub(crate) mod markdown;
 mod model_question;
@@ -24,16 +26,19 @@ pub(crate) mod text;
 mod theme;
 pub(crate) mod turn;
 
+pub(crate) use activity::Announced;
 pub(crate) use build::{built, show_build, show_load};
 pub(crate) use keyboard::KeyboardMode;
 pub(crate) use question::Line as TypedLine;
 pub(crate) use theme::Theme;
 
+use activity::ACTIVITY_DELAY;
 use agent_core::redaction::Redaction;
 use anstyle::{AnsiColor, Style};
 use indicatif::{ProgressBar, ProgressStyle};
 use keyboard::{EchoOffGuard, Keyboard};
 use markdown::Rendering;
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -50,8 +55,6 @@ pub(crate) const GREEN: Style = AnsiColor::Green.on_default();
 /// Style for warnings and for questions to the user.
 pub(crate) const YELLOW: Style = AnsiColor::Yellow.on_default();
 
-/// Time after which the terminal shows that a component is being compiled.
-const COMPILATION_DELAY: Duration = Duration::from_millis(300);
 /// Interval between checks whether the terminal still exists.
 const HANGUP_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// Width in columns that is assumed if the terminal does not report its width.
@@ -84,6 +87,8 @@ struct Screen {
     /// Whether the last output ended with a line break, so that the next output starts a new line.
     line: Line,
     compiling: build::Compiling,
+    /// The activity that is shown if the output is a pipe.
+    activity: activity::Activity,
     /// Secrets that must not appear in any output.
     secrets: Redaction,
     theme: Theme,
@@ -181,28 +186,11 @@ impl Terminal {
         self.keyboard.restore()
     }
 
-    /// On a terminal, shows a spinner with this activity until the next call to [`Terminal::idle`].
-    pub(crate) fn busy(&self, activity: impl AsRef<str>) {
-        if self.interactive {
-            let mut screen = self.screen();
-            if screen.line == Line::Open {
-                return;
-            }
-            let spinner = screen.spinner.get_or_insert_with(new_spinner);
-            let activity = text::one_line(activity.as_ref(), 200);
-            if spinner.message() != activity {
-                spinner.reset_elapsed();
-                spinner.set_message(activity);
-            }
-            spinner.enable_steady_tick(Duration::from_millis(100));
-        }
-    }
-
-    /// On a terminal, shows the progress of a download in bytes until the next call to [`Terminal::idle`]. If the total
-    /// size is unknown, no bar is shown.
+    /// Shows the progress of a download in bytes until the next call to [`Terminal::idle`]. If the total size is unknown, no
+    /// bar is shown. In a pipe, only the name of the download is shown.
     pub(crate) fn downloaded(&self, what: &str, done: u64, total: Option<u64>) {
         if !self.interactive {
-            return;
+            return self.busy(what);
         }
         let mut screen = self.screen();
         let is_bar = screen.spinner.as_ref().is_some_and(|bar| bar.length() == total && total.is_some());
@@ -221,17 +209,18 @@ impl Terminal {
         }
     }
 
-    /// Records that the compilation of a component has started. The compilation is shown after [`COMPILATION_DELAY`],
+    /// Records that the compilation of a component has started. The compilation is shown after [`ACTIVITY_DELAY`],
     /// because most compilations are shorter.
     fn compilation_started(&self, name: &str, size: u64) {
         self.screen().compiling.start(name, size);
-        if self.interactive {
-            let terminal = self.clone();
-            tokio::spawn(async move {
-                tokio::time::sleep(COMPILATION_DELAY).await;
-                terminal.show_compiling();
-            });
+        if !self.interactive {
+            return self.show_compiling();
         }
+        let terminal = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(ACTIVITY_DELAY).await;
+            terminal.show_compiling();
+        });
     }
 
     /// Records that the compilation of a component has ended.
@@ -239,8 +228,11 @@ impl Terminal {
         let mut screen = self.screen();
         screen.compiling.end(name);
         let is_shown = screen.spinner.is_some();
+        if !self.interactive && screen.compiling.line().is_none() {
+            screen.activity.end();
+        }
         drop(screen);
-        if is_shown {
+        if is_shown || !self.interactive {
             self.show_compiling();
         }
     }
@@ -252,18 +244,20 @@ impl Terminal {
         }
     }
 
-    /// Removes the spinner.
+    /// Ends the activity that is shown, and removes the spinner.
     pub(crate) fn idle(&self) {
         let mut screen = self.screen();
+        screen.activity.end();
         screen.compiling.reset_if_idle();
         if let Some(spinner) = screen.spinner.take() {
             spinner.finish_and_clear();
         }
     }
 
-    /// Writes a line for the user to stderr. Write errors are ignored.
-    pub(crate) fn note(&self, line: impl AsRef<str>) {
-        let line = self.without_secrets(line.as_ref());
+    /// Writes lines for the user to stderr. On a terminal, lines that are wider than the window are wrapped between words.
+    /// Write errors are ignored.
+    pub(crate) fn note(&self, lines: impl AsRef<str>) {
+        let line = self.without_secrets(&self.fitting(lines.as_ref()));
         self.write_around_spinner(|| {
             let _ = writeln!(anstream::stderr().lock(), "{line}");
         });
@@ -294,7 +288,21 @@ impl Terminal {
 
     /// Writes a prompt to stderr. The caller then reads the line that the user types.
     pub(crate) fn ask(&self, prompt: &str) -> io::Result<()> {
-        self.write_around_spinner(|| write_and_flush(&mut io::stderr().lock(), prompt))
+        // The spaces at the end separate the prompt from the typed line.
+        let words = prompt.trim_end_matches(' ');
+        let shown = format!("{}{}", self.fitting(words), &prompt[words.len()..]);
+        self.write_around_spinner(|| write_and_flush(&mut io::stderr().lock(), &shown))
+    }
+
+    /// Wraps lines that are wider than the terminal. In a pipe, returns the lines unchanged.
+    fn fitting<'l>(&self, lines: &'l str) -> Cow<'l, str> {
+        match self.interactive {
+            true => {
+                let end = if lines.ends_with('\n') { "\n" } else { "" };
+                Cow::Owned(text::wrapped(lines, self.width()) + end)
+            }
+            false => Cow::Borrowed(lines),
+        }
     }
 
     /// Writes text of a model or plugin to stdout. If stdout is a terminal, control characters are escaped. If stdout

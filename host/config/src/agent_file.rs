@@ -281,7 +281,8 @@ impl AgentFile {
             memory: text("memory").map(|word| match word.as_str() {
                 "agent" => MemoryUse::Agent,
                 "off" => MemoryUse::Off,
-                _ => MemoryUse::User,
+                "user" => MemoryUse::User,
+                _ => MemoryUse::Project,
             }),
             finish: text("finish").map(|word| if word == "tool" { Finish::Tool } else { Finish::Text }),
             answer_within_ms: number("answer_within_ms"),

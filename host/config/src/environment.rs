@@ -31,6 +31,9 @@ pub struct HostEnvironment {
     pub data_directory: Option<PathBuf>,
     /// Path of the user-wide configuration file, which `agent-host setup` writes. The file may be missing.
     pub user_file: Option<PathBuf>,
+    /// Path of the project folder that sessions work in. Their memories are stored with it, and by default only sessions
+    /// in the same project recall them. `None` if there is no such folder, for example in a server.
+    pub project: Option<String>,
     /// Home folder of the user. Grants of the user-wide file for the current folder never cover it.
     pub home: Option<PathBuf>,
     /// File of the running program. The plugins that were installed together with the program are next to it.
@@ -53,6 +56,7 @@ impl HostEnvironment {
             docker_configuration: None,
             data_directory: None,
             user_file: None,
+            project: None,
             home: None,
             program: None,
             trusted: None,
@@ -115,6 +119,7 @@ impl fmt::Debug for HostEnvironment {
             .field("docker_configuration", &self.docker_configuration)
             .field("data_directory", &self.data_directory)
             .field("user_file", &self.user_file)
+            .field("project", &self.project)
             .field("home", &self.home)
             .field("program", &self.program)
             .field("trusted", &self.trusted)

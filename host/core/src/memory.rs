@@ -40,6 +40,9 @@ pub struct Memory {
     /// Number of the turn that the memory comes from, starting at 1. The number is 0 if the turn is unknown.
     #[serde(default)]
     pub turn: u32,
+    /// Path of the project folder that the session worked in. `None` means that no folder is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
     /// Text of the memory. The store limits the length of the text.
     pub text: String,
     /// Time at which the memory was written, in RFC 3339. `None` means that the store uses the time at which it stores

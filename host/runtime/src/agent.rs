@@ -219,8 +219,9 @@ impl Agent {
             let allowance = config.allowance_mut(plugin);
             let configured = std::mem::take(&mut allowance.grants);
             let configured = ceiling.as_ref().map_or_else(|| configured.clone(), |ceiling| configured.within(ceiling));
-            allowance.grants = configured.and(&answered.for_this_run);
+            allowance.grants = configured.clone().and(&answered.temporary);
             (allowance.answered, allowance.ceiling) = (answered.clone(), ceiling.clone());
+            allowance.lasting = Some(configured);
         }
         Self::build(Configured::new(config)?, models, self.parts())
     }
@@ -230,13 +231,26 @@ impl Agent {
     pub(crate) fn with_answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Self, AgentError> {
         let mut config = self.config().clone();
         let allowance = config.allowance_mut(plugin);
-        let AnsweredGrants { for_this_run, for_good } = std::mem::take(&mut allowance.answered);
-        let for_this_run = for_this_run.and(&answered.for_this_run);
-        let for_good = for_good.and(&answered.for_good);
-        allowance.grants = std::mem::take(&mut allowance.grants).and(&answered.for_this_run).and(&answered.for_good);
-        allowance.answered = AnsweredGrants { for_this_run, for_good };
-        let raised = |ceiling: Grants| ceiling.and(&answered.for_this_run).and(&answered.for_good);
-        allowance.ceiling = allowance.ceiling.take().map(raised);
+        let before = std::mem::take(&mut allowance.grants);
+        let lasting = allowance.lasting.take().unwrap_or_else(|| before.clone()).and(&answered.permanent);
+        allowance.grants = before.and(&answered.temporary).and(&answered.permanent);
+        allowance.lasting = Some(lasting);
+        let AnsweredGrants { temporary, permanent } = std::mem::take(&mut allowance.answered);
+        let (temporary, permanent) = (temporary.and(&answered.temporary), permanent.and(&answered.permanent));
+        allowance.answered = AnsweredGrants { temporary, permanent };
+        allowance.ceiling = allowance.ceiling.take().map(|ceiling| ceiling.and(&answered.permanent));
+        self.with_config(config)
+    }
+
+    /// Returns a copy of this agent without the grants that were given only until the user leaves the session.
+    pub(crate) fn without_temporary_grants(&self) -> Result<Self, AgentError> {
+        let mut config = self.config().clone();
+        for allowance in config.plugins.values_mut() {
+            allowance.answered.temporary = Grants::default();
+            if let Some(lasting) = allowance.lasting.take() {
+                allowance.grants = lasting;
+            }
+        }
         self.with_config(config)
     }
 
@@ -250,8 +264,9 @@ impl Agent {
         let mut config = self.config().clone();
         let allowance = config.allowance_mut(plugin);
         allowance.grants = reduced(&allowance.grants);
-        let AnsweredGrants { for_this_run, for_good } = &allowance.answered;
-        allowance.answered = AnsweredGrants { for_this_run: reduced(for_this_run), for_good: reduced(for_good) };
+        let AnsweredGrants { temporary, permanent } = &allowance.answered;
+        allowance.answered = AnsweredGrants { temporary: reduced(temporary), permanent: reduced(permanent) };
+        allowance.lasting = allowance.lasting.as_ref().map(reduced);
         allowance.ceiling = Some(allowance.grants.clone());
         self.with_config(config)
     }

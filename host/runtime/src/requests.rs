@@ -2,6 +2,7 @@
 //! waits, and while no turn is open.
 
 use crate::agent::UserName;
+use crate::host::ProposedChange;
 use agent_core::approval::GrantScope;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::Wait;
@@ -154,6 +155,13 @@ pub enum SessionRequest {
     TakeResults(Vec<ClientResult>),
     /// Take these decisions about calls that wait for an approval (L17).
     Approve(Vec<ApprovalDecision>),
+    /// Run a call that waits for an approval in advance, on copies of the files that it changes, and answer with the changes;
+    /// see [`Session::rehearse`](crate::Session::rehearse). Nothing is changed or stored. Fails with
+    /// [`RequestProblem::Conflict`] if the call does not wait for an approval.
+    Rehearse {
+        /// Id of the call.
+        call: CallId,
+    },
     /// Take this answer to a question of the model (L18).
     Answer {
         /// Id of the call that asked the question.
@@ -197,6 +205,11 @@ pub enum Accepted {
         violations: Vec<Violation>,
         /// What the turn still waits for.
         waits: Vec<Wait>,
+    },
+    /// The call would make these changes to files. Nothing was changed.
+    Rehearsed {
+        /// The changes, in the order of the files' paths.
+        changes: Vec<ProposedChange>,
     },
     /// The call already has exactly this answer, or the session already has its first prompt. Nothing was changed.
     Duplicate,

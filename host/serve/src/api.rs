@@ -88,6 +88,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(media::read_media))
         .routes(routes!(events::stream_events))
         .routes(routes!(answers::decide_approvals))
+        .routes(routes!(answers::rehearse_call))
         .routes(routes!(answers::answer_question))
         .routes(routes!(answers::resolve_call))
         .routes(routes!(answers::receive_event))

@@ -102,6 +102,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     memories::add_is_idempotent_and_forget_removes(new_store()).await;
     memories::memories_are_listed_newest_first(new_store()).await;
     memories::search_respects_the_memory_scope(new_store()).await;
+    memories::search_respects_the_project(new_store()).await;
     memories::memories_are_removed_with_their_turn_or_session(new_store()).await;
     projections::projections_match_the_log(new_store()).await;
     projections::pending_messages_do_not_count_as_differences(new_store()).await;

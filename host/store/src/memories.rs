@@ -40,6 +40,9 @@ pub struct MemoryFilter {
     pub user: String,
     /// The agents whose memories are searched.
     pub scope: MemoryScope,
+    /// The project folder whose memories are searched. Memories without a project folder are searched, too. `None` if the
+    /// memories of all projects are searched.
+    pub project: Option<String>,
     /// Subject of a session whose memories are not searched. `None` if the memories of all sessions are searched.
     pub excluded_session: Option<String>,
 }
@@ -47,7 +50,7 @@ pub struct MemoryFilter {
 impl MemoryFilter {
     /// Returns a filter that selects all memories of a user.
     pub fn of_user(user: impl Into<String>) -> Self {
-        Self { user: user.into(), scope: MemoryScope::AllAgents, excluded_session: None }
+        Self { user: user.into(), scope: MemoryScope::AllAgents, project: None, excluded_session: None }
     }
 }
 

@@ -317,7 +317,7 @@ async fn d5_no_file_contains_deleted_data() {
         for (id, text) in [("final", word), ("tool", memory_word)] {
             let (session, agent, text) = (session.to_owned(), "a".to_owned(), text.to_owned());
             let (user, kind, id) = ("ann".to_owned(), MemoryKind::Final, format!("{session}/1/{id}"));
-            let memory = Memory { user, kind, agent, session, turn: 1, text, written: None };
+            let memory = Memory { user, kind, agent, session, turn: 1, text, project: None, written: None };
             store.add(&id, memory).await.unwrap();
         }
     }

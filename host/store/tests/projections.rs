@@ -42,6 +42,7 @@ async fn create_database(folder: &Path) -> PathBuf {
             agent: "a".into(),
             turn: 1,
             text: text.into(),
+            project: None,
             written: None,
         };
         store.add(id, memory).await.unwrap();

@@ -2,7 +2,7 @@
 
 use super::editor::{Editor, Project, ended_calls, patient, said, stopped, texts};
 use crate::support::{call_reply, text_reply};
-use agent_client_protocol::v1::schema::{SessionUpdate, StopReason, ToolCallStatus};
+use agent_client_protocol::v1::schema::{SessionUpdate, StopReason, ToolCallContent, ToolCallStatus};
 use agent_store::{CallFilter, SessionLog};
 use serde_json::{Value, json};
 
@@ -47,6 +47,36 @@ async fn i7_l17_approvals_are_permission_requests() {
     assert_eq!(stopped(answer).await, StopReason::EndTurn);
     assert_eq!(editor.prompt(&third, "Pay.").await, StopReason::EndTurn, "nothing is asked");
     assert_eq!(project.read("work/ledger.txt").lines().count(), 5);
+    editor.close().await;
+}
+
+/// I7, L17, row 41: a permission request contains the change that the call would make, without secrets of the configuration. If
+/// the user rejects the call, the file keeps its content.
+#[tokio::test(flavor = "multi_thread")]
+async fn i7_l17_row_41_a_permission_request_contains_the_difference() {
+    let edit = json!({"path": "work/a.md", "edits": [{"old": "two", "new": "2"}]});
+    let agent = "[plugins.files.grants]\nwrite = [\"work\"]\n[mcp.tides]\nurl = \"http://127.0.0.1:9/mcp\"\n\
+                 header_env = { \"Authorization\" = \"TIDES_KEY\" }\n";
+    let project = Project::new(&["files"], agent, &[call_reply(&[("files.edit", edit)]), text_reply("Well.")]);
+    project.write("work/a.md", "harbour-master-1234\ntwo\n");
+    let program = project.start(|command| {
+        command.env("TIDES_KEY", "Bearer harbour-master-1234");
+    });
+    let mut editor = Editor::connect(program).await;
+    let session = editor.new_session(&project.path("")).await;
+    let answer = editor.ask(&session, "Edit.");
+    let permission = editor.permission().await;
+    let content = permission.request.tool_call.fields.content.clone().unwrap_or_default();
+    let differences = content.iter().filter_map(|content| match content {
+        ToolCallContent::Diff(diff) => Some((diff.path.clone(), diff.old_text.clone(), diff.new_text.clone())),
+        _ => None,
+    });
+    let differences: Vec<_> = differences.collect();
+    let expected = (project.path("work/a.md"), Some("(secret)\ntwo\n".to_owned()), "(secret)\n2\n".to_owned());
+    assert_eq!(differences, [expected], "{content:?}");
+    permission.select("reject");
+    assert_eq!(stopped(answer).await, StopReason::EndTurn);
+    assert_eq!(project.read("work/a.md"), "harbour-master-1234\ntwo\n");
     editor.close().await;
 }
 

@@ -261,6 +261,7 @@ async fn agent_with_all_sections(test_host: &TestHost, server: &ChatServer) -> A
         session: "earlier".to_owned(),
         turn: 1,
         text: "Ada's echo is called Narcissus.".to_owned(),
+        project: None,
         written: None,
     };
     Memories::add(&*test_host.store, "earlier/1/final", memory).await.unwrap();

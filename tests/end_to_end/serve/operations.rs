@@ -23,6 +23,7 @@ fn memory(user: &str, text: &str) -> Memory {
         session: "clerk/1".to_owned(),
         turn: 1,
         text: text.to_owned(),
+        project: None,
         written: None,
     }
 }

@@ -1,8 +1,13 @@
 //! Files and folders that a prompt names with `@path` (I1).
 
-use super::{CTRL_C, TestCli};
+use super::{CTRL_C, CTRL_D, TestCli};
 use serde_json::json;
 use std::path::Path;
+
+const CTRL_V: &str = "\u{16}";
+/// An image with one pixel.
+const GIF: &[u8] =
+    b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\x00\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
 
 /// I1: the files that a typed prompt names are attached, with numbered lines. A path that does not exist is plain text.
 /// Tab completes paths.
@@ -50,8 +55,7 @@ fn exported_parts(cli: &TestCli) -> String {
 fn i1_files_with_secrets_and_links_out_of_the_folder_are_not_attached() {
     let cli = TestCli::new(&[json!({"text": "Seen."})]);
     let tree = cli.folder.path().join("tree");
-    let gif = b"GIF89a\x01\x00\x01\x00\x80\x00\x00\xff\x00\x00\x00\x00\x00,\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;";
-    std::fs::write(tree.join("dot.gif"), gif).unwrap();
+    std::fs::write(tree.join("dot.gif"), GIF).unwrap();
     std::fs::write(tree.join(".env"), "TOKEN=hunter2\n").unwrap();
     std::fs::write(cli.folder.path().join("outside.txt"), "hunter2\n").unwrap();
     std::os::unix::fs::symlink("../outside.txt", tree.join("link.txt")).unwrap();
@@ -92,4 +96,54 @@ fn i1_paths_in_piped_text_are_not_attached() {
     assert!(!notes.contains("attached") && !notes.contains("absent"), "{notes}");
     let parts = exported_parts(&cli);
     assert!(parts.contains("Read @notes.txt") && !parts.contains("the notes"), "{parts}");
+}
+
+/// I1: Ctrl-V pastes a picture from the clipboard, which is sent if its mark stays in the line. A program in the current folder
+/// is not run, and a clipboard without a picture is reported.
+#[test]
+fn i1_a_picture_is_pasted_from_the_clipboard() {
+    let programs = tempfile::tempdir().unwrap();
+    let cli = TestCli::new(&[json!({"text": "Seen."}), json!({"text": "Nothing."})]);
+    let tree = cli.folder.path().join("tree");
+    let write_program = |path: &Path, text: &str| {
+        std::fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    std::fs::write(programs.path().join("dot.gif"), GIF).unwrap();
+    write_program(&tree.join("xclip"), "touch was-run");
+    let clipboard = programs.path().join("xclip");
+    write_program(&clipboard, "exit 1");
+    let mut command = cli.command(&[]);
+    let path = std::env::var("PATH").unwrap_or_default();
+    command.env("PATH", format!(":.:{}:{path}", programs.path().display()));
+    command.env("DISPLAY", ":7").env_remove("WAYLAND_DISPLAY");
+    let mut screen = cli.session_with(command);
+    screen.send("Look ");
+    screen.wait_for_end("> Look");
+    screen.send(CTRL_V);
+    screen.wait_for("! the clipboard contains no picture");
+    screen.wait_for_end("> Look");
+    let picture = programs.path().join("dot.gif");
+    write_program(
+        &clipboard,
+        &format!("[ \"$*\" = '-selection clipboard -t image/png -o' ] && cat {}", picture.display()),
+    );
+    screen.send(CTRL_V);
+    screen.wait_for_end("> Look [picture 1]");
+    screen.send("here\r");
+    screen.wait_for("attached picture 1: image/gif, 35 bytes\n");
+    screen.wait_for("\nSeen.\n");
+    screen.wait_for_end("\n>");
+    screen.send(CTRL_V);
+    screen.wait_for_end("> [picture 2]");
+    screen.send("\u{15}Nothing?\r");
+    screen.wait_for("\nNothing.\n");
+    assert!(!screen.text().contains("attached picture 2"), "{}", screen.text());
+    screen.wait_for_end("\n>");
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+    assert!(!tree.join("was-run").exists());
+    let parts = exported_parts(&cli);
+    assert!(parts.contains("Look [picture 1] here") && parts.contains("\"name\":\"picture 1\""), "{parts}");
+    assert!(!parts.contains("picture 2"), "{parts}");
 }

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-const QUESTION: &str = "grant this? y this run, a always, n no, ? help >";
+const QUESTION: &str = "grant this? y this session, a always, n no, ? help >";
 /// The text of an agent.toml as a user would write it.
 const AGENT_FILE: &str =
     "# my agent\nplugin_directory = \"../plugins\" # beside it\n\n[approval]\ndestructive = \"ask\"\n";
@@ -80,10 +80,10 @@ pub(super) fn count() -> Value {
     call_reply(&[("text.count_file", json!({"path": "a.txt"}))])
 }
 
-/// P6: After "yes, this run", the current call and later calls of this process have the grant. The next process asks
-/// the user a second time.
+/// P6: After "yes, this session", the current call and later calls of the session have the grant. The next session and the
+/// next process ask the user again, with the same offer.
 #[test]
-fn p6_the_answer_yes_applies_to_this_run() {
+fn p6_the_answer_yes_applies_to_this_session() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
     let folder = AgentFolder::new(AGENT_FILE, &replies);
     let mut screen = folder.session();
@@ -107,6 +107,14 @@ fn p6_the_answer_yes_applies_to_this_run() {
     screen.wait_for("\nSecond.\n");
     assert_eq!(screen.text().matches("first use").count(), 1, "{}", screen.text());
     screen.wait_for_end("\n>");
+    screen.send("/session new\r");
+    screen.wait_for_end("\n>");
+    screen.send("Count.\r");
+    screen.wait_for_end(QUESTION);
+    assert_eq!(screen.text().matches(&grant_line).count(), 2, "{}", screen.text());
+    screen.send("n\r");
+    screen.wait_for_end("\n>");
+    assert_eq!(screen.text().matches("a.txt has 1 line").count(), 2, "{}", screen.text());
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
     assert!(screen.echoes(), "the terminal settings are restored");
@@ -175,7 +183,7 @@ fn p6_grants_another_folder_on_request() {
 }
 
 /// P6: The default answer is "no". After the answer "no", the denial shows the configuration line to add, and the
-/// question is not repeated in this run. The answer "never" is written to the file.
+/// question is not repeated in this session. The answer "never" is written to the file.
 #[test]
 fn p6_a_refusal_lasts_for_this_run_and_a_permanent_refusal_is_saved() {
     let replies = [count(), text_reply("First."), count(), text_reply("Second.")];
@@ -289,14 +297,14 @@ fn p6_asks_about_two_plugins_one_after_the_other() {
     );
 }
 
-/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this run, and a
+/// P6: If the agent has no file, or if the file has changed in the meantime, the grant applies to this session, and a
 /// message shows the configuration line that the user can add.
 #[test]
 fn p6_shows_the_line_that_could_not_be_written() {
     let folder = AgentFolder::new(AGENT_FILE, &[count(), text_reply("Done.")]);
     let plugins = folder.path("plugins");
     let mut screen = folder.start(folder.without_agent(&["--plugins", plugins.to_str().unwrap(), "Count."]));
-    screen.wait_for_end("grant this? y this run, n no, ? help >");
+    screen.wait_for_end("grant this? y this session, n no, ? help >");
     screen.send("a\r");
     assert_eq!(screen.exit_code(), Some(0));
     let output_text = screen.raw();

@@ -4,7 +4,7 @@ use super::first_use::{AgentFolder, count};
 use crate::support::{call_reply, script, text_reply};
 use serde_json::json;
 
-const QUESTION: &str = "grant this? y this run, a always, n no, ? help >";
+const QUESTION: &str = "grant this? y this session, a always, n no, ? help >";
 const AGENT_FILE: &str = "# my agent\nplugin_directory = \"../plugins\"\n";
 
 /// P6, P10: a refusal can be changed with `/grant`, and `/revoke` takes effect at once. A revoked grant does not return when the
@@ -68,7 +68,7 @@ fn p6_a_typed_grant_applies_until_the_host_exits() {
         screen.wait_for_end("\n>");
     }
     screen.send("/grant text read=../other\r");
-    screen.wait_for(&format!("granted to text until agent-host exits: read={other}"));
+    screen.wait_for(&format!("granted to text for this session: read={other}"));
     screen.wait_for_end("\n>");
     screen.send("Count.\r");
     screen.wait_for("\nDone.\n");

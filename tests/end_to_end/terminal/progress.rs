@@ -1,10 +1,10 @@
-//! Progress messages while the host compiles components (P9). The compilation takes some time when a component is used
-//! for the first time.
+//! Progress messages: on a terminal as a spinner, and in a pipe as lines (I1, P9).
 
 use super::screen::Screen;
 use crate::compiler_process::compile_bomb;
+use serde_json::{Value, json};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 /// The number of additions in the test's component. With so many additions, the compilation takes at least one second.
 const ADDITIONS: usize = 120_000;
@@ -17,8 +17,8 @@ fn command(data: &Path, arguments: &[&str]) -> Command {
 }
 
 /// P9: On a terminal, a line shows the name of the component that is being compiled. If several components are
-/// compiled, the line also shows how many. The line disappears when the compilation ends. Without a terminal, the host
-/// shows no progress line.
+/// compiled, the line also shows how many. The line disappears when the compilation ends. Without a terminal, a
+/// compilation that takes more than 300 ms is shown as a line.
 #[test]
 fn p9_shows_progress_while_compiling() {
     let folder = tempfile::tempdir().unwrap();
@@ -42,5 +42,24 @@ fn p9_shows_progress_while_compiling() {
 
     let piped = command(folder.path(), &["inspect", "plugins/slow.wasm"]).output().unwrap();
     let stderr = String::from_utf8_lossy(&piped.stderr).into_owned();
-    assert!(!stderr.contains("compiling") && stderr.contains("its export tool"), "{stderr}");
+    assert_eq!(stderr.matches("… compiling slow (").count(), 1, "{stderr}");
+    assert!(stderr.contains("its export tool") && !stderr.contains('\u{1b}'), "{stderr}");
+}
+
+/// I1: in a pipe, a model call that takes more than 300 ms is shown as a line on stderr. Programs that
+/// read JSON get no such line.
+#[test]
+fn i1_a_long_model_call_is_shown_in_a_pipe() {
+    let words = |delay_ms: u64| json!({"chunks": ["one ", "two ", "three"], "delay_ms": delay_ms});
+    let output = |reply: Value, arguments: &[&str]| {
+        let cli = super::TestCli::new(&[reply]);
+        let output = cli.command(arguments).stdin(Stdio::null()).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        (String::from_utf8(output.stdout).unwrap(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (answer, progress) = output(words(600), &["Count."]);
+    assert_eq!(answer, "one two three\n");
+    assert_eq!(progress.matches("… writing the answer\n").count(), 1, "{progress}");
+    let (_, progress) = output(words(600), &["--json", "Count."]);
+    assert!(!progress.contains("writing the answer"), "{progress}");
 }

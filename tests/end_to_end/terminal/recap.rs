@@ -52,3 +52,45 @@ fn d4_the_memories_that_a_turn_recalled_are_shown() {
         shown.split("recalled for the last turn:").nth(1).unwrap().split("the latest memories:").next().unwrap();
     assert_eq!(recalled.matches("walrus?").count() + recalled.matches("walrus do?").count(), 2, "{recalled}");
 }
+
+/// D4: a session recalls only what was remembered in its project: the folder with `.git`, or else the working folder. With
+/// `memory = "user"`, it recalls the memories of all projects.
+#[test]
+fn d4_recall_is_limited_to_the_project_folder() {
+    let cli = TestCli::new(&[json!({"text": "It sleeps."}), json!({"text": "Nothing."})]);
+    for folder in ["tree/.git", "tree/below", "elsewhere"] {
+        std::fs::create_dir_all(cli.folder.path().join(folder)).unwrap();
+    }
+    let in_folder = |folder: &str, arguments: &[&str]| {
+        let mut command = cli.command(arguments);
+        command.current_dir(cli.folder.path().join(folder));
+        command
+    };
+    let first = in_folder("tree", &["What does the walrus do?"]).stdin(std::process::Stdio::null()).output().unwrap();
+    assert!(first.status.success());
+
+    let mut screen = cli.session_with(in_folder("elsewhere", &[]));
+    screen.send("And the walrus?\r");
+    screen.wait_for("model call, ");
+    screen.wait_for_end("\n>");
+    screen.send("/memory\r");
+    screen.wait_for("/memory forget ID deletes a memory");
+    assert!(!screen.text().contains("recalled"), "{}", screen.text());
+    assert!(!screen.text().contains("What does the walrus do?"), "{}", screen.text());
+
+    let mut screen = cli.session_with(in_folder("tree/below", &[]));
+    screen.send("And the walrus?\r");
+    screen.wait_for("recalled 1 memory: /memory shows it");
+    screen.wait_for_end("\n>");
+    screen.send("/memory\r");
+    screen.wait_for("these are the memories in");
+
+    let file = format!("plugin_directory = {:?}\nmemory = \"user\"\n", cli.folder.path().join("plugins"));
+    std::fs::write(cli.folder.path().join("elsewhere/agent.toml"), file).unwrap();
+    let mut command = cli.host(&["--agent", "agent.toml", "--model"]);
+    command.arg(format!("scripted:{}", cli.folder.path().join("script.json").display()));
+    command.current_dir(cli.folder.path().join("elsewhere"));
+    let mut screen = cli.session_with(command);
+    screen.send("And the walrus?\r");
+    screen.wait_for("recalled 3 memories: /memory shows them");
+}

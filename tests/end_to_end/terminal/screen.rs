@@ -152,6 +152,28 @@ impl Screen {
         panic!("`{text}` is not on the screen:\n{}", screen.contents());
     }
 
+    /// Returns the text on the screen, in which marks such as `[yellow]` and `[dim]` stand before text with another colour or
+    /// style than the text before it, and `[]` before text without one. Empty lines at the end are left out.
+    pub(crate) fn styled_text(&self) -> String {
+        let state = self.state.lock().unwrap();
+        let screen = state.parser.screen();
+        let (rows, columns) = screen.size();
+        let lines = (0..rows).map(|row| {
+            let (mut line, mut style) = (String::new(), String::new());
+            for cell in (0..columns).filter_map(|column| screen.cell(row, column)) {
+                let next = if cell.has_contents() { style_of(cell) } else { style.clone() };
+                if next != style {
+                    line.push_str(&format!("[{next}]"));
+                    style = next;
+                }
+                line.push_str(if cell.has_contents() || cell.is_wide_continuation() { cell.contents() } else { " " });
+            }
+            line.trim_end().to_owned()
+        });
+        let lines: Vec<_> = lines.collect();
+        lines.join("\n").trim_end().to_owned()
+    }
+
     /// Returns the number of non-empty screen cells that have a colour or a style.
     pub(crate) fn styled_cells(&self) -> usize {
         let state = self.state.lock().unwrap();
@@ -215,6 +237,20 @@ impl Screen {
             std::thread::sleep(Duration::from_millis(20));
         }
     }
+}
+
+/// Returns the names of the colour and the styles of a cell, separated by spaces.
+fn style_of(cell: &vt100::Cell) -> String {
+    const COLOURS: [&str; 8] = ["black", "red", "green", "yellow", "blue", "magenta", "cyan", "white"];
+    let colour = match cell.fgcolor() {
+        vt100::Color::Default => None,
+        vt100::Color::Idx(number) => Some(COLOURS.get(usize::from(number)).map_or("another colour", |name| *name)),
+        vt100::Color::Rgb(..) => Some("another colour"),
+    };
+    let styles =
+        [(cell.bold(), "bold"), (cell.dim(), "dim"), (cell.italic(), "italic"), (cell.underline(), "underlined")];
+    let styles = styles.into_iter().filter_map(|(has, name)| has.then_some(name));
+    colour.into_iter().chain(styles).collect::<Vec<_>>().join(" ")
 }
 
 impl Drop for Screen {

@@ -20,14 +20,15 @@ use tokio::io::{stdin, stdout};
 pub(crate) async fn run(arguments: AcpArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
-    let data = DataDirectory::open(data, &environment::host())?;
+    let environment = environment::host_in_project();
+    let data = DataDirectory::open(data, &environment)?;
     let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USE_QUEUE);
     let file_changes = FileChanges::default();
     let for_editor = |host| Host { first_uses: Some(sender), file_changes: Some(file_changes.clone()), ..host };
     let AcpArguments { agent, plugins, model, grant } = arguments;
     let options = AgentOptions { agent, plugins, model, grants: grant, ..AgentOptions::default() };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(vec![options], &data, for_editor, terminal) => served?,
+        served = ServedAgents::assemble(vec![options], (&data, &environment), for_editor, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.kill_servers_on_exit(served.servers());

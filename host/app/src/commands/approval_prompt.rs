@@ -206,7 +206,9 @@ impl ApprovalPrompter {
                     }
                     self.terminal.note(approval::whole(arguments));
                 }
-                Some(Answer::Help) | None => self.terminal.note(HELP),
+                Some(Answer::Help) | None => {
+                    self.terminal.note(text::wrapped_entry(HELP, self.terminal.width()));
+                }
                 Some(Answer::Edit(json)) => match self.edited(json, arguments, cancel).await {
                     Ok(changed) => match session.check_edited(&item.name, &changed) {
                         Ok(()) => {
@@ -243,7 +245,8 @@ impl ApprovalPrompter {
         position: (usize, usize),
     ) {
         let changes = self.describe_changes(changes, Extent::Beginning);
-        self.terminal.note(approval::request(item, (edited, &changes), position));
+        let request = approval::request(item, (edited, &changes), position);
+        self.terminal.note(text::wrapped_entry(&request, self.terminal.width()));
     }
 
     fn describe_changes(&self, changes: &[ProposedChange], extent: Extent) -> String {

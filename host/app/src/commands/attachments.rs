@@ -84,12 +84,23 @@ impl Attachments {
                 self.attached.push(format!("attached {shown}: {summary}"));
                 self.items.push(Item::Text(text));
             }
-            Ok(Content::Image(image)) => {
-                let size = text::size(image.bytes.len() as u64);
-                self.attached.push(format!("attached {shown}: {}, {size}", image.mime_type));
-                self.items.push(Item::Image(image));
-            }
+            Ok(Content::Image(image)) => self.add_image(image, shown),
         }
+    }
+
+    fn add_image(&mut self, image: NewMediaItem, shown: &str) {
+        let size = text::size(image.bytes.len() as u64);
+        self.attached.push(format!("attached {shown}: {}, {size}", image.mime_type));
+        self.items.push(Item::Image(image));
+    }
+
+    /// Adds pictures that the user pasted into the prompt.
+    pub(crate) fn with_pasted(mut self, pictures: Vec<NewMediaItem>) -> Self {
+        for picture in pictures {
+            let name = picture.name.clone().unwrap_or_default();
+            self.add_image(picture, &name);
+        }
+        self
     }
 
     /// Shows one line for each attachment and each problem.

@@ -2,6 +2,7 @@
 
 pub(super) mod build_news;
 mod changed_files;
+mod clipboard;
 mod compaction;
 mod completion;
 mod editor;
@@ -14,7 +15,7 @@ mod recap;
 mod reports;
 mod session_lease;
 mod slash;
-mod themes;
+pub(crate) mod themes;
 mod watch;
 
 use super::approval_prompt::ApprovalPrompter;
@@ -35,7 +36,7 @@ use agent_core::event::{Suspension, Wait, WaitCause};
 use agent_core::message::{CallId, TurnInput};
 use agent_core::run::{Action, Decision};
 use agent_devkit::dev::DevEvent;
-use agent_runtime::{Host, LiveAgent, Notice, OpenSession, ResponseOutcome, Session, TurnResult};
+use agent_runtime::{Host, LiveAgent, NewMediaItem, Notice, OpenSession, ResponseOutcome, Session, TurnResult};
 use agent_store::SessionFilter;
 use changed_files::ChangedFiles;
 use compaction::Compaction;
@@ -92,7 +93,6 @@ pub(crate) async fn chat(
         models: lists::models(&agent.current()),
         tools: agent.current().registry().offered().iter().map(|tool| tool.author_name.clone()).collect(),
     };
-    themes::use_stored(terminal, &storage.data);
     let mut editor = Editor::new(terminal, &interrupts, &storage.data, names);
     let view = TurnView::new(terminal, (Format::Terminal, SessionUse::Interactive), &session, storage.clone());
     let user = UserPresence::of(terminal);
@@ -204,7 +204,8 @@ impl Chat<'_> {
                 }
                 Typed::Cleared => {}
                 Typed::Text(text) => {
-                    if self.handle_text(text).await? == AfterInput::Quit {
+                    let pictures = editor.take_pictures(&text);
+                    if self.handle_text(text, pictures).await? == AfterInput::Quit {
                         return Ok(Exit::Done);
                     }
                 }
@@ -277,7 +278,8 @@ impl Chat<'_> {
         }
     }
 
-    async fn handle_text(&mut self, text: String) -> Result<AfterInput, Failure> {
+    /// Handles a typed text with the pictures that were pasted into it.
+    async fn handle_text(&mut self, text: String, pictures: Vec<NewMediaItem>) -> Result<AfterInput, Failure> {
         self.show_changes();
         if text.trim().is_empty() {
             return Ok(AfterInput::Prompt);
@@ -285,7 +287,7 @@ impl Chat<'_> {
         match slash::parse(&text) {
             None if open_question(&self.session).is_some() => self.answer(text).await?,
             None => {
-                if let Err(failure) = self.prompt(text).await? {
+                if let Err(failure) = self.prompt(text, pictures).await? {
                     self.fail(&failure);
                 }
             }
@@ -300,10 +302,10 @@ impl Chat<'_> {
         Ok(AfterInput::Prompt)
     }
 
-    /// Runs a turn with a typed prompt and its attachments. If a turn is open, queues the prompt. The inner error is about
+    /// Runs a turn with a typed prompt, its attachments, and the pictures that were pasted into it. If a turn is open, queues the prompt. The inner error is about
     /// the prompt, and does not end the session.
-    async fn prompt(&mut self, text: String) -> Result<Result<(), Failure>, Failure> {
-        let attachments = Attachments::of(&text, &self.storage.data);
+    async fn prompt(&mut self, text: String, pictures: Vec<NewMediaItem>) -> Result<Result<(), Failure>, Failure> {
+        let attachments = Attachments::of(&text, &self.storage.data).with_pasted(pictures);
         attachments.show(self.terminal);
         let input = match attachments.attach(&self.session, TurnInput::Text(text)).await {
             Ok(input) => input,
@@ -470,6 +472,7 @@ impl Chat<'_> {
             TurnView::new(self.terminal, (Format::Terminal, SessionUse::Interactive), &other, self.storage.clone());
         let previous = std::mem::replace(&mut self.session, other);
         open_session::close(previous, &*self.host.store).await?;
+        self.prompter.first_uses().leave_session().await;
         self.show_session();
         self.show_last_turns().await?;
         if self.session.state().is_open() {

@@ -39,7 +39,10 @@ pub(crate) fn closed_handler(terminal: &Terminal, store: Arc<dyn Store>) -> Firs
 impl FirstUsePrompt for Terminal {
     async fn ask(&self, request: &mut FirstUseQuestion<'_>, stop: &CancellationToken) -> FirstUseAnswer {
         self.idle();
-        self.note(card(&(&*request).into(), request.offers()));
+        let show = |request: &FirstUseQuestion<'_>| {
+            self.note(text::wrapped_entry(&card(&request.into(), request.offers()), self.width()));
+        };
+        show(request);
         loop {
             let line = match self.question(question(request.keeping), stop).await {
                 Ok(TypedLine::Text(line)) => line,
@@ -47,23 +50,23 @@ impl FirstUsePrompt for Terminal {
                 Ok(TypedLine::End) | Err(_) => return FirstUseAnswer::No,
             };
             match Answer::parse(&line) {
-                Some(Answer::ThisRun | Answer::Always) if request.offers().offered.is_empty() => {
+                Some(Answer::ThisSession | Answer::Always) if request.offers().offered.is_empty() => {
                     warn(
                         self,
                         "the answer yes would grant nothing here: `d DIR` names an existing folder, and `n` means no",
                     );
                 }
-                Some(Answer::ThisRun) => return FirstUseAnswer::ThisRun,
+                Some(Answer::ThisSession) => return FirstUseAnswer::ThisSession,
                 Some(Answer::Always) => return FirstUseAnswer::Always,
                 Some(Answer::No) => return FirstUseAnswer::No,
                 Some(Answer::Never) => return FirstUseAnswer::Never,
                 Some(Answer::Folder(written)) if request.offers().has_folder() => {
                     request.offer_folder(&written);
-                    self.note(card(&(&*request).into(), request.offers()));
+                    show(request);
                 }
                 Some(Answer::ReadOnly) if request.offers().has_write() => {
                     request.offer_read_only();
-                    self.note(card(&(&*request).into(), request.offers()));
+                    show(request);
                 }
                 Some(Answer::Host(typed)) if request.offers().has_requests() => {
                     let patterns = host_patterns(&typed);
@@ -72,10 +75,10 @@ impl FirstUsePrompt for Terminal {
                         continue;
                     }
                     request.offer_hosts(if typed == "*" { OfferedHosts::All } else { OfferedHosts::Typed(patterns) });
-                    self.note(card(&(&*request).into(), request.offers()));
+                    show(request);
                 }
                 Some(Answer::Help | Answer::Folder(_) | Answer::ReadOnly | Answer::Host(_)) | None => {
-                    self.note(help(request.offers(), request.keeping));
+                    self.note(text::wrapped_entry(&help(request.offers(), request.keeping), self.width()));
                 }
             }
         }

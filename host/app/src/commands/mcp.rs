@@ -20,10 +20,11 @@ use tokio_util::sync::CancellationToken;
 pub(crate) async fn run(arguments: McpArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
-    let data = DataDirectory::open(data, &environment::host())?;
+    let environment = environment::host();
+    let data = DataDirectory::open(data, &environment)?;
     let options = agent_options(&arguments.served());
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(options, &data, |host| host, terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), |host| host, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.kill_servers_on_exit(served.servers());

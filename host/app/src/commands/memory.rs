@@ -69,8 +69,11 @@ fn user_or_current(named: Option<String>) -> Result<String, Failure> {
 
 /// Formats a memory as an entry of a list.
 pub(crate) fn list_entry(stored: &StoredMemory) -> String {
-    let written = stored.memory.written.as_deref().map(text::local_time).unwrap_or_default();
-    describe(&stored.id, &[&written, stored.memory.kind.as_str()], &stored.memory.text)
+    let memory = &stored.memory;
+    let written = memory.written.as_deref().map(text::local_time).unwrap_or_default();
+    let project = memory.project.as_deref().map(|project| text::one_line(project, MAX_CHARACTERS));
+    let details: Vec<&str> = [written.as_str(), memory.kind.as_str()].into_iter().chain(project.as_deref()).collect();
+    describe(&stored.id, &details, &memory.text)
 }
 
 fn describe(id: &str, details: &[&str], text: &str) -> String {

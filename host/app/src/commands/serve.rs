@@ -16,10 +16,11 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let endpoint = arguments.endpoint().map_err(Failure::refused)?;
-    let data = DataDirectory::open(data, &environment::host())?;
+    let environment = environment::host();
+    let data = DataDirectory::open(data, &environment)?;
     let tokens = token_file(&data);
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(agent_options(&arguments), &data, |host| host, terminal) => served?,
+        served = ServedAgents::assemble(agent_options(&arguments), (&data, &environment), |host| host, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.kill_servers_on_exit(served.servers());

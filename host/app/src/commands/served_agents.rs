@@ -2,11 +2,10 @@
 
 use super::chat::build_news;
 use super::open_session::checkpoint;
-use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::{AssembledAgents, Assembler, UnusablePlugins, open_sandbox, open_store};
-use agent_config::{AgentOptions, AgentWatch, DataDirectory, Settings, WatchEvent, choose_model};
+use agent_config::{AgentOptions, AgentWatch, DataDirectory, HostEnvironment, Settings, WatchEvent, choose_model};
 use agent_mcp::McpServers;
 use agent_runtime::{Host, LiveAgent, Notice};
 use std::collections::BTreeMap;
@@ -31,13 +30,13 @@ impl ServedAgents {
     /// the services that all sessions share.
     pub(super) async fn assemble(
         options: Vec<AgentOptions>,
-        data: &DataDirectory,
+        (data, environment): (&DataDirectory, &HostEnvironment),
         prepare: impl FnOnce(Host) -> Host,
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
         let mut all_settings = Vec::new();
         for options in options {
-            let mut settings = Settings::read(&options, &environment::host())?;
+            let mut settings = Settings::read(&options, environment)?;
             choose_model(&mut settings, terminal, terminal).await?;
             settings.user = data.user();
             all_settings.push(settings);

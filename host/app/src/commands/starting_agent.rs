@@ -71,7 +71,7 @@ pub(crate) async fn find(
     user: UserPresence,
     terminal: &Terminal,
 ) -> Result<StartingAgent, Failure> {
-    let (mut options, mut environment) = (arguments.options(), environment::host());
+    let (mut options, mut environment) = (arguments.options(), environment::host_in_project());
     let user_file = user_file(&environment);
     let is_named = options.agent.is_some() || options.plugins.is_some();
     if !is_named && let Some(path) = file_of_folder(&environment) {

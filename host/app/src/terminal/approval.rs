@@ -5,7 +5,7 @@ use super::{BOLD, DIM, YELLOW};
 use agent_core::approval::GrantScope;
 use agent_core::change::CallRecord;
 use agent_core::event::{ApprovalDetails, ApprovalItem};
-use agent_core::tool::Traits;
+use agent_core::tool::{ToolSource, Traits};
 use agent_core::visible::is_invisible;
 use serde_json::Value;
 
@@ -41,8 +41,7 @@ pub(crate) enum AnswerScope {
 }
 
 /// Help text that explains the possible answers.
-pub(crate) const HELP: &str = "\
-  y  yes, this call only        y all  also all calls that follow
+pub(crate) const HELP: &str = "  y  yes, this call only        y all  also all calls that follow
   s  yes, for this session      s all
   a  always, until revoked      a all  (revoke with `agent-host approvals revoke`)
   n  no; n WHY tells the model  n all
@@ -96,7 +95,8 @@ pub(crate) fn request(
         return format!("{YELLOW}approval needed{YELLOW:#}{number}: {BOLD}{name}{BOLD:#} {DIM}{digest}{DIM:#}");
     };
     let source = match escaped(&details.source.to_string()) {
-        source if source.ends_with(digest) => source,
+        // The source of a plugin contains the digest of its component.
+        source if source.ends_with(digest) || matches!(details.source, ToolSource::Plugin { .. }) => source,
         source => format!("{source}, {digest}"),
     };
     let mut lines =
@@ -202,7 +202,6 @@ pub(crate) fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use agent_core::message::{CallId, Digest};
-    use agent_core::tool::ToolSource;
     use serde_json::json;
 
     fn item(arguments: Value) -> ApprovalItem {

@@ -1,6 +1,6 @@
 //! Shows the progress of builds and of loading plugins.
 
-use super::{BOLD, DIM, Terminal, YELLOW, text};
+use super::{Announced, BOLD, DIM, Terminal, YELLOW, text};
 use agent_devkit::build::{BuildEvent, BuiltPlugin, Written};
 use agent_devkit::renew::{Age, VersionMismatch};
 use agent_plugins::{CodeSource, LoadEvent};
@@ -11,7 +11,7 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
     match event {
         BuildEvent::Building { tool, plugins } => {
             terminal.note(format!("building {}", plugins.join(", ")));
-            terminal.busy(tool);
+            terminal.show_activity(tool, Announced::Already);
         }
         BuildEvent::AddingTarget { command } => {
             terminal.note(format!("the Rust target for plugins is missing; running `{command}`"));

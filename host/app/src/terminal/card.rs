@@ -1,6 +1,7 @@
 //! Formats a call and its result as one card: name, arguments, cost and result.
 
 use super::cost;
+use super::json_list::lines_of;
 use super::text::{count, cut, harmless, size, wrapped};
 use super::{BOLD, DIM, GREEN, RED};
 use agent_core::change::Denial;
@@ -126,10 +127,14 @@ pub(crate) fn without_denials<'d>(mut error: String, denials: impl IntoIterator<
     error
 }
 
-/// Returns the first lines of a text, and one line that reports how much was omitted. `bytes` is the size of the
-/// complete text.
+/// Returns the first lines of a text, and one line that reports how much was omitted. A JSON list or object has a line for
+/// each entry. `bytes` is the size of the complete text.
 fn first_lines(text: &str, bytes: usize, (width, hint): (usize, &str)) -> Vec<String> {
-    let all: Vec<&str> = text.trim_end().lines().collect();
+    let listed = lines_of(text);
+    let all: Vec<&str> = match &listed {
+        Some(lines) => lines.iter().map(String::as_str).collect(),
+        None => text.trim_end().lines().collect(),
+    };
     let mut lines: Vec<_> = all.iter().take(RESULT_LINES).map(|line| cut(line, width)).collect();
     let is_whole = bytes <= text.len() && all.iter().take(RESULT_LINES).all(|line| line.width() <= width);
     let omitted = all.len().saturating_sub(RESULT_LINES);

@@ -14,11 +14,11 @@ const MAX_CHARACTERS: usize = 200;
 /// The user's answer to the question about a plugin's grants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
-    /// Give the plugin the grants until the host exits.
-    ThisRun,
+    /// Give the plugin the grants until the user leaves the session.
+    ThisSession,
     /// Give the plugin the grants, and write them into the configuration.
     Always,
-    /// Refuse the grants until the host exits.
+    /// Refuse the grants until the user leaves the session.
     No,
     /// Refuse the grants, and write the refusal into the configuration.
     Never,
@@ -54,8 +54,8 @@ impl<'a> From<&FirstUseQuestion<'a>> for RequestingPlugin<'a> {
 /// Returns the prompt that is shown below the card.
 pub(crate) fn question(keeping: Keeping) -> &'static str {
     match keeping {
-        Keeping::File => "grant this? y this run, a always, n no, ? help > ",
-        Keeping::Nowhere => "grant this? y this run, n no, ? help > ",
+        Keeping::File => "grant this? y this session, a always, n no, ? help > ",
+        Keeping::Nowhere => "grant this? y this session, n no, ? help > ",
     }
 }
 
@@ -63,14 +63,14 @@ pub(crate) fn question(keeping: Keeping) -> &'static str {
 pub(crate) fn help(offers: &GrantOffers, keeping: Keeping) -> String {
     let mut help = match keeping {
         Keeping::File => {
-            "  y      yes, until this agent-host exits
+            "  y      yes, until you leave this session
   a      always: yes, and write the lines into the agent's configuration
-  n      no, until this agent-host exits (also Enter or Ctrl-D)
+  n      no, until you leave this session (also Enter or Ctrl-D)
   never  no, and never ask again: write `ask = false` into the configuration"
         }
         Keeping::Nowhere => {
-            "  y      yes, until this agent-host exits
-  n      no, until this agent-host exits (also Enter or Ctrl-D)
+            "  y      yes, until you leave this session
+  n      no, until you leave this session (also Enter or Ctrl-D)
   (no answer can be saved, because this agent has no configuration file; --agent FILE uses one)"
         }
     }
@@ -99,7 +99,7 @@ impl Answer {
             return Some(Self::Host(host.to_owned()));
         }
         match line.to_lowercase().as_str() {
-            "y" | "yes" => Some(Self::ThisRun),
+            "y" | "yes" => Some(Self::ThisSession),
             "a" | "always" => Some(Self::Always),
             "" | "n" | "no" => Some(Self::No),
             "never" => Some(Self::Never),
@@ -193,8 +193,8 @@ mod tests {
     #[test]
     fn p6_accepts_only_a_clear_yes() {
         let cases = [
-            ("y", Some(Answer::ThisRun)),
-            (" YES ", Some(Answer::ThisRun)),
+            ("y", Some(Answer::ThisSession)),
+            (" YES ", Some(Answer::ThisSession)),
             ("a", Some(Answer::Always)),
             ("", Some(Answer::No)),
             ("n", Some(Answer::No)),

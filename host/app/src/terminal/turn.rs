@@ -6,7 +6,7 @@ mod ending;
 use super::card::{Card, Outcome};
 use super::page::{Block, Page, Spacing};
 use super::reply::{Reply, ScreenOutput};
-use super::{DIM, Output as OutputStream, Terminal, events, text};
+use super::{Announced, DIM, Output as OutputStream, Terminal, events, text};
 use agent_config::DataDirectory;
 use agent_core::change::{CallRecord, Denial};
 use agent_core::cost::TurnCost;
@@ -331,8 +331,12 @@ impl<'t> TurnView<'t> {
         let names: Vec<_> = self.running.values().map(|(name, ..)| text::one_line(name, 100)).collect();
         match names.as_slice() {
             [] => self.terminal.idle(),
-            [name] => self.terminal.busy(format!("running {name}")),
-            several => self.terminal.busy(format!("running {} calls: {}", several.len(), several.join(", "))),
+            // In a pipe, the line of the call has already named it.
+            [name] => self.terminal.show_activity(&format!("running {name}"), Announced::Already),
+            several => {
+                let activity = format!("running {} calls: {}", several.len(), several.join(", "));
+                self.terminal.show_activity(&activity, Announced::Already);
+            }
         }
     }
 

@@ -1,15 +1,26 @@
 //! Finds the known word that is most similar to a misspelled word, for suggestions in error messages.
 
-/// Returns the word in `words` that is most similar to `misspelled`, or None if no word is similar enough.
+/// Returns the word in `words` that is most similar to `misspelled`, or None if no word is similar enough. If no word has a
+/// similar spelling, returns the only word that `misspelled` abbreviates, such as `plugin_directory` for `plugins_dir`.
 pub fn nearest<'w>(misspelled: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let normalize = |text: &str| text.to_lowercase().replace('-', "_");
     let misspelled = normalize(misspelled);
     let max_distance = misspelled.chars().count().div_ceil(3).min(3);
-    let measured = words.into_iter().map(|word| (distance(&misspelled, &normalize(word)), word));
-    measured
-        .filter(|(distance, _)| *distance <= max_distance)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, word)| word)
+    let words: Vec<&str> = words.into_iter().collect();
+    let measured = words.iter().map(|word| (distance(&misspelled, &normalize(word)), *word));
+    let similar = measured.filter(|(distance, _)| *distance <= max_distance).min_by_key(|(distance, _)| *distance);
+    similar.map(|(_, word)| word).or_else(|| {
+        let mut abbreviated = words.iter().filter(|word| is_abbreviation(&misspelled, &normalize(word)));
+        abbreviated.next().copied().filter(|_| abbreviated.next().is_none())
+    })
+}
+
+/// Returns whether each part of `short` is the beginning of the corresponding part of `long`, or continues it with an `s`.
+fn is_abbreviation(short: &str, long: &str) -> bool {
+    let (short, long): (Vec<&str>, Vec<&str>) = (short.split('_').collect(), long.split('_').collect());
+    let singular = |part: &str| part.strip_suffix('s').unwrap_or(part).to_owned();
+    let begins = |(short, long): (&&str, &&str)| singular(short).len() >= 3 && long.starts_with(&singular(short));
+    short.len() == long.len() && short.iter().zip(&long).all(begins)
 }
 
 /// Returns the edit distance: the number of letters to add, remove, change or swap with their neighbour.
@@ -37,13 +48,16 @@ mod tests {
 
     #[test]
     fn suggests_similar_words_only() {
-        let words = ["model", "validators", "max_interactions", "at_limit", "name"];
+        let words = ["model", "validators", "max_interactions", "at_limit", "name", "plugin_directory"];
         let cases = [
             ("modle", Some("model")),
             ("Model", Some("model")),
             ("max-interactions", Some("max_interactions")),
             ("max_interaction", Some("max_interactions")),
             ("validator", Some("validators")),
+            ("plugins_dir", Some("plugin_directory")),
+            ("plug_dir", Some("plugin_directory")),
+            ("pl_directory", None),
             ("temperature", None),
             ("", None),
             ("x", None),

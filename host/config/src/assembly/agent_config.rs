@@ -20,6 +20,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         rule_binding: settings.rule_binding,
         vetting: Some(vetting(settings)),
         user: settings.user.clone().or_else(|| settings.environment.user.clone()),
+        project: settings.environment.project.clone(),
         bounds: loop_config(settings),
         prompt: PromptParts {
             instructions: file.instructions.clone(),

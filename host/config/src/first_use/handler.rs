@@ -8,7 +8,7 @@ use crate::agent_file::{Addition, Draft, EditError};
 use crate::environment::HostEnvironment;
 use crate::text::one_line;
 use agent_plugins::{RefusedNeeds, UnmetNeed, to_ask};
-use agent_runtime::{AnsweredGrants, FirstUse, swap};
+use agent_runtime::{AnsweredGrants, FirstUse, LiveAgent, swap};
 use agent_store::Store;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,14 +31,17 @@ pub struct FirstUseHandler {
     first_uses: Option<Receiver<FirstUse>>,
     /// For each pair of an agent's name and a plugin's name, the grants that the user has refused to the plugin.
     answers: BTreeMap<(String, String), RefusedNeeds>,
+    /// Agents with plugins to which the user has given grants, by the agent's name.
+    changed_agents: BTreeMap<String, LiveAgent>,
 }
 
 impl FirstUseHandler {
     /// Creates a handler for a host whose user cannot be asked. With this handler, a plugin runs even if
     /// grants are missing, and does not get these grants.
     pub fn closed(prompt: Arc<dyn FirstUsePrompt>, store: Arc<dyn Store>) -> Self {
-        let (environment, files, answers) = (HostEnvironment::default(), BTreeMap::new(), BTreeMap::new());
-        Self { prompt, store, environment, files, first_uses: None, answers }
+        let (environment, files) = (HostEnvironment::default(), BTreeMap::new());
+        let (answers, changed_agents) = (BTreeMap::new(), BTreeMap::new());
+        Self { prompt, store, environment, files, first_uses: None, answers, changed_agents }
     }
 
     /// Creates a handler that receives first uses from the host. `files` contains the configuration files of the agents
@@ -49,7 +52,8 @@ impl FirstUseHandler {
         environment: HostEnvironment,
         (first_uses, files): (Receiver<FirstUse>, BTreeMap<String, PathBuf>),
     ) -> Self {
-        Self { prompt, store, environment, files, first_uses: Some(first_uses), answers: BTreeMap::new() }
+        let (answers, changed_agents) = (BTreeMap::new(), BTreeMap::new());
+        Self { prompt, store, environment, files, first_uses: Some(first_uses), answers, changed_agents }
     }
 
     /// Waits until the host reports the next first use of a plugin. Never returns if the user cannot be asked.
@@ -75,12 +79,15 @@ impl FirstUseHandler {
         let Some(answer) = self.ask(&first_use, &key.0, &lacking, stop).await else { return };
         match answer {
             AnswerEffect::Refused => self.answers.entry(key).or_default().refuse(&lacking),
-            AnswerEffect::Granted(answered_grants) => {
+            AnswerEffect::Granted(answered_grants, unneeded) => {
+                self.note_changed(&first_use.agent);
                 if let Err(error) = first_use.agent.answer(&key.1, &answered_grants) {
                     self.prompt.report(&FirstUseReport::NothingGranted { reason: error.to_string() });
                 }
                 // Grants that are still missing could not be given, so the user is not asked about these grants again.
-                let remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
+                // Servers that only another call needs are asked about when that call runs.
+                let mut remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
+                remaining.retain(|unmet| !unneeded.contains(unmet));
                 self.answers.entry(key).or_default().refuse(&remaining);
                 if let Err(error) = swap::record_grants(&*self.store, &first_use.agent).await {
                     self.prompt.report(&FirstUseReport::NotAudited { reason: error.to_string() });
@@ -101,6 +108,24 @@ impl FirstUseHandler {
         let lacking = not_offered.iter().map(|request| one_line(&line(request), MAX_CHARACTERS)).collect();
         self.prompt.report(&FirstUseReport::Lacking { plugin: plugin.to_owned(), lacking });
         Some(AnswerEffect::Refused)
+    }
+
+    /// Ends the grants and forgets the refusals that applied only to the session that the user leaves.
+    pub async fn leave_session(&mut self) {
+        self.answers.clear();
+        for agent in std::mem::take(&mut self.changed_agents).into_values() {
+            if let Err(error) = agent.end_temporary_grants() {
+                self.prompt.report(&FirstUseReport::NotEnded { reason: error.to_string() });
+            }
+            if let Err(error) = swap::record_grants(&*self.store, &agent).await {
+                self.prompt.report(&FirstUseReport::NotAudited { reason: error.to_string() });
+            }
+        }
+    }
+
+    /// Notes that the user has given grants to plugins of this agent.
+    pub(super) fn note_changed(&mut self, agent: &LiveAgent) {
+        self.changed_agents.insert(agent.current().config().name.clone(), agent.clone());
     }
 
     /// Forgets what the user has refused to a plugin of this agent, so that the user is asked again.
@@ -178,15 +203,15 @@ impl FirstUseHandler {
                 self.prompt.report(&report);
                 Some(AnswerEffect::Refused)
             }
-            FirstUseAnswer::ThisRun => {
-                let answered_grants = AnsweredGrants { for_this_run: offers.grants(), ..AnsweredGrants::default() };
-                Some(AnswerEffect::Granted(Box::new(answered_grants)))
+            FirstUseAnswer::ThisSession => {
+                let answered_grants = AnsweredGrants { temporary: offers.grants(), ..AnsweredGrants::default() };
+                Some(AnswerEffect::Granted(Box::new(answered_grants), offers.unneeded))
             }
             FirstUseAnswer::Always => {
                 let (answered_grants, report) =
                     self.keeping_trust(|| write_grants(&plugin.name, &offers, draft.as_ref()));
                 self.prompt.report(&report);
-                Some(AnswerEffect::Granted(Box::new(answered_grants)))
+                Some(AnswerEffect::Granted(Box::new(answered_grants), offers.unneeded))
             }
         }
     }
@@ -208,13 +233,14 @@ impl FirstUseHandler {
 
 /// How an answer changes the grants of the plugin.
 enum AnswerEffect {
-    Granted(Box<AnsweredGrants>),
+    /// The plugin gets these grants. The needs are not refused, although the question did not offer them.
+    Granted(Box<AnsweredGrants>, Vec<UnmetNeed>),
     Refused,
 }
 
 type FileDraft<'d> = Option<&'d Result<Draft, EditError>>;
 
-/// Writes the offered grants into the agent's file. If the file cannot be changed, the grants apply to this run only.
+/// Writes the offered grants into the agent's file. If the file cannot be changed, the grants apply to this session only.
 fn write_grants(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (AnsweredGrants, FirstUseReport) {
     let grants = offers.grants();
     let lines = offers.offered.iter().map(|offer| offer.line()).collect();
@@ -222,12 +248,12 @@ fn write_grants(plugin: &str, offers: &GrantOffers, draft: FileDraft<'_>) -> (An
     match write_addition(plugin, &Addition::Grants(&offers.written()), draft) {
         Ok(path) => {
             let report = FirstUseReport::GrantsWritten { path, plugin: plugin_name, lines };
-            (AnsweredGrants { for_good: grants, ..AnsweredGrants::default() }, report)
+            (AnsweredGrants { permanent: grants, ..AnsweredGrants::default() }, report)
         }
         Err(reason) => {
             let flags = offers.offered.iter().map(|offer| offer.flag(plugin)).collect();
             let report = FirstUseReport::GrantsNotWritten { reason, plugin: plugin_name, lines, flags };
-            (AnsweredGrants { for_this_run: grants, ..AnsweredGrants::default() }, report)
+            (AnsweredGrants { temporary: grants, ..AnsweredGrants::default() }, report)
         }
     }
 }

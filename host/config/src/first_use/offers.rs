@@ -23,6 +23,8 @@ pub struct GrantOffers {
     pub offered: Vec<GrantOffer>,
     /// Requests of the plugin that no answer can grant.
     pub not_offered: Vec<NotOffered>,
+    /// Requests of the plugin to other servers than those that the call names. They are neither offered nor shown.
+    pub unneeded: Vec<UnmetNeed>,
 }
 
 /// A grant that is offered to the user.
@@ -137,6 +139,13 @@ impl GrantOffers {
         variable: &dyn Fn(&str) -> Option<String>,
     ) -> Self {
         let mut offers = Self::default();
+        let names_server =
+            |unmet: &UnmetNeed| matches!(&unmet.need, Need::Http(pattern) if is_narrowed(pattern, bounds));
+        let (lacking, unneeded): (Vec<_>, Vec<_>) = match lacking.iter().any(names_server) {
+            true => lacking.into_iter().partition(|unmet| !matches!(unmet.need, Need::Http(_)) || names_server(unmet)),
+            false => (lacking, Vec::new()),
+        };
+        offers.unneeded = unneeded;
         for unmet in lacking {
             let values = match offered_values(&unmet.need, folder, bounds) {
                 Ok(values) => values,
@@ -171,7 +180,8 @@ impl GrantOffers {
     /// Returns all unmet requests of the plugin, including the requests that are not offered.
     pub fn requested(&self) -> Vec<UnmetNeed> {
         let offered = self.offered.iter().map(|offer| offer.unmet.clone());
-        offered.chain(self.not_offered.iter().map(|not_offered| not_offered.unmet.clone())).collect()
+        let not_offered = self.not_offered.iter().map(|not_offered| not_offered.unmet.clone());
+        offered.chain(not_offered).chain(self.unneeded.iter().cloned()).collect()
     }
 
     /// Whether the plugin requests permission for HTTP requests.
@@ -265,6 +275,12 @@ fn folder_values(access: Access, folder: &OfferedFolder, revoked: &[TreeGrant]) 
 
 fn absolute(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).to_string_lossy().into_owned()
+}
+
+/// Returns whether the call names a server that the requested pattern allows.
+fn is_narrowed(pattern: &str, bounds: &OfferBounds) -> bool {
+    let OfferedHosts::OfCall(hosts) = &bounds.hosts else { return false };
+    pattern.parse().is_ok_and(|requested: HttpPattern| !requested.narrowed_to(hosts).is_empty())
 }
 
 fn request_values(pattern: &str, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
@@ -472,6 +488,15 @@ mod tests {
         assert_eq!(lines("https://*", &called("https://a.example")), ["http = [\"https://a.example\"]"]);
         assert_eq!(lines("https://*.b.example", &called("https://a.example/")), ["http = [\"https://*.b.example\"]"]);
         assert_eq!(lines("https://*", &called("https://127.0.0.1/")), ["http = [\"https://127.0.0.1\"]"]);
+        let both = |url: &str| {
+            let lacking = ["https://*:*", "http://*:*", "private https://*"]
+                .map(|pattern| lacking(Need::Http(pattern.to_owned())));
+            let offers = GrantOffers::new("p", lacking.to_vec(), (&folder, &called(url)), &|_| None);
+            (offers.offered.iter().map(GrantOffer::line).collect::<Vec<_>>(), offers.unneeded.len())
+        };
+        let (lines_of_call, unneeded) = both("https://a.example/x");
+        assert_eq!(lines_of_call, ["http = [\"https://a.example\"]"], "other servers are not offered");
+        assert_eq!(unneeded, 2);
         assert!(requests_meaning("https://127.0.0.1").contains("on this machine"), "the user sees where the server is");
         assert!(requests_meaning("private http://localhost:1").contains("on this machine"));
         assert!(!requests_meaning("https://1.1.1.1").contains("this machine"));

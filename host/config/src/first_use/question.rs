@@ -22,11 +22,11 @@ pub trait FirstUsePrompt: Send + Sync {
 /// The user's answer to the question whether the plugin gets the offered grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstUseAnswer {
-    /// Gives the offered grants to the plugin until the host exits.
-    ThisRun,
+    /// Gives the offered grants to the plugin until the user leaves the session, or until the host exits.
+    ThisSession,
     /// Gives the offered grants to the plugin, and writes them into the agent's file.
     Always,
-    /// Does not give the plugin any further grants until the host exits.
+    /// Does not give the plugin any further grants until the user leaves the session, or until the host exits.
     No,
     /// Does not give the plugin any further grants, and writes `ask = false` into the agent's file, so that the user is
     /// not asked again.

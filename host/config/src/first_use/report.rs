@@ -24,9 +24,9 @@ pub enum FirstUseReport {
         /// Name of the plugin that the question was about.
         plugin: String,
     },
-    /// The grants could not be written into the agent's file, so the grants apply to this run only.
+    /// The grants could not be written into the agent's file, so they end with the session or the process.
     #[error(
-        "{reason}, so the grants apply to this run only. To keep them, add to the agent's configuration file\n  \
+        "{reason}, so the grants are not saved. To save them, add to the agent's configuration file\n  \
          [plugins.{plugin}.grants]\n  {}\nor pass {}",
         lines.join("\n  "),
         flags.join(" ")
@@ -41,9 +41,9 @@ pub enum FirstUseReport {
         /// The grants that were not written, as command-line options.
         flags: Vec<String>,
     },
-    /// `ask = false` could not be written into the agent's file, so the answer applies to this run only.
+    /// `ask = false` could not be written into the agent's file, so the answer ends with the session or the process.
     #[error(
-        "{reason}, so the answer applies to this run only. To keep it, add to the agent's configuration file\n  \
+        "{reason}, so the answer is not saved. To save it, add to the agent's configuration file\n  \
          [plugins.{plugin}.grants]\n  ask = false"
     )]
     NeverAskNotWritten {
@@ -64,6 +64,12 @@ pub enum FirstUseReport {
     #[error("nothing was granted: {reason}")]
     NothingGranted {
         /// The reason why the grants could not be applied.
+        reason: String,
+    },
+    /// The grants that applied only to the previous session could not be ended.
+    #[error("the grants for the previous session are still in force: {reason}; quit agent-host to end them")]
+    NotEnded {
+        /// The reason why the grants could not be ended.
         reason: String,
     },
     /// The grants could not be recorded in the audit log.

@@ -85,7 +85,7 @@ impl FirstUseHandler {
         Ok(Reconsidered::Asked)
     }
 
-    /// Gives a plugin of the agent a grant until the host exits. `assignment` has the form `KIND=VALUE`, as in `--grant`.
+    /// Gives a plugin of the agent a grant until the user leaves the session, or until the host exits. `assignment` has the form `KIND=VALUE`, as in `--grant`.
     pub async fn grant(&mut self, agent: &LiveAgent, plugin: &str, assignment: &str) -> Result<Grant, ChangeError> {
         let current = agent.current();
         let setup = current.setups().get(plugin).ok_or_else(|| ChangeError::NoSuchPlugin(plugin.to_owned()))?;
@@ -102,7 +102,8 @@ impl FirstUseHandler {
         if let Some(problem) = grants::unused_grants(setup.plugin(), &granted).into_iter().next() {
             return Err(ChangeError::NotRequested { plugin: plugin.to_owned(), problem });
         }
-        let answered = AnsweredGrants { for_this_run: granted, ..AnsweredGrants::default() };
+        let answered = AnsweredGrants { temporary: granted, ..AnsweredGrants::default() };
+        self.note_changed(agent);
         agent.answer(plugin, &answered).map_err(|error| ChangeError::Failed(error.to_string()))?;
         self.record(agent).await?;
         Ok(grant)

@@ -38,6 +38,8 @@ pub struct PluginAllowance {
     /// Grants that users have given to the plugin since the host started. Unlike changes of the configuration, these
     /// grants apply to turns that are already open.
     pub answered: AnsweredGrants,
+    /// The grants that remain when the temporary grants in `answered` end. `None` means that all of `grants` remain.
+    pub lasting: Option<Grants>,
     /// The most that the plugin gets until the host process exits, whatever the configuration grants later. `None` means
     /// that no user has revoked grants of the plugin since the host started.
     pub ceiling: Option<Grants>,
@@ -56,11 +58,12 @@ pub enum AskPolicy {
 /// Grants that a user gave in answer to the question at a plugin's first use.
 #[derive(Clone, Debug, Default)]
 pub struct AnsweredGrants {
-    /// Grants that are valid until the host process exits, even if the configuration changes.
-    pub for_this_run: Grants,
+    /// Grants that are valid until the user leaves the session, or until the host process exits, even if the
+    /// configuration changes.
+    pub temporary: Grants,
     /// Permanent grants, which are also written to the configuration file. A permanent grant is revoked when it is
     /// removed from the configuration file.
-    pub for_good: Grants,
+    pub permanent: Grants,
 }
 
 /// How the host identifies the plugin or MCP server to which a rule with a tool's exact name is bound (row 52).
@@ -77,9 +80,12 @@ pub enum RuleBinding {
 /// The part of the user's long-term memory that an agent uses (D4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
-    /// The agent stores the results of its tools and how its turns ended. The agent recalls the results of its own
-    /// tools, and how the turns of all agents of the user ended.
+    /// As [`MemoryUse::User`], but the agent recalls only memories of its project folder and memories without a project
+    /// folder. If the agent has no project folder, it recalls the memories of all projects.
     #[default]
+    Project,
+    /// The agent stores the results of its tools and how its turns ended. The agent recalls the results of its own
+    /// tools, and how the turns of all agents of the user ended, in all projects.
     User,
     /// The agent recalls only memories that it has stored itself. Other agents of the user may still recall how this
     /// agent's turns ended.
@@ -130,8 +136,11 @@ pub struct AgentConfig {
     pub vetting: Option<Arc<dyn ComponentVerifier>>,
     /// The user whose long-term memory the agent uses. If this field is `None`, the agent does not use memory.
     pub user: Option<String>,
-    /// The part of the user's memory that the agent uses (D4). The default is [`MemoryUse::User`].
+    /// The part of the user's memory that the agent uses (D4). The default is [`MemoryUse::Project`].
     pub memory: MemoryUse,
+    /// Path of the project folder that the agent works in, which is stored with its memories. `None` if there is no such
+    /// folder, for example in a server.
+    pub project: Option<String>,
     /// Limits of each turn, for example the maximum number of model calls.
     pub bounds: LoopConfig,
     /// The parts of the prompt that come from the configuration, for example the system text.
@@ -200,6 +209,7 @@ impl AgentConfig {
             vetting: None,
             user: None,
             memory: MemoryUse::default(),
+            project: None,
             bounds: LoopConfig::default(),
             prompt: PromptParts::default(),
             reply_tokens: DEFAULT_REPLY_TOKENS,
@@ -298,7 +308,7 @@ impl Configured {
 
 fn secrets_of(config: &AgentConfig) -> KnownSecrets {
     let granted = config.plugins.values().flat_map(|allowance| {
-        let answered = [&allowance.answered.for_this_run, &allowance.answered.for_good];
+        let answered = [&allowance.answered.temporary, &allowance.answered.permanent];
         std::iter::once(&allowance.grants).chain(answered).flat_map(|grants| &grants.secrets)
     });
     config.mcp.iter().fold(KnownSecrets::new(granted), |known, server| {

@@ -78,10 +78,14 @@ impl LiveAgent {
         let before = self.current();
         let next = Arc::new(next(&before)?);
         self.record_revocations(&before, &next);
-        self.0.current.send_replace(next.clone());
+        self.replace(next.clone());
+        Ok(next)
+    }
+
+    fn replace(&self, next: Arc<Agent>) {
+        self.0.current.send_replace(next);
         // The version is incremented last, so that a reader that sees the new number also sees the new agent.
         self.0.version.fetch_add(1, Ordering::SeqCst);
-        Ok(next)
     }
 
     /// For each plugin that has fewer grants in `next` than in `before`, records the plugin's earlier grants of the
@@ -111,6 +115,15 @@ impl LiveAgent {
     /// to open turns, because the turns were paused until the user answered (P6).
     pub fn answer(&self, plugin: &str, answered: &AnsweredGrants) -> Result<Arc<Agent>, AgentError> {
         self.change(|agent| agent.with_answer(plugin, answered))
+    }
+
+    /// Ends the grants that users gave only until they leave the session. A later question may offer these grants again,
+    /// because nobody has revoked them.
+    pub fn end_temporary_grants(&self) -> Result<Arc<Agent>, AgentError> {
+        let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = Arc::new(self.current().without_temporary_grants()?);
+        self.replace(next.clone());
+        Ok(next)
     }
 }
 

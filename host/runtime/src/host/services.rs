@@ -162,18 +162,19 @@ impl SessionServices {
 
     /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. A
     /// tool result is recalled only by the agent that called the tool, because the result depends on the agent's
-    /// grants. A delegated session recalls no memories, because the task contains everything that the session needs
+    /// grants. By default, memories of other projects are not recalled. A delegated session recalls no memories, because the task contains everything that the session needs
     /// (L16). Memories that were stored by this session are excluded, because the session's history already
     /// contains their content.
     pub(crate) fn recall_filter(&self) -> Option<MemoryFilter> {
         let config = self.agent.config();
         let user = config.user.clone().filter(|_| self.delegated_by.is_none())?;
         let scope = match config.memory {
-            MemoryUse::User => MemoryScope::OwnAndOtherResults(config.name.clone()),
+            MemoryUse::Project | MemoryUse::User => MemoryScope::OwnAndOtherResults(config.name.clone()),
             MemoryUse::Agent => MemoryScope::OwnOnly(config.name.clone()),
             MemoryUse::Off => return None,
         };
-        Some(MemoryFilter { user, scope, excluded_session: Some(self.subject.clone()) })
+        let project = config.project.clone().filter(|_| config.memory == MemoryUse::Project);
+        Some(MemoryFilter { user, scope, project, excluded_session: Some(self.subject.clone()) })
     }
 
     /// Returns the call ids that a user or service may mean by `id`. The first id is `id` itself. The second
@@ -211,8 +212,8 @@ impl SessionServices {
         let narrowed = |setup: &PluginSetup| Cow::Owned(setup.within(current_grants.unwrap_or(&nothing)));
         match current.answered_grants(name) {
             None => narrowed(pinned),
-            Some(AnsweredGrants { for_this_run, for_good }) => {
-                let granted = granted.cloned().unwrap_or_default().and(for_this_run).and(for_good);
+            Some(AnsweredGrants { temporary, permanent }) => {
+                let granted = granted.cloned().unwrap_or_default().and(temporary).and(permanent);
                 narrowed(&pinned.with_grants(granted))
             }
         }

@@ -68,7 +68,8 @@ pub(crate) async fn add_memories(
     for (kind, suffix, text) in interaction.into_iter().chain(ending) {
         let (agent, session, number) = (after.agent.clone(), after.session.clone(), turn.number);
         let id = format!("{session}/{number}/{suffix}");
-        let memory = Memory { user: user.clone(), kind, agent, session, turn: number, text, written: None };
+        let (user, project) = (user.clone(), config.project.clone());
+        let memory = Memory { user, kind, agent, session, turn: number, project, text, written: None };
         let effect = OutboxEffect::Remember { id, memory };
         change.outbox.push(OutboxItem { id: format!("remember/{number}/{suffix}"), effect });
     }

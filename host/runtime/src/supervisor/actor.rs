@@ -146,7 +146,7 @@ impl Actor<'_> {
             SessionRequest::Continue => Ok(Accepted::Continued),
             request => self.session.accept(request).boxed().await,
         };
-        let continues = is_open && !matches!(answer, Err(_) | Ok(Accepted::Queued));
+        let continues = is_open && !matches!(answer, Err(_) | Ok(Accepted::Queued | Accepted::Rehearsed { .. }));
         // The sender may have stopped waiting for the answer.
         let _ = reply.send(answer);
         Ok(if continues { Next::Continue } else { Next::Wait })

@@ -7,6 +7,7 @@ use crate::host::SessionServices;
 use crate::media::AttachError;
 use crate::requests::{Accepted, DuringTurn, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::session::{Session, SessionError};
+use agent_core::event::{Wait, WaitCause};
 use agent_core::message::{Part, TurnInput};
 use agent_core::run::{InputError, QueuedPrompt, Run};
 use agent_plugins::NewMediaItem;
@@ -27,6 +28,15 @@ impl Session {
             SessionRequest::Respond(event) => return Ok(self.respond(*event).await?.into()),
             SessionRequest::TakeResults(results) => return self.take_results(results).await,
             SessionRequest::Approve(decisions) => self.approve(decisions).await?,
+            SessionRequest::Rehearse { call } => {
+                return match self.run.waits().iter().any(|wait| wait.call == call && is_approval(wait)) {
+                    true => Ok(Accepted::Rehearsed { changes: self.rehearse(&call, None).await? }),
+                    false => Err(RequestError::new(
+                        RequestProblem::Conflict,
+                        format!("the call `{call}` does not wait for an approval"),
+                    )),
+                };
+            }
             SessionRequest::Answer { call, text } => self.answer(call, text).await?,
             SessionRequest::Resolve { call, decision } => self.resolve(call, decision).await?,
             SessionRequest::Close => return Err(turn_runs()),
@@ -38,6 +48,10 @@ impl Session {
         }
         Ok(Accepted::Stored { violations: Vec::new(), waits: self.run.waits() })
     }
+}
+
+fn is_approval(wait: &Wait) -> bool {
+    matches!(wait.cause, WaitCause::Approval { .. })
 }
 
 /// The error for a session that cannot be closed now.

@@ -10,7 +10,7 @@ use agent_core::cloud_event::{CloudEvent, EventError};
 use agent_core::message::CallId;
 use agent_core::run::Decision;
 use agent_runtime::approvals::APPROVAL_RESOLVED;
-use agent_runtime::{Accepted, ApprovalDecision, SessionRequest, Verdict};
+use agent_runtime::{Accepted, ApprovalDecision, ProposedChange, SessionRequest, Verdict};
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -120,6 +120,67 @@ pub(crate) async fn decide_approvals(
     }
     let request = SessionRequest::Approve(decisions.into_iter().map(Into::into).collect());
     Ok(Json(state.supervisor.send(&session, request).await?.into()))
+}
+
+/// The call to rehearse.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RehearsedCall {
+    /// Id of a call that waits for an approval.
+    call: String,
+}
+
+/// The changes to files that a call would make.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ProposedChanges {
+    /// The changes, in the order of the files' paths. The list is empty if the call changes no text files, or if it cannot be
+    /// run on copies of its files.
+    changes: Vec<ProposedFileChange>,
+}
+
+/// A change to a text file.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct ProposedFileChange {
+    /// Path of the file on the host.
+    #[schema(example = "/srv/docs/poem.md")]
+    path: String,
+    /// The present content, or null if the file does not exist.
+    old: Option<String>,
+    /// The content after the call, or null if the call removes the file.
+    new: Option<String>,
+}
+
+impl From<ProposedChange> for ProposedFileChange {
+    fn from(ProposedChange { path, old, new }: ProposedChange) -> Self {
+        Self { path: path.to_string_lossy().into_owned(), old, new }
+    }
+}
+
+/// Shows the changes to files that a call would make, before it is approved.
+///
+/// The host runs the call on copies of its files, without network, stored values or model. Nothing is changed.
+#[utoipa::path(
+    post, path = "/api/sessions/{session}/rehearsals", tag = "answers", security(("token" = [])),
+    params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
+    request_body = RehearsedCall,
+    responses(
+        (status = 200, body = ProposedChanges),
+        ApiProblems,
+    )
+)]
+pub(crate) async fn rehearse_call(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    Path(session): Path<String>,
+    JsonBody(RehearsedCall { call }): JsonBody<RehearsedCall, SMALL_BYTES>,
+) -> Result<Json<ProposedChanges>, Problem> {
+    caller.require(Right::Approve)?;
+    state.session(&caller, &session).await?;
+    let changes = match state.supervisor.send(&session, SessionRequest::Rehearse { call: CallId(call) }).await? {
+        Accepted::Rehearsed { changes } => changes,
+        _ => Vec::new(),
+    };
+    Ok(Json(ProposedChanges { changes: changes.into_iter().map(Into::into).collect() }))
 }
 
 /// The answer to a question of the model.

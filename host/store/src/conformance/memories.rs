@@ -13,6 +13,7 @@ fn memory(user: &str, text: &str) -> Memory {
         session: "s".to_owned(),
         turn: 1,
         text: text.to_owned(),
+        project: None,
         written: None,
     }
 }
@@ -74,6 +75,28 @@ pub(super) async fn memories_are_listed_newest_first(test: TestStore) {
     assert!(page.iter().map(|fact| fact.id.as_str()).eq(["b"]), "{page:?}");
     let invalid_time = store.add("e", Memory { written: Some("yesterday".to_owned()), ..memory("ann", "x") }).await;
     assert!(matches!(invalid_time, Err(StoreError::Invalid { .. })), "{invalid_time:?}");
+}
+
+/// D4: a search can be limited to the memories of one project. Memories of no project are found, too.
+pub(super) async fn search_respects_the_project(test: TestStore) {
+    let store = &test.store;
+    for (id, project) in [("m1", Some("/a")), ("m2", Some("/b")), ("m3", None)] {
+        let project = project.map(str::to_owned);
+        store.add(id, Memory { project, ..memory("ann", "a walrus") }).await.unwrap();
+    }
+    let found = async |project: Option<&str>| {
+        let filter = MemoryFilter { project: project.map(str::to_owned), ..MemoryFilter::of_user("ann") };
+        let found = store.search(&filter, "walrus", 10).await.unwrap();
+        let mut ids: Vec<String> = found.into_iter().map(|recollection| recollection.id).collect();
+        ids.sort();
+        ids.join(" ")
+    };
+    assert_eq!(found(Some("/a")).await, "m1 m3");
+    assert_eq!(found(Some("/c")).await, "m3");
+    assert_eq!(found(None).await, "m1 m2 m3");
+    let listed = store.list("ann", "", 10).await.unwrap();
+    let project_of = |id: &str| listed.iter().find(|stored| stored.id == id).unwrap().memory.project.clone();
+    assert_eq!((project_of("m2").as_deref(), project_of("m3")), (Some("/b"), None));
 }
 
 /// D4: a memory that was made from a tool call is found only by the agent that made the memory. A search can exclude

@@ -40,6 +40,7 @@ fn memory_item(id: &str, text: &str) -> OutboxItem {
         session: "s".to_owned(),
         turn: 1,
         text: text.to_owned(),
+        project: None,
         written: None,
     };
     OutboxItem { id: id.to_owned(), effect: OutboxEffect::Remember { id: format!("s/{id}"), memory } }

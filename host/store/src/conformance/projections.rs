@@ -26,6 +26,7 @@ fn memory(session: &str, words: &str) -> Memory {
         agent: "tester".to_owned(),
         turn: 1,
         text: words.to_owned(),
+        project: None,
         written: None,
     }
 }

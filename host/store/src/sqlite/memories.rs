@@ -21,10 +21,10 @@ impl Memories for SqliteStore {
         let written = written_time(&memory)?;
         let id = id.to_owned();
         self.write(Effort::Long, move |connection| {
-            let sql = "INSERT INTO memories (id, user, kind, session, text, written, agent, turn)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) ON CONFLICT (id) DO NOTHING";
-            let Memory { user, kind, session, text, agent, turn, .. } = &memory;
-            let parameters = params![id, user, kind.as_str(), session, text, written, agent, turn];
+            let sql = "INSERT INTO memories (id, user, kind, session, text, written, agent, turn, project)
+                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING";
+            let Memory { user, kind, session, text, agent, turn, project, .. } = &memory;
+            let parameters = params![id, user, kind.as_str(), session, text, written, agent, turn, project];
             if connection.prepare_cached(sql)?.execute(parameters)? == 1 {
                 let number = connection.last_insert_rowid();
                 connection
@@ -52,9 +52,11 @@ impl Memories for SqliteStore {
                 "SELECT m.id, m.text, m.written, w.rank FROM memory_words w
                  JOIN memories m ON m.number = w.rowid
                  WHERE memory_words MATCH ?1 AND m.user = ?2 AND {condition} AND (?5 IS NULL OR m.session <> ?5)
+                     AND (?6 IS NULL OR m.project IS NULL OR m.project = ?6)
                  ORDER BY w.rank, m.number DESC LIMIT ?3"
             );
-            let parameters = params![expression, filter.user, sql_limit(limit), agent, filter.excluded_session];
+            let MemoryFilter { user, project, excluded_session, .. } = &filter;
+            let parameters = params![expression, user, sql_limit(limit), agent, excluded_session, project];
             collect(connection, &sql, parameters, |row| {
                 Ok(Recollection {
                     id: row.get(0)?,
@@ -70,7 +72,7 @@ impl Memories for SqliteStore {
     async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<StoredMemory>, StoreError> {
         let (user, after) = (user.to_owned(), after.to_owned());
         self.read(move |connection| {
-            let sql = "SELECT id, user, kind, session, text, written, agent, turn FROM memories
+            let sql = "SELECT id, user, kind, session, text, written, agent, turn, project FROM memories
                        WHERE user = ?1 AND (?2 = '' OR
                            (written, number) < (SELECT written, number FROM memories WHERE id = ?2))
                        ORDER BY written DESC, number DESC LIMIT ?3";
@@ -145,6 +147,7 @@ fn stored_memory(row: &Row<'_>) -> Result<StoredMemory, Failure> {
         session: row.get(3)?,
         agent: row.get(6)?,
         turn: row.get(7)?,
+        project: row.get(8)?,
         text: row.get(4)?,
         written: Some(rfc3339(row.get(5)?)?),
     };

@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     TURN_USAGE,
     CONTINUATION_TIMES,
     DELIVERIES_AND_SCHEDULES,
+    MEMORY_PROJECTS,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -465,6 +466,12 @@ CREATE TABLE schedules (
     last_session TEXT,
     PRIMARY KEY (agent, name)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Adds a column for the project folder that a memory comes from. The folder of older memories is not known, so every
+/// project recalls them.
+const MEMORY_PROJECTS: &str = "
+ALTER TABLE memories ADD COLUMN project TEXT;
 ";
 
 #[cfg(test)]

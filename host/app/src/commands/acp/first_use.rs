@@ -103,7 +103,7 @@ impl FirstUsePrompt for EditorPrompt {
         let title = format!("Grant the plugin `{}` what it needs?", text::one_line(&request.plugin.name, 60));
         let chosen = self.questions.ask(&session, (&title, &details), &choices(request.keeping), stop).await;
         match chosen {
-            Some("this_run") => FirstUseAnswer::ThisRun,
+            Some("this_run") => FirstUseAnswer::ThisSession,
             Some("always") => FirstUseAnswer::Always,
             Some("no") => FirstUseAnswer::No,
             Some("never") => FirstUseAnswer::Never,

@@ -1,13 +1,15 @@
 //! Reads the user's input with a line editor that has a history and completion. If the terminal does not support the
 //! editor, plain lines are read.
 
+use super::clipboard;
 use super::completion::{NameCompleter, Names};
 use super::history::open_history;
 use crate::exit::Failure;
 use crate::interrupt::{Activity, Interrupts};
-use crate::terminal::Terminal;
 use crate::terminal::markdown::Rendering;
+use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::DataDirectory;
+use agent_runtime::NewMediaItem;
 use reedline::{
     ColumnarMenu, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, KeyCode, KeyModifiers, MenuBuilder,
     Prompt, PromptEditMode, PromptHistorySearch, Reedline, ReedlineEvent, ReedlineMenu, Signal, StyledText,
@@ -26,6 +28,10 @@ const ARROW: &str = "> ";
 const MENU: &str = "names";
 /// Command of the line editor that suspends the process.
 const SUSPEND: &str = "suspend";
+/// Command of the line editor that pastes a picture from the clipboard.
+const PASTE_PICTURE: &str = "paste a picture";
+/// Maximum number of pictures that are pasted into one input.
+const MAX_PICTURES: usize = 20;
 /// Maximum length in bytes of a line that is read without the editor.
 const MAX_LINE: u64 = 1 << 20;
 
@@ -49,6 +55,20 @@ pub(super) struct Editor {
     terminal: Terminal,
     interrupts: Interrupts,
     reader: LineReader,
+    /// The pictures that were pasted into the line that is being typed, each with the mark that stands for it in the line.
+    pictures: Vec<(String, NewMediaItem)>,
+    /// Number of pictures that were pasted so far. Each picture has its own mark, also if an earlier line is edited again.
+    pasted: usize,
+}
+
+/// What ended the reading of a line.
+enum LineEnd {
+    /// The user has entered an input.
+    Typed(Typed),
+    /// The user wants to suspend the process. The line is kept.
+    Suspend,
+    /// The user wants to paste a picture into the line. The line is kept.
+    PastePicture,
 }
 
 /// A background task that reads one line.
@@ -103,7 +123,7 @@ impl Editor {
             true => LineReader::Full(Box::new(FullEditor::new(terminal, interrupts, data, names))),
             false => LineReader::Plain(None),
         };
-        Self { terminal: terminal.clone(), interrupts: interrupts.clone(), reader }
+        Self { terminal: terminal.clone(), interrupts: interrupts.clone(), reader, pictures: Vec::new(), pasted: 0 }
     }
 
     /// Returns the printer for texts above the input line, or `None` if there is no line editor.
@@ -116,21 +136,57 @@ impl Editor {
 
     /// Waits for the next input.
     pub(super) async fn read(&mut self) -> Result<Typed, Failure> {
+        self.pictures.clear();
         loop {
-            if let Some(typed) = self.read_once().await? {
-                return Ok(typed);
-            }
-            if let Err(error) = self.interrupts.suspend().await {
-                tracing::warn!("the process cannot be suspended: {error}");
+            match self.read_once().await? {
+                LineEnd::Typed(typed) => return Ok(typed),
+                LineEnd::Suspend => {
+                    if let Err(error) = self.interrupts.suspend().await {
+                        tracing::warn!("the process cannot be suspended: {error}");
+                    }
+                }
+                LineEnd::PastePicture => self.paste_picture().await,
             }
         }
     }
 
-    /// Waits for the next input. Returns `None` if the user pressed Ctrl-Z, and keeps the line that was being typed.
-    async fn read_once(&mut self) -> Result<Option<Typed>, Failure> {
+    /// Returns the pictures that were pasted into the input and whose marks are still in its text.
+    pub(super) fn take_pictures(&mut self, text: &str) -> Vec<NewMediaItem> {
+        let pictures = std::mem::take(&mut self.pictures).into_iter();
+        pictures.filter(|(mark, _)| text.contains(mark.as_str())).map(|(_, picture)| picture).collect()
+    }
+
+    /// Reads a picture from the clipboard, and inserts its mark into the line.
+    async fn paste_picture(&mut self) {
+        let number = self.pasted + 1;
+        if self.pictures.len() == MAX_PICTURES {
+            return self.warn(&format!("an input can have at most {MAX_PICTURES} pictures"));
+        }
+        let read = tokio::task::spawn_blocking(move || clipboard::read_picture(&format!("picture {number}"))).await;
+        match read.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(picture) => {
+                let mark = format!("[picture {number}]");
+                if let LineReader::Full(full) = &mut self.reader {
+                    full.reedline.run_edit_commands(&[EditCommand::InsertString(format!("{mark} "))]);
+                }
+                self.pasted = number;
+                self.pictures.push((mark, picture));
+            }
+            Err(problem) => self.warn(&problem),
+        }
+    }
+
+    /// Writes a warning below the line. The editor shows the line again below the warning.
+    fn warn(&self, problem: &str) {
+        let line = format!("\n{YELLOW}!{YELLOW:#} {}", text::harmless(problem));
+        self.terminal.note(text::wrapped(&line, self.terminal.width()));
+    }
+
+    /// Waits until the user has entered an input or pressed a key that the host handles.
+    async fn read_once(&mut self) -> Result<LineEnd, Failure> {
         let mut full = match std::mem::replace(&mut self.reader, LineReader::Plain(None)) {
             LineReader::Full(full) => full,
-            LineReader::Plain(reading) => return self.read_plain(reading).await.map(Some),
+            LineReader::Plain(reading) => return self.read_plain(reading).await.map(LineEnd::Typed),
         };
         let _token = self.interrupts.begin(Activity::Prompt);
         let reading = tokio::task::spawn_blocking(move || {
@@ -141,24 +197,28 @@ impl Editor {
             read = reading => read.map_err(|error| Failure::failed(format!("the line editor failed: {error}")))?,
             // If the terminal was closed, a loop that reads again would never end, because each read returns the end
             // of input.
-            () = self.terminal.hung_up() => return Ok(Some(Typed::Leave)),
+            () = self.terminal.hung_up() => return Ok(LineEnd::Typed(Typed::Leave)),
         };
         match signal {
             Ok(Signal::HostCommand(command)) if command == SUSPEND => {
                 self.reader = LineReader::Full(full);
-                Ok(None)
+                Ok(LineEnd::Suspend)
+            }
+            Ok(Signal::HostCommand(command)) if command == PASTE_PICTURE => {
+                self.reader = LineReader::Full(full);
+                Ok(LineEnd::PastePicture)
             }
             Ok(Signal::HostCommand(_)) => self.interrupts.leave_at_once(&self.terminal),
             Ok(signal) => {
                 let typed = full.typed(signal);
                 self.reader = LineReader::Full(full);
-                Ok(Some(typed))
+                Ok(LineEnd::Typed(typed))
             }
             // The editor does not work, for example because the terminal does not report its cursor position.
             Err(error) => {
                 tracing::warn!("the line editor does not work on this terminal, so plain lines are read: {error}");
                 drop(full);
-                self.read_plain(None).await.map(Some)
+                self.read_plain(None).await.map(LineEnd::Typed)
             }
         }
     }
@@ -225,6 +285,8 @@ impl FullEditor {
             let suspend = ReedlineEvent::ExecuteHostCommand(SUSPEND.to_owned());
             keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('z'), suspend);
         }
+        let paste = ReedlineEvent::ExecuteHostCommand(PASTE_PICTURE.to_owned());
+        keys.add_binding(KeyModifiers::CONTROL, KeyCode::Char('v'), paste);
         let edit_mode: Box<dyn EditMode> = Box::new(Emacs::new(keys));
         let menu = ColumnarMenu::default().with_name(MENU).with_marker(ARROW);
         let colours = terminal.rendering(crate::terminal::Output::Stderr) == Rendering::Styled;

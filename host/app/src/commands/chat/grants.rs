@@ -50,11 +50,11 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Gives the plugin a grant until the host exits.
+    /// Gives the plugin a grant until the user leaves the session.
     pub(super) async fn grant(&mut self, plugin: &str, grant: &str) -> Result<(), Failure> {
         let granted = self.prompter.first_uses().grant(&self.agent, plugin, grant).await.map_err(Failure::refused)?;
         let line = format!("{}={}", granted.kind.key(), text::one_line(&granted.value, 200));
-        self.note(format!("granted to {} until agent-host exits: {line}", text::one_line(plugin, 100)));
+        self.note(format!("granted to {} for this session: {line}", text::one_line(plugin, 100)));
         Ok(())
     }
 

@@ -8,11 +8,12 @@ use crate::terminal::text;
 use agent_core::change::CallRecord;
 use agent_core::tool::errors_as_sentences;
 use agent_core::view::result_text;
+use agent_runtime::MemoryUse;
 use agent_store::{CallFilter, StoredMemory};
 
 /// Number of memories that `/memory` shows.
 const LISTED_MEMORIES: usize = 10;
-/// Maximum number of pages of memories in which recalled memories are searched.
+/// Maximum number of pages of memories that are read to find those to show.
 const SEARCHED_PAGES: usize = 10;
 /// Number of memories of such a page.
 const MEMORIES_PER_PAGE: usize = 200;
@@ -77,30 +78,59 @@ impl Chat<'_> {
             recalled.iter().for_each(|memory| self.entry(&memory::list_entry(memory)));
             self.hint("the latest memories:");
         }
-        let found = self.host.store.list(&user, "", LISTED_MEMORIES).await.map_err(Failure::failed)?;
+        let project = self.recalled_project();
+        let is_of_project = |memory: &StoredMemory| {
+            project.is_none() || memory.memory.project.is_none() || memory.memory.project == project
+        };
+        let found = self.memories(&user, is_of_project, LISTED_MEMORIES).await?;
+        let place =
+            project.as_deref().map(|project| format!(" in {}", text::one_line(project, 200))).unwrap_or_default();
         if found.is_empty() {
-            self.note(format!("there are no memories about `{}`", text::one_line(&user, 100)));
+            self.prose(format!("there are no memories about `{}`{place}", text::one_line(&user, 100)));
             return Ok(());
         }
         found.iter().for_each(|memory| self.entry(&memory::list_entry(memory)));
+        if project.is_some() {
+            self.hint(format!("these are the memories{place}; `memory = \"user\"` recalls those of all projects"));
+        }
         self.hint("/memory forget ID deletes a memory; `agent-host memory list` shows all");
         Ok(())
+    }
+
+    /// Returns the project folder to which recall is limited, if it is limited.
+    fn recalled_project(&self) -> Option<String> {
+        let agent = self.session.agent();
+        let config = agent.config();
+        config.project.clone().filter(|_| config.memory == MemoryUse::Project)
+    }
+
+    /// Returns up to `limit` of the latest memories that `is_wanted` selects. Memories older than the searched ones are
+    /// left out.
+    async fn memories(
+        &self,
+        user: &str,
+        is_wanted: impl Fn(&StoredMemory) -> bool,
+        limit: usize,
+    ) -> Result<Vec<StoredMemory>, Failure> {
+        let (mut found, mut after) = (Vec::new(), String::new());
+        for _ in 0..SEARCHED_PAGES {
+            if found.len() >= limit {
+                break;
+            }
+            let page = self.host.store.list(user, &after, MEMORIES_PER_PAGE).await.map_err(Failure::failed)?;
+            let Some(last) = page.last() else { break };
+            after.clone_from(&last.id);
+            found.extend(page.into_iter().filter(&is_wanted));
+        }
+        found.truncate(limit);
+        Ok(found)
     }
 
     /// Finds the memories that were recalled for the last turn, the best match first. A memory that was deleted since then,
     /// or that is older than the searched memories, is left out.
     async fn recalled_memories(&self, user: &str) -> Result<Vec<StoredMemory>, Failure> {
         let ids = self.view.recalled();
-        let (mut found, mut after) = (Vec::new(), String::new());
-        for _ in 0..SEARCHED_PAGES {
-            if found.len() == ids.len() {
-                break;
-            }
-            let page = self.host.store.list(user, &after, MEMORIES_PER_PAGE).await.map_err(Failure::failed)?;
-            let Some(last) = page.last() else { break };
-            after.clone_from(&last.id);
-            found.extend(page.into_iter().filter(|memory| ids.contains(&memory.id)));
-        }
+        let mut found = self.memories(user, |memory| ids.contains(&memory.id), ids.len()).await?;
         found.sort_by_key(|memory| ids.iter().position(|id| *id == memory.id));
         Ok(found)
     }

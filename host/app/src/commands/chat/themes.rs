@@ -4,16 +4,24 @@ use super::Chat;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, Theme};
-use agent_config::DataDirectory;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 
-fn file(data: &DataDirectory) -> PathBuf {
-    data.root().join("theme")
-}
+/// Name of the file in the data folder that contains the name of the theme.
+const FILE: &str = "theme";
+/// Maximum size of the file in bytes.
+const MAX_FILE: u64 = 64;
 
-/// Uses the theme that the user has chosen, or else the theme that suits the background of the terminal.
-pub(super) fn use_stored(terminal: &Terminal, data: &DataDirectory) {
-    let stored = std::fs::read_to_string(file(data)).ok().and_then(|name| Theme::parse(name.trim()));
+/// Uses the theme that the user has chosen, or else the theme that suits the background of the terminal. The data folder may
+/// be missing.
+pub(crate) fn use_stored(terminal: &Terminal, data: Option<&Path>) {
+    let data = data.map(Path::to_owned).or_else(|| environment::host().data_directory);
+    let read = |folder: PathBuf| {
+        let mut name = String::new();
+        std::fs::File::open(folder.join(FILE)).ok()?.take(MAX_FILE).read_to_string(&mut name).ok()?;
+        Theme::parse(name.trim())
+    };
+    let stored = data.and_then(read);
     let suitable = || environment::has_light_background().then_some(Theme::Light);
     if let Some(theme) = stored.or_else(suitable) {
         terminal.use_theme(theme);
@@ -28,7 +36,7 @@ impl Chat<'_> {
             self.note(format!("the theme is `{name}`; /theme light|dark|none changes it"));
             return Ok(());
         };
-        let saved = std::fs::write(file(&self.storage.data), theme.name());
+        let saved = std::fs::write(self.storage.data.root().join(FILE), theme.name());
         self.terminal.use_theme(theme);
         self.note(format!("the theme is `{}` from now on", theme.name()));
         saved.map_err(|error| Failure::failed(format!("the theme is used only in this session: {error}")))

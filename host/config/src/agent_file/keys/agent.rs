@@ -235,10 +235,12 @@ pub(super) const TURN: Section = Section {
         },
         Key {
             name: "memory",
-            value: Value::Choice(&["user", "agent", "off"]),
-            default: Default::Is(r#""user""#),
+            value: Value::Choice(&["project", "user", "agent", "off"]),
+            default: Default::Is(r#""project""#),
             meaning: "What is recalled from earlier sessions and remembered for later sessions. `user` recalls answers \
-                      that all your agents gave you and results of this agent's own tools. `agent` recalls only the \
+                      that all your agents gave you and results of this agent's own tools. `project` recalls only those \
+                      of the project folder: the working folder, or the folder above it that contains `.git`. A server \
+                      has no project folder, so `project` is like `user` there. `agent` recalls only the \
                       answers and results of this agent. `off` neither recalls nor remembers anything. An agent that \
                       works for another agent recalls nothing.",
             example: r#""agent""#,

@@ -88,7 +88,7 @@ fn documented_defaults_match_the_code() {
         ("evict_to", bounds.evict_to.to_string()),
         ("summary", if agent.summary == SummaryWriter::Model { "\"model\"" } else { "\"extract\"" }.to_owned()),
         ("max_depth", bounds.max_depth.to_string()),
-        ("memory", if agent.memory == MemoryUse::User { "\"user\"" } else { "another" }.to_owned()),
+        ("memory", if agent.memory == MemoryUse::Project { "\"project\"" } else { "another" }.to_owned()),
         ("finish", if bounds.finish == Finish::Text { "\"text\"" } else { "\"tool\"" }.to_owned()),
         ("persistence", bounds.persistence.to_string()),
         ("include_history", agent.include_history.to_string()),

@@ -23,6 +23,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 const MAX_ROUNDS: u32 = 3;
 /// Maximum number of files that are copied, and of files that are read after the rehearsal.
 const MAX_FILES: usize = 64;
+/// Maximum size of all copied files together, and of all files that are read after the rehearsal, in bytes.
+const MAX_TOTAL_BYTES: usize = 4 << 20;
 /// Maximum length in bytes of an argument that may be the path of a file.
 const MAX_PATH: usize = 4096;
 /// Maximum depth of the folders that are read after the rehearsal.
@@ -153,7 +155,7 @@ impl Copies {
                 std::fs::write(copies.path_of(&place), &text).ok()?;
                 copies.before.insert(place, text);
             }
-            if copies.before.len() > MAX_FILES {
+            if is_too_much(&copies.before) {
                 return None;
             }
         }
@@ -240,9 +242,14 @@ fn read_files(root: &Path, (number, inner): (usize, &Path), files: &mut Files) -
         {
             files.insert((number, path), text);
         }
-        if files.len() > MAX_FILES {
+        if is_too_much(files) {
             return None;
         }
     }
     Some(())
+}
+
+/// Returns whether there are too many files, or the files are too large, to show their changes.
+fn is_too_much(files: &Files) -> bool {
+    files.len() > MAX_FILES || files.values().map(String::len).sum::<usize>() > MAX_TOTAL_BYTES
 }

@@ -44,9 +44,10 @@ pub(super) async fn handle_during_action(
             let message = "a turn of this session is open; undo it when it has ended";
             Err(RequestError::new(RequestProblem::Conflict, message))
         }
-        SessionRequest::Approve(_) | SessionRequest::Answer { .. } | SessionRequest::Resolve { .. } => {
-            Err(no_call_waits())
-        }
+        SessionRequest::Approve(_)
+        | SessionRequest::Rehearse { .. }
+        | SessionRequest::Answer { .. }
+        | SessionRequest::Resolve { .. } => Err(no_call_waits()),
     };
     // The sender may have stopped waiting for the answer.
     let _ = reply.send(answer);
