@@ -57,8 +57,12 @@ export function remove(path) {
 function access(path, call) {
   const requested = normalised(path);
   const candidates = trees().map((tree) => ({ tree, parts: normalised(tree) }));
-  const contains = ({ parts }) =>
-    requested !== undefined && parts !== undefined && parts.every((part, index) => requested[index] === part);
+  // Without the first check, `.` would contain all absolute paths.
+  const contains = ({ tree, parts }) =>
+    tree.startsWith("/") === path.startsWith("/") &&
+    requested !== undefined &&
+    parts !== undefined &&
+    parts.every((part, index) => requested[index] === part);
   // If one tree is inside another, the inner tree is used, because it may have other permissions.
   const [found] = candidates.filter(contains).sort((one, other) => other.parts.length - one.parts.length);
   if (found === undefined) {

@@ -106,6 +106,8 @@ test("files are read and written in granted trees only", async () => {
     assert.deepEqual(files.list(folder), []);
   });
   fs.rmdirSync(folder);
+  const outside = { kind: "denied", message: "`/etc/hostname` is outside of the granted trees: `.`" };
+  assert.throws(() => new TestHost().tree(".").run(() => files.read("/etc/hostname")), outside);
 });
 
 test("settings, log lines, the model and media reach the test host", async () => {
