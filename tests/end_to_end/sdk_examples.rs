@@ -1,5 +1,5 @@
-//! The examples of the SDKs in `sdk/examples`. Each example exists in Rust, Python, JavaScript and C, with the same manifest and the same
-//! scenario (S7, S8).
+//! The examples of the SDKs in `sdk/examples`. Each example exists in Rust, Python, JavaScript and C, with the same
+//! manifest and the same scenario (S7, S8).
 
 use crate::peers::skipped;
 use crate::plugin_authoring::{TestCli, peer};
@@ -26,9 +26,9 @@ fn examples() -> Vec<String> {
     names
 }
 
-/// Returns a folder with the components of the examples in this language, whose scenarios have passed. Returns `None` if the toolchain
-/// of the language is not installed. The folder, which is kept between test runs, contains only one language, because all
-/// components of an example have the same name.
+/// Returns a folder with the components of the examples in this language, whose scenarios have passed. Returns `None`
+/// if the toolchain of the language is not installed. The folder, which is kept between test runs, contains only one
+/// language, because all components of an example have the same name.
 fn tested_examples(language: &'static str) -> Option<&'static Path> {
     static TESTED: [OnceLock<Option<PathBuf>>; 4] = [const { OnceLock::new() }; 4];
     let index = SOURCES.iter().position(|(name, _)| *name == language).unwrap();
@@ -54,8 +54,8 @@ fn test_rust() -> PathBuf {
     out
 }
 
-/// Copies the examples in this language to a folder of their own, without the other languages, and runs their scenarios. The projects
-/// contain only a manifest and a source, so the builds use the SDK of the binary.
+/// Copies the examples in this language to a folder of their own, without the other languages, and runs their
+/// scenarios. The projects contain only a manifest and a source, so the builds use the SDK of the binary.
 fn test_with_peer(language: &str) -> Option<PathBuf> {
     let (variables, _) = peer(language)?;
     let (_, source) = SOURCES.iter().find(|(name, _)| *name == language).unwrap();
@@ -118,8 +118,8 @@ fn interfaces(cli: &TestCli, folder: &Path) -> BTreeMap<String, [Value; 2]> {
     examples().into_iter().map(interface).collect()
 }
 
-/// S7, S8: the components of an example have the same kinds and the same tools in all languages, with equal schemas, descriptions and
-/// traits.
+/// S7, S8: the components of an example have the same kinds and the same tools in all languages, with equal schemas,
+/// descriptions and traits.
 #[test]
 fn s8_examples_have_the_same_tools_in_all_languages() {
     let cli = TestCli::new();

@@ -1,5 +1,5 @@
-// Files in the granted trees: directories that the agent grants to the plugin. The manifest must request them:
-// `[asks] files = "read"` or `"read-write"`. The functions of the C library, such as `fopen`, work in granted trees, too.
+// Files in the granted trees: directories that the agent grants to the plugin. The manifest must request them: `[asks]
+// files = "read"` or `"read-write"`. The functions of the C library, such as `fopen`, work in granted trees, too.
 
 #ifndef AGENT_HOST_FILES_H
 #define AGENT_HOST_FILES_H
@@ -49,8 +49,8 @@ static inline ah_list ah_files_trees(void) {
     }
 }
 
-// Returns the path without `.` and `..`, and without a slash at its end. The current directory becomes an empty text. Returns
-// NULL if the path leads out of the directory in which it begins.
+// Returns the path without `.` and `..`, and without a slash at its end. The current directory becomes an empty text.
+// Returns NULL if the path leads out of the directory in which it begins.
 static inline char *ah_normalised(const char *path) {
     char *normal = ah_allocate(strlen(path) + 2), *end = normal;
     if (*path == '/') *end++ = '/';
@@ -84,8 +84,8 @@ static inline bool ah_is_in_tree(const char *path, const char *tree) {
     return strncmp(path, root, length) == 0 && (path[length] == 0 || path[length] == '/');
 }
 
-// Returns the path to pass to the C library. If the path is not in a granted tree, returns NULL and the error *denied*, which
-// names the granted trees.
+// Returns the path to pass to the C library. If the path is not in a granted tree, returns NULL and the error *denied*,
+// which names the granted trees.
 static inline char *ah_files_locate(const char *path, ah_result *error) {
     ah_list trees = ah_files_trees();
     char *normal = ah_normalised(path), *names = NULL;
@@ -115,8 +115,8 @@ static inline ah_result ah_files_error(const char *path, int code) {
     }
 }
 
-// Reads a complete file of at most AH_MAX_FILE bytes. The bytes are followed by a zero byte that `*length` does not count.
-// Returns NULL if the file cannot be read.
+// Reads a complete file of at most AH_MAX_FILE bytes. The bytes are followed by a zero byte that `*length` does not
+// count. Returns NULL if the file cannot be read.
 static inline char *ah_files_read(const char *path, size_t *length, ah_result *error) {
     const char *located = ah_files_locate(path, error);
     if (located == NULL) return NULL;

@@ -1,6 +1,6 @@
-// HTTP requests. The manifest must request each address: `[asks] http = ["GET https://api.example.com/v1/"]`. The host adds
-// secrets that the agent grants for the destination, so that the plugin never sees them. Redirects are not followed.
-// Available if the world imports `wasi:http/outgoing-handler@0.2.0`.
+// HTTP requests. The manifest must request each address: `[asks] http = ["GET https://api.example.com/v1/"]`. The host
+// adds secrets that the agent grants for the destination, so that the plugin never sees them. Redirects are not
+// followed. Available if the world imports `wasi:http/outgoing-handler@0.2.0`.
 
 #ifndef AGENT_HOST_HTTP_H
 #define AGENT_HOST_HTTP_H
@@ -12,8 +12,8 @@
 #include <ctype.h>
 #include <strings.h>
 
-// The maximum size of the body of an answer in bytes. Define it before you include `agent_host.h` to change it. The host accepts
-// at most 10 MiB.
+// The maximum size of the body of an answer in bytes. Define it before you include `agent_host.h` to change it. The
+// host accepts at most 10 MiB.
 #ifndef AH_MAX_BODY
 #define AH_MAX_BODY (1024 * 1024)
 #endif
@@ -27,7 +27,8 @@ typedef struct {
     const char *value;
 } ah_header;
 
-// A request. `method` is NULL for GET, and `body` is NULL for a request without a body. If `length` is 0, the body is a text.
+// A request. `method` is NULL for GET, and `body` is NULL for a request without a body. If `length` is 0, the body is a
+// text.
 typedef struct {
     const char *method;
     const char *url;
@@ -126,8 +127,8 @@ static inline bool ah_http_set_address(const ah_request *request, wasi_http_type
            wasi_http_types_method_outgoing_request_set_path_with_query(outgoing, &path_text);
 }
 
-// Writes the body of a request. A host may answer before it has read the complete body, so errors are ignored: the answer
-// contains the reason.
+// Writes the body of a request. A host may answer before it has read the complete body, so errors are ignored: the
+// answer contains the reason.
 static inline void ah_http_write(const ah_request *request, wasi_http_types_own_outgoing_body_t body) {
     // The host takes at most 4 KiB at once.
     static const size_t PIECE = 4096;
@@ -198,8 +199,8 @@ static inline void ah_http_read_headers(wasi_http_types_own_incoming_response_t 
     wasi_http_types_fields_drop_own(fields);
 }
 
-// Sends a request and waits for the complete answer. Returns NULL if there is no answer. An error status, such as 404, is an
-// answer; use `ah_expect_ok` to make it an error.
+// Sends a request and waits for the complete answer. Returns NULL if there is no answer. An error status, such as 404,
+// is an answer; use `ah_expect_ok` to make it an error.
 static inline ah_response *ah_http_send(const ah_request *request, ah_result *error) {
     const char *method = request->method == NULL ? "GET" : request->method;
     ah_response *response = ah_allocate(sizeof *response);
@@ -260,8 +261,8 @@ static inline const char *ah_response_header(const ah_response *response, const 
     return NULL;
 }
 
-// Returns true if the status is 200 to 299. Otherwise, writes the error that fits the status to `*error`: *not found*, *denied*,
-// *unavailable*, which the host may repeat, or *failed*.
+// Returns true if the status is 200 to 299. Otherwise, writes the error that fits the status to `*error`: *not found*,
+// *denied*, *unavailable*, which the host may repeat, or *failed*.
 static inline bool ah_expect_ok(const ah_response *response, ah_result *error) {
     int status = response->status;
     if (status >= 200 && status < 300) return true;

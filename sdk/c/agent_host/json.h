@@ -1,5 +1,5 @@
-// Reading and writing JSON. The functions that read expect valid JSON, as the host sends it. They do not crash if the JSON is
-// invalid, but then their results have no meaning.
+// Reading and writing JSON. The functions that read expect valid JSON, as the host sends it. They do not crash if the
+// JSON is invalid, but then their results have no meaning.
 
 #ifndef AGENT_HOST_JSON_H
 #define AGENT_HOST_JSON_H
@@ -95,7 +95,8 @@ static inline char *ah_json_text(const char *json) {
     return *at != '"' ? NULL : ah_decode(at, ah_skip_string(at, end));
 }
 
-// Returns the JSON text of the value of a key in a JSON object, or NULL if the value is not an object or has no such key.
+// Returns the JSON text of the value of a key in a JSON object, or NULL if the value is not an object or has no such
+// key.
 static inline char *ah_json_value(const char *json, const char *key) {
     if (json == NULL) return NULL;
     const char *end = json + strlen(json), *at = ah_skip_space(json, end);
@@ -112,8 +113,8 @@ static inline char *ah_json_value(const char *json, const char *key) {
     return NULL;
 }
 
-// Returns the JSON text of the item of a JSON array at this position, which counts from 0. Returns NULL behind the last item,
-// or if the value is not an array.
+// Returns the JSON text of the item of a JSON array at this position, which counts from 0. Returns NULL behind the last
+// item, or if the value is not an array.
 static inline char *ah_json_item(const char *json, size_t index) {
     if (json == NULL) return NULL;
     const char *end = json + strlen(json), *at = ah_skip_space(json, end);
@@ -141,8 +142,8 @@ static inline double ah_json_number(const char *json, const char *key, double ot
     return ah_is_number(value) ? strtod(value, NULL) : otherwise;
 }
 
-// Returns the whole number of a key, or `otherwise` if the object has no number with this key. Numbers beyond 2^53 may be
-// rounded.
+// Returns the whole number of a key, or `otherwise` if the object has no number with this key. Numbers beyond 2^53 may
+// be rounded.
 static inline int64_t ah_json_integer(const char *json, const char *key, int64_t otherwise) {
     const char *value = ah_json_value(json, key);
     return ah_is_number(value) ? (int64_t)strtod(value, NULL) : otherwise;

@@ -1,6 +1,6 @@
-// The other kinds of plugins: context builders, output validators and media policies. Each is a function that receives the
-// request of the host. Each part of this header is available if the world exports the interface. In the structures below,
-// `request` is the complete request of the host, as `plugin.h` defines it.
+// The other kinds of plugins: context builders, output validators and media policies. Each is a function that receives
+// the request of the host. Each part of this header is available if the world exports the interface. In the structures
+// below, `request` is the complete request of the host, as `plugin.h` defines it.
 
 #ifndef AGENT_HOST_KINDS_H
 #define AGENT_HOST_KINDS_H
@@ -68,7 +68,8 @@ static inline exports_agent_host_plugin_context_builder_section_t *ah_copy_secti
     return memcpy(ah_allocate(size), prompt->sections, size);
 }
 
-// Exports a function `void build(const ah_context *context, ah_prompt *prompt)`, which the host calls at the start of each turn.
+// Exports a function `void build(const ah_context *context, ah_prompt *prompt)`, which the host calls at the start of
+// each turn.
 #define AH_EXPORT_CONTEXT_BUILDER(build)                                                                                 \
     bool exports_agent_host_plugin_context_builder_init(exports_agent_host_plugin_context_builder_request_t *request,   \
                                                         exports_agent_host_plugin_context_builder_prompt_t *ret,        \
@@ -87,8 +88,8 @@ static inline exports_agent_host_plugin_context_builder_section_t *ah_copy_secti
         return true;                                                                                                    \
     }
 
-// A step of a turn, which is one call of the model. `step` counts from 0, and `steps_left` includes this step. `state` is the
-// state of the prompt, or NULL.
+// A step of a turn, which is one call of the model. `step` counts from 0, and `steps_left` includes this step. `state`
+// is the state of the prompt, or NULL.
 typedef struct {
     uint32_t step;
     uint32_t steps_left;
@@ -97,8 +98,8 @@ typedef struct {
     const void *request;
 } ah_step;
 
-// Exports a function `void add(const ah_step *step, ah_prompt *prompt)`, which the host calls before each call of the model. The
-// function can add sections; the other fields of the prompt are ignored, except `failure`.
+// Exports a function `void add(const ah_step *step, ah_prompt *prompt)`, which the host calls before each call of the
+// model. The function can add sections; the other fields of the prompt are ignored, except `failure`.
 #define AH_EXPORT_STEP_CONTEXT(add)                                                                                      \
     bool exports_agent_host_plugin_step_context_step(exports_agent_host_plugin_step_context_request_t *request,         \
                                                      exports_agent_host_plugin_step_context_list_section_t *ret,        \
@@ -117,8 +118,8 @@ typedef struct {
 
 #ifdef EXPORTS_AGENT_HOST_PLUGIN_OUTPUT_VALIDATOR_VERDICT_ACCEPT
 
-// The output that would end a turn. `json` is the text if it is JSON, and NULL otherwise. `schema` is the agent's output schema,
-// or NULL. `attempt` counts from 1. If `corrections_left` is 0, a rejection ends the turn.
+// The output that would end a turn. `json` is the text if it is JSON, and NULL otherwise. `schema` is the agent's
+// output schema, or NULL. `attempt` counts from 1. If `corrections_left` is 0, a rejection ends the turn.
 typedef struct {
     char *text;
     char *json;
@@ -158,8 +159,8 @@ static inline ah_verdict ah_reject_all(const ah_violation *problems, size_t coun
     return (ah_verdict){.tag = tag, .problems = problems, .problem_count = count};
 }
 
-// Rejects the output. The model reads the message, which should say what is wrong and what would be right. `pointer` is a JSON
-// pointer to the wrong value. It is empty if the message is about the whole output.
+// Rejects the output. The model reads the message, which should say what is wrong and what would be right. `pointer` is
+// a JSON pointer to the wrong value. It is empty if the message is about the whole output.
 static inline ah_verdict ah_reject(const char *pointer, const char *message) {
     ah_violation *problem = ah_allocate(sizeof *problem);
     *problem = (ah_violation){pointer, message};
@@ -211,8 +212,8 @@ static inline ah_output ah_output_of(const exports_agent_host_plugin_output_vali
 
 #ifdef EXPORTS_AGENT_HOST_PLUGIN_MEDIA_POLICY_DECISION_KEEP
 
-// An image or a file of the conversation. `name` is NULL if it has none. `seen_count` is the number of calls of the model in which it
-// was sent. `width` and `height` are 0 if they are unknown.
+// An image or a file of the conversation. `name` is NULL if it has none. `seen_count` is the number of calls of the
+// model in which it was sent. `width` and `height` are 0 if they are unknown.
 typedef struct {
     char *name;
     char *mime_type;

@@ -1,5 +1,5 @@
-// The results and errors of tools. Functions that can fail have a last parameter `ah_result *error`, to which they write
-// an error that the tool can return as it is.
+// The results and errors of tools. Functions that can fail have a last parameter `ah_result *error`, to which they
+// write an error that the tool can return as it is.
 
 #ifndef AGENT_HOST_RESULT_H
 #define AGENT_HOST_RESULT_H
@@ -45,7 +45,8 @@ static inline ah_result ah_structured(const char *json, const char *text) {
     return (ah_result){.kind = AH_DONE_STRUCTURED, .json = json, .text = text};
 }
 
-// A request to an external service, with data in JSON. The event type must be granted, and the tool must not be read-only.
+// A request to an external service, with data in JSON. The event type must be granted, and the tool must not be
+// read-only.
 static inline ah_result ah_pending(const char *event_type, const char *json) {
     return (ah_result){.kind = AH_PENDING, .text = event_type, .json = json};
 }

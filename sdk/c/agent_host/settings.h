@@ -1,5 +1,5 @@
-// Settings that the agent grants to the plugin. The manifest must request each key: `[asks] config = ["KEY"]`. Available if the
-// world imports `wasi:config/store@0.2.0-rc.1`.
+// Settings that the agent grants to the plugin. The manifest must request each key: `[asks] config = ["KEY"]`.
+// Available if the world imports `wasi:config/store@0.2.0-rc.1`.
 
 #ifndef AGENT_HOST_SETTINGS_H
 #define AGENT_HOST_SETTINGS_H

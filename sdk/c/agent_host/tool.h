@@ -14,8 +14,8 @@ typedef enum { AH_STRING, AH_INTEGER, AH_NUMBER, AH_BOOLEAN, AH_ANY } ah_type;
 // Whether an argument must be present.
 typedef enum { AH_REQUIRED, AH_OPTIONAL } ah_presence;
 
-// An argument of a tool. The model reads the description. `keys` contains further keys of the argument's JSON Schema, for
-// example `"\"minimum\": 1, \"default\": 10"`, or is NULL.
+// An argument of a tool. The model reads the description. `keys` contains further keys of the argument's JSON Schema,
+// for example `"\"minimum\": 1, \"default\": 10"`, or is NULL.
 typedef struct {
     const char *name;
     ah_type type;
@@ -43,8 +43,8 @@ enum {
 // The largest number of arguments of a tool.
 #define AH_MAX_ARGUMENTS 16
 
-// A tool. `result` is JSON Schema of the result, or NULL. `title` is for users, or NULL. Of the calls in one reply, the host
-// runs only those whose tools have the highest `priority`.
+// A tool. `result` is JSON Schema of the result, or NULL. `title` is for users, or NULL. Of the calls in one reply, the
+// host runs only those whose tools have the highest `priority`.
 typedef struct {
     const char *name;
     const char *title;

@@ -1,6 +1,6 @@
-// Values that are kept between calls. The manifest must request them: `[asks] key_value = true`. Plugins do not share values, and
-// a plugin has separate values for each agent that uses it. Available if the world imports `wasi:keyvalue/store@0.2.0-draft2` and
-// `wasi:keyvalue/atomics@0.2.0-draft2`.
+// Values that are kept between calls. The manifest must request them: `[asks] key_value = true`. Plugins do not share
+// values, and a plugin has separate values for each agent that uses it. Available if the world imports
+// `wasi:keyvalue/store@0.2.0-draft2` and `wasi:keyvalue/atomics@0.2.0-draft2`.
 
 #ifndef AGENT_HOST_VALUES_H
 #define AGENT_HOST_VALUES_H
@@ -102,8 +102,8 @@ static inline bool ah_values_keys(ah_bucket bucket, ah_list *keys, ah_result *er
     return true;
 }
 
-// Adds `delta` to the number that is stored under the key, and writes the sum to `*sum`. The operation is atomic. A key without a
-// value has the number 0.
+// Adds `delta` to the number that is stored under the key, and writes the sum to `*sum`. The operation is atomic. A key
+// without a value has the number 0.
 static inline bool ah_values_increment(ah_bucket bucket, const char *key, int64_t delta, int64_t *sum, ah_result *error) {
     plugin_string_t text = ah_values_key(key);
     wasi_keyvalue_store_error_t failure;
@@ -111,9 +111,9 @@ static inline bool ah_values_increment(ah_bucket bucket, const char *key, int64_
                             error);
 }
 
-// Replaces the value of the key with the result of `change`, which gets the value, or NULL if there is none, and `data`. If another
-// call changes the value at the same time, `change` is called again with the new value. If `change` returns NULL, the value stays
-// unchanged.
+// Replaces the value of the key with the result of `change`, which gets the value, or NULL if there is none, and
+// `data`. If another call changes the value at the same time, `change` is called again with the new value. If `change`
+// returns NULL, the value stays unchanged.
 static inline bool ah_values_update(ah_bucket bucket, const char *key, char *(*change)(const char *before, void *data),
                                     void *data, ah_result *error) {
     for (int attempt = 0; attempt < AH_UPDATE_ATTEMPTS; attempt++) {

@@ -1,4 +1,5 @@
-//! An output validator: it accepts, repairs or rejects the answer that would end a turn. A validator has no permissions.
+//! An output validator: it accepts, repairs or rejects the answer that would end a turn. A validator has no
+//! permissions.
 
 use agent_host_sdk::output_validator::{OutputValidator, Request, Verdict};
 use agent_host_sdk::types::Failure;

@@ -1,5 +1,5 @@
-//! Writing and removing granted files. The traits of a tool tell the host what it does to the world, so that the host can ask the user
-//! before a call.
+//! Writing and removing granted files. The traits of a tool tell the host what it does to the world, so that the host
+//! can ask the user before a call.
 
 use agent_host_sdk::prelude::*;
 use agent_host_sdk::trees;

@@ -44,7 +44,8 @@ static const ah_tool TOOLS[] = {
         .description = "Lists the Markdown files in a folder.",
         .arguments = {{"folder", AH_STRING, "The path of the folder."}},
         .result = "{\"type\": \"object\", \"properties\": {"
-                  "  \"files\": {\"type\": \"array\", \"items\": {\"type\": \"string\"}, \"description\": \"The paths of the files.\"}"
+                  "  \"files\": {\"type\": \"array\", \"items\": {\"type\": \"string\"},"
+                  "    \"description\": \"The paths of the files.\"}"
                   "}, \"required\": [\"files\"], \"additionalProperties\": false}",
         .traits = AH_READ_ONLY,
         .run = run_files,

@@ -11,7 +11,8 @@ static ah_result run_create(const ah_call *call) {
     ah_request request = {
         .method = "POST",
         .url = ah_format("%s/tickets", API),
-        // The id of the call is the same in each attempt, so the API recognises a repeated request, and creates one ticket.
+        // The id of the call is the same in each attempt, so the API recognises a repeated request, and creates one
+        // ticket.
         .headers = {{"content-type", "application/json"}, {"idempotency-key", ah_call_id(call)}},
         .body = ah_format("{\"title\": %s}", ah_quote(ah_argument_string(call, "title"))),
     };

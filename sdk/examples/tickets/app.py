@@ -21,8 +21,8 @@ class Titles:
     titles: Annotated[list[str], "The titles of the tickets, oldest first."]
 
 
-# The host repeats calls of an idempotent tool: after `unavailable`, and after a crash. The parameter of the type `Call` is not an
-# argument of the tool.
+# The host repeats calls of an idempotent tool: after `unavailable`, and after a crash. The parameter of the type `Call` is
+# not an argument of the tool.
 @tool("tickets.create", idempotent=True, open_world=True)
 def create(title: Annotated[str, "What is wrong, in one line.", {"minLength": 1}], call: Call) -> Created:
     """Creates a ticket, and returns its number."""

@@ -1,5 +1,5 @@
-// Stored values: a list of tasks that is kept between calls. Each task has its own key, so that calls at the same time do not
-// overwrite each other's changes.
+// Stored values: a list of tasks that is kept between calls. Each task has its own key, so that calls at the same time
+// do not overwrite each other's changes.
 
 #include "agent_host.h"
 

@@ -1,5 +1,5 @@
-// Several tools in one plugin. Each tool declares the schema of its result, so that the host checks the result, and programs can
-// read it.
+// Several tools in one plugin. Each tool declares the schema of its result, so that the host checks the result, and
+// programs can read it.
 
 #include "agent_host.h"
 

@@ -1,5 +1,5 @@
-// Several tools in one plugin. Each tool declares the schema of its result, so that the host checks the result, and programs can
-// read it.
+// Several tools in one plugin. Each tool declares the schema of its result, so that the host checks the result, and
+// programs can read it.
 
 import { array, number, object, oneOf, tool } from "agent-host-sdk";
 

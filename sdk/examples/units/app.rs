@@ -1,5 +1,5 @@
-//! Several tools in one plugin. Each tool declares the type of its result, so that the host checks the result, and programs can
-//! read it.
+//! Several tools in one plugin. Each tool declares the type of its result, so that the host checks the result, and
+//! programs can read it.
 
 use agent_host_sdk::prelude::*;
 

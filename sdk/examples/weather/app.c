@@ -1,5 +1,5 @@
-// A GET request to an API that returns JSON. The API needs a key: the manifest requests it as a secret, and the host adds it to each
-// request, so the plugin never sees it.
+// A GET request to an API that returns JSON. The API needs a key: the manifest requests it as a secret, and the host
+// adds it to each request, so the plugin never sees it.
 
 #include "agent_host.h"
 

@@ -1,5 +1,5 @@
-//! A GET request to an API that returns JSON. The API needs a key: the manifest requests it as a secret, and the host adds it to each
-//! request, so the plugin never sees it.
+//! A GET request to an API that returns JSON. The API needs a key: the manifest requests it as a secret, and the host
+//! adds it to each request, so the plugin never sees it.
 
 use agent_host_sdk::http::Request;
 use agent_host_sdk::prelude::*;
