@@ -3,6 +3,8 @@
 //! `key_value_mib`. A plugin that does not use this module does not import `wasi:keyvalue`.
 
 use crate::tool::ToolError;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 /// The reason why the plugin could not read or store a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +55,20 @@ impl Bucket {
     /// KiB, and the maximum size of a value is 1 MiB.
     pub fn set(&self, key: &str, value: &[u8]) -> Result<(), KeyValueError> {
         self.0.set(key, value)
+    }
+
+    /// Returns the value of the key, parsed as JSON, or `None` if the key has no value.
+    pub fn get_json<T: DeserializeOwned>(&self, key: &str) -> Result<Option<T>, KeyValueError> {
+        let not_json = |error| KeyValueError::Failed(format!("the value of `{key}` is not the expected JSON: {error}"));
+        self.get(key)?.map(|bytes| serde_json::from_slice(&bytes).map_err(not_json)).transpose()
+    }
+
+    /// Stores a value as JSON. This function fails for values that JSON cannot express, such as maps whose keys are not
+    /// strings.
+    pub fn set_json<T: Serialize + ?Sized>(&self, key: &str, value: &T) -> Result<(), KeyValueError> {
+        let not_json =
+            |error| KeyValueError::Failed(format!("the value of `{key}` cannot be written as JSON: {error}"));
+        self.set(key, &serde_json::to_vec(value).map_err(not_json)?)
     }
 
     /// Removes the value that is stored under the key, if there is one.

@@ -2,6 +2,7 @@
 //! contains `$ref` only for recursive types, and such a reference points to a part of the same schema.
 
 use schemars::generate::SchemaSettings;
+use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
@@ -19,11 +20,24 @@ fn settings() -> SchemaSettings {
     SchemaSettings::draft2020_12().with(|settings| {
         settings.inline_subschemas = true;
         settings.meta_schema = None;
+        settings.transforms.push(Box::new(RecursiveTransform(remove_number_format)));
     })
 }
 
 fn generate<T: JsonSchema>(settings: SchemaSettings) -> Value {
     normalise(settings.into_generator().into_root_schema_for::<T>())
+}
+
+/// Removes formats such as `uint32`, which are names of Rust types. No standard defines them, and the schemas of SDKs for other
+/// languages do not contain them. The limits of the types stay in the schema.
+fn remove_number_format(schema: &mut Schema) {
+    let is_number = schema.get("type").is_some_and(|kind| {
+        let is_numeric = |kind: &Value| kind == "integer" || kind == "number";
+        is_numeric(kind) || kind.as_array().is_some_and(|kinds| kinds.iter().any(is_numeric))
+    });
+    if is_number {
+        schema.remove("format");
+    }
 }
 
 /// Removes the title and description of the root type, and adds `properties` to an object schema without properties.

@@ -1,5 +1,5 @@
-//! Functions for the granted trees: directories that the agent grants to the plugin. Use `std::fs` to read and write
-//! files in a granted tree. Unlike `std::fs`, the functions in this module return errors that name the granted trees,
+//! Functions for the granted trees: directories that the agent grants to the plugin. `std::fs` can read and write
+//! files in a granted tree, too. Unlike `std::fs`, the functions in this module return errors that name the granted trees,
 //! and can limit the size of a file that is read.
 
 use crate::tool::ToolError;
@@ -58,6 +58,47 @@ pub fn read(path: &str, limit: u64) -> Result<Vec<u8>, ToolError> {
         return Err(too_large(bytes.len() as u64));
     }
     Ok(bytes)
+}
+
+/// Writes a file in a granted tree, and replaces the file if it exists. Errors of the file system are converted to tool
+/// errors by [`error`], also in the functions below.
+pub fn write(path: &str, content: impl AsRef<[u8]>) -> Result<(), ToolError> {
+    fs::write(locate(path)?, content).map_err(|failure| error(path, &failure))
+}
+
+/// An entry of a folder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Name of the file or folder, without the path.
+    pub name: String,
+    /// Whether the entry is a folder. A symbolic link is not a folder.
+    pub is_folder: bool,
+}
+
+/// Returns the entries of a folder in a granted tree, sorted by name.
+pub fn list(path: &str) -> Result<Vec<Entry>, ToolError> {
+    let failed = |failure: io::Error| error(path, &failure);
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(locate(path)?).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        let is_folder = entry.file_type().map_err(failed)?.is_dir();
+        entries.push(Entry { name: entry.file_name().to_string_lossy().into_owned(), is_folder });
+    }
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(entries)
+}
+
+/// Creates a folder in a granted tree.
+pub fn create_folder(path: &str) -> Result<(), ToolError> {
+    fs::create_dir(locate(path)?).map_err(|failure| error(path, &failure))
+}
+
+/// Removes a file or an empty folder in a granted tree.
+pub fn remove(path: &str) -> Result<(), ToolError> {
+    let located = locate(path)?;
+    let failed = |failure: io::Error| error(path, &failure);
+    let is_folder = fs::symlink_metadata(&located).map_err(failed)?.is_dir();
+    if is_folder { fs::remove_dir(&located) } else { fs::remove_file(&located) }.map_err(failed)
 }
 
 /// Opens a regular file in a granted tree for reading. Unlike [`read`], this function has no size limit.
@@ -132,7 +173,7 @@ fn normalised(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{error, locate, read_text};
+    use super::{create_folder, error, list, locate, read_text, remove, write};
     use crate::testing::Host;
     use crate::tool::ToolError;
     use std::io::{Error, ErrorKind};
@@ -163,6 +204,27 @@ mod tests {
         assert!(matches!(error("a", &Error::from(ErrorKind::NotFound)), ToolError::NotFound(_)));
         assert!(matches!(error("a", &Error::from(ErrorKind::PermissionDenied)), ToolError::Denied(_)));
         assert!(matches!(error("a", &Error::from(ErrorKind::InvalidData)), ToolError::Failed(_)));
+    }
+
+    // P6: the functions that change files work only in granted trees.
+    #[test]
+    fn p6_files_are_written_listed_and_removed_in_granted_trees() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let tree = directory.path().display().to_string();
+        let path = |name: &str| format!("{tree}/{name}");
+        Host::new().tree(tree.as_str()).run(|| {
+            write(&path("b.txt"), "text").expect("the file is written");
+            create_folder(&path("a")).expect("the folder is created");
+            let entries = list(&tree).expect("the folder is listed");
+            let names: Vec<_> = entries.iter().map(|entry| (entry.name.as_str(), entry.is_folder)).collect();
+            assert_eq!(names, [("a", true), ("b.txt", false)]);
+            remove(&path("a")).and_then(|()| remove(&path("b.txt"))).expect("both are removed");
+            assert_eq!(list(&tree), Ok(Vec::new()));
+            assert!(matches!(remove(&path("b.txt")), Err(ToolError::NotFound(_))));
+            for result in [write("/x", ""), create_folder("/x"), remove("/x"), list("/").map(drop)] {
+                assert!(matches!(result, Err(ToolError::Denied(_))), "{result:?}");
+            }
+        });
     }
 
     // P6: `read_text` reads only granted files, and only up to the limit.

@@ -75,6 +75,7 @@ mod replay_files;
 mod sandbox;
 mod scenario_runs;
 mod scenarios;
+mod sdk_examples;
 mod serve;
 mod service_event_flow;
 mod service_resume_flow;

@@ -4,7 +4,8 @@
 use crate::peers::python_peer;
 use crate::plugin_authoring::{TestCli, peer};
 use crate::support::repository;
-use std::path::Path;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::SystemTime;
 
@@ -24,9 +25,11 @@ fn s8_unit_tests_of_the_python_sdk_pass() {
     run_unit_tests(&python, &repository().join("sdk/python"));
 }
 
-/// Returns the time of the last change of a file.
-fn modified(cli: &TestCli, path: &str) -> SystemTime {
-    std::fs::metadata(cli.path(path)).and_then(|file| file.modified()).unwrap()
+/// Returns the components that development builds share, each with the time of its last change.
+fn shared_runtimes(cli: &TestCli) -> BTreeMap<PathBuf, SystemTime> {
+    let folders = std::fs::read_dir(cli.path("data/cache/development")).unwrap();
+    let files = folders.map(|folder| folder.unwrap().path().join("runtime.wasm"));
+    files.filter_map(|file| Some((file.clone(), std::fs::metadata(file).ok()?.modified().unwrap()))).collect()
 }
 
 /// Replaces a text in a file.
@@ -52,12 +55,26 @@ fn s8_a_python_tool_that_calls_an_api_passes_its_scenario() {
     let (code, printed, stderr) = cli.run(&["test", "orders"], &variables);
     assert!(code == Some(0) && printed.contains("1 scenario: 1 passed"), "{printed}{stderr}");
 
-    let built = modified(&cli, "orders/build/development/runtime.wasm");
+    let built = shared_runtimes(&cli);
+    assert!(!built.is_empty());
     edit(&cli, "orders/app.py", "state=found[\"state\"]", "state=found[\"state\"].upper()");
     let (code, printed, stderr) = cli.run(&["test", "orders"], &variables);
     assert!(code == Some(1) && printed.contains("SHIPPED"), "{printed}{stderr}");
-    assert_eq!(modified(&cli, "orders/build/development/runtime.wasm"), built, "the component was not built again");
+    assert_eq!(shared_runtimes(&cli), built, "the component was not built again");
     edit(&cli, "orders/app.py", ".upper()", "");
+    // Another project, which consists of a manifest and a module, uses the same component and the SDK of the binary.
+    std::fs::create_dir(cli.path("other")).unwrap();
+    for file in ["app.py", "plugin.toml", "orders.scenario.toml"] {
+        std::fs::copy(cli.path("orders").join(file), cli.path("other").join(file)).unwrap();
+    }
+    edit(&cli, "other/app.py", "import ToolError", "import ToolError, values");
+    edit(&cli, "other/app.py", "    try:", "    values.open()\n    try:");
+    let (code, printed, stderr) = cli.run(&["test", "other"], &variables);
+    let shown = printed + &stderr;
+    assert!(code == Some(1) && shown.contains("add `key_value = true` below `[asks]`"), "{shown}");
+    edit(&cli, "other/app.py", "    values.open()\n", "");
+    cli.succeed(&["test", "other"], &variables);
+    assert_eq!(shared_runtimes(&cli), built, "the component was not built again");
     let (code, _, stderr) = cli.run(&["plugin", "push", "registry.example/orders", "orders/orders.wasm"], &variables);
     assert!(code == Some(2) && stderr.contains("development build"), "{stderr}");
 

@@ -111,7 +111,7 @@ fn the_store_type_occurs_only_in_files_that_open_a_store() {
 
 #[test]
 fn guests_depend_only_on_the_sdk() {
-    for folder in ["plugins", "tests/fixtures"] {
+    for folder in ["plugins", "sdk/examples", "tests/fixtures"] {
         for entry in std::fs::read_dir(repository().join(folder)).unwrap() {
             let directory = entry.unwrap().path();
             if directory.join("Cargo.toml").exists() {

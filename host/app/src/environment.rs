@@ -1,7 +1,7 @@
 //! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
 use agent_config::settings::AGENT_FILE;
-use agent_config::{COMPILE_COMMAND, HostEnvironment};
+use agent_config::{COMPILE_COMMAND, DataDirectory, HostEnvironment};
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
 use agent_plugins::CompilerCommand;
@@ -168,12 +168,12 @@ pub(crate) fn toolchain() -> Toolchain {
     let cargo = named("CARGO").or_else(|| program_in("cargo", &path));
     let rustup = program_in("rustup", &path);
     let named = VARIABLES.into_iter().filter_map(|variable| Some((variable, absolute(named(variable)?)))).collect();
-    Toolchain { cargo, rustup, tools: Tools { path, named }, purpose: Purpose::Release }
+    Toolchain { cargo, rustup, tools: Tools { path, named }, purpose: Purpose::Release, shared: None }
 }
 
-/// The same toolchain, for components that are only tried.
-pub(crate) fn development_toolchain() -> Toolchain {
-    Toolchain { purpose: Purpose::Development, ..toolchain() }
+/// The same toolchain, for components that are only tried. What their builds have in common is kept in the data folder.
+pub(crate) fn development_toolchain(data: &DataDirectory) -> Toolchain {
+    Toolchain { purpose: Purpose::Development, shared: Some(data.development_builds()), ..toolchain() }
 }
 
 /// Makes a path absolute if it has several components, because tools run in the folder of the project that they build.

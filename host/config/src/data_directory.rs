@@ -131,6 +131,11 @@ impl DataDirectory {
         self.root.join("cache")
     }
 
+    /// Returns the path of the folder for what development builds of several projects have in common.
+    pub fn development_builds(&self) -> PathBuf {
+        self.cache().join("development")
+    }
+
     /// Returns the path of the folder that contains incomplete downloads of components.
     pub fn downloads(&self) -> PathBuf {
         self.root.join("downloads")

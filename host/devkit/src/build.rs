@@ -7,6 +7,7 @@ mod cargo;
 mod component;
 mod contract;
 mod javascript;
+mod lock;
 mod process;
 mod python;
 mod shared_target;

@@ -19,8 +19,13 @@ const DEPENDENCIES: [(&str, &str); 5] = [
     ("wit/", "agent-host-plugin/"),
 ];
 
-/// The same pairs for the standard interfaces that only the Python SDK uses.
-const PYTHON_DEPENDENCIES: [(&str, &str); 2] = [("sdk/wit/deps/http/", "wasi-http/"), ("sdk/wit/deps/io/", "wasi-io/")];
+/// The same pairs for the standard interfaces that only SDKs use.
+const SDK_DEPENDENCIES: [(&str, &str); 4] = [
+    ("sdk/wit/deps/clocks/", "wasi-clocks/"),
+    ("sdk/wit/deps/filesystem/", "wasi-filesystem/"),
+    ("sdk/wit/deps/http/", "wasi-http/"),
+    ("sdk/wit/deps/io/", "wasi-io/"),
+];
 
 /// Returns the text of the embedded file with this path in the checkout, or an empty text if no embedded
 /// file has this path.
@@ -39,9 +44,9 @@ pub(crate) fn wit_files() -> Vec<ProjectFile> {
     wit_files_in(&DEPENDENCIES)
 }
 
-/// Returns the WIT of all interfaces that the Python SDK uses, each with its path relative to a folder `deps`.
-pub(crate) fn python_wit_files() -> Vec<ProjectFile> {
-    wit_files_in(&[&DEPENDENCIES[..], &PYTHON_DEPENDENCIES[..]].concat())
+/// Returns the WIT of all interfaces that the SDKs use, each with its path relative to a folder `deps`.
+pub(crate) fn standard_wit_files() -> Vec<ProjectFile> {
+    wit_files_in(&[&DEPENDENCIES[..], &SDK_DEPENDENCIES[..]].concat())
 }
 
 fn wit_files_in(dependencies: &[(&str, &str)]) -> Vec<ProjectFile> {
@@ -102,7 +107,7 @@ mod tests {
         for path in ["package.json", "build.mjs", "src/index.js", "types/index.d.ts", "component/promise.js"] {
             assert!(has(path), "{path}");
         }
-        for path in ["wit/agent-host-plugin/tool.wit", "wit/wasi-keyvalue/keyvalue.wit", "wit/http/http.wit"] {
+        for path in ["wit/agent-host-plugin/tool.wit", "wit/wasi-keyvalue/keyvalue.wit", "wit/wasi-http/http.wit"] {
             assert!(has(path), "{path}");
         }
         assert!(!files.iter().any(|(name, _)| name.starts_with("tests/")));

@@ -240,20 +240,27 @@ fn add_wit(project: &NewProject, files: &mut Vec<ProjectFile>) {
         (Example::Http, _) => "\n  import wasi:http/outgoing-handler@0.2.0;\n",
         (Example::Simple, ProjectKind::Tool | ProjectKind::ContextBuilder) => {
             "\n  // Interfaces that are not part of the contract. `deps` contains their WIT, and plugin.toml must request them:\n  \
-             // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:logging/logging;\n"
+             // import wasi:config/store@0.2.0-rc.1;\n  // import wasi:keyvalue/store@0.2.0-draft2;\n  \
+             // import wasi:keyvalue/atomics@0.2.0-draft2;\n  // import wasi:logging/logging;\n"
         }
         (Example::Simple, ProjectKind::OutputValidator | ProjectKind::MediaPolicy) => "",
     };
     if project.example == Example::Http {
         // These files are not in the list of files that `plugin renew` replaces, because other projects do not have them.
         for package in ["http", "io"] {
-            let wit = embedded::file(&format!("sdk/javascript/wit/{package}/{package}.wit"));
+            let wit = embedded::file(&format!("sdk/wit/deps/{package}/{package}.wit"));
             files.push((format!("wit/deps/wasi-{package}/{package}.wit"), wit.to_owned()));
         }
     }
+    let hint = match project.kind {
+        ProjectKind::Tool => {
+            "\n/// If you delete this folder, the build generates a world with the interfaces that plugin.toml requests."
+        }
+        _ => "",
+    };
     let world = format!(
-        "package author:project;\n\n/// The interfaces that this component exports and may import.\nworld plugin {{\n  include \
-         agent-host:plugin/{}-plugin@0.1.0;\n{imports}}}\n",
+        "package author:project;\n\n/// The interfaces that this component exports and may import.{hint}\nworld plugin {{\n  \
+         include agent-host:plugin/{}-plugin@0.1.0;\n{imports}}}\n",
         project.kind.key()
     );
     files.push(("wit/world.wit".to_owned(), world));

@@ -14,7 +14,9 @@ pub(crate) const JAVASCRIPT_SOURCE: &str = "app.js";
 /// The TypeScript module that is built if there is no JavaScript module and `plugin.toml` sets no source.
 pub(crate) const TYPESCRIPT_SOURCE: &str = "app.ts";
 /// The file of the SDK for JavaScript that builds a project.
-const JAVASCRIPT_BUILD_SCRIPT: &str = "build.mjs";
+pub(crate) const JAVASCRIPT_BUILD_SCRIPT: &str = "build.mjs";
+/// Name of the package that contains the SDK for JavaScript.
+const JAVASCRIPT_PACKAGE: &str = "agent-host-sdk";
 
 /// A plugin project whose manifest has been read.
 #[derive(Clone, Debug)]
@@ -42,6 +44,15 @@ pub struct BuildTable {
     /// Name of the world that the project implements. The default is the only world in the project's own WIT, or the
     /// world `tool-plugin` if the project uses the contract.
     pub world: Option<String>,
+}
+
+/// The place of the SDK that a Python or JavaScript project uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SdkPlace {
+    /// A copy in the project, which `plugin new` wrote.
+    Project,
+    /// This binary, because the project imports the SDK and contains no copy.
+    Binary,
 }
 
 #[derive(Deserialize)]
@@ -196,19 +207,33 @@ impl Project {
         named.map(|path| self.directory.join(path))
     }
 
-    /// Returns the path of the script in the project's SDK that builds a JavaScript project. Returns None if the project
-    /// does not use a copy of the SDK for JavaScript.
-    pub(crate) fn javascript_sdk(&self) -> Option<PathBuf> {
-        let script = self.directory.join(SDK_FOLDER).join(JAVASCRIPT_BUILD_SCRIPT);
-        let uses_sdk = || script.is_file() || self.depends_on_javascript_sdk();
-        (self.language == Language::JavaScript && uses_sdk()).then_some(script)
+    /// Returns the place of the SDK for Python or JavaScript, or None if the project does not use the SDK or has another
+    /// language.
+    pub(crate) fn sdk(&self) -> Option<SdkPlace> {
+        let (has_copy, package, defaults): (bool, _, &[&str]) = match self.language {
+            Language::Python => (self.directory.join(PYTHON_SDK_FOLDER).is_dir(), PYTHON_SDK_FOLDER, &[PYTHON_SOURCE]),
+            Language::JavaScript => {
+                (self.has_javascript_sdk(), JAVASCRIPT_PACKAGE, &[JAVASCRIPT_SOURCE, TYPESCRIPT_SOURCE])
+            }
+            Language::Rust | Language::C => return None,
+        };
+        let mut sources = self.build.source.as_deref().map_or(defaults.to_vec(), |source| vec![source]).into_iter();
+        let imports_sdk =
+            |name| std::fs::read_to_string(self.directory.join(name)).is_ok_and(|text| text.contains(package));
+        match (has_copy, sources.any(imports_sdk)) {
+            (true, _) => Some(SdkPlace::Project),
+            (false, true) => Some(SdkPlace::Binary),
+            (false, false) => None,
+        }
     }
 
-    /// Whether `package.json` names the folder of the SDK, even if the folder is missing.
-    fn depends_on_javascript_sdk(&self) -> bool {
+    /// Whether the project contains the SDK for JavaScript, or `package.json` names its folder, even if the folder is
+    /// missing.
+    fn has_javascript_sdk(&self) -> bool {
         let text = std::fs::read_to_string(self.directory.join("package.json")).unwrap_or_default();
         let package: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        package["dependencies"]["agent-host-sdk"] == format!("file:{SDK_FOLDER}").as_str()
+        self.directory.join(SDK_FOLDER).join(JAVASCRIPT_BUILD_SCRIPT).is_file()
+            || package["dependencies"][JAVASCRIPT_PACKAGE] == format!("file:{SDK_FOLDER}").as_str()
     }
 
     pub(crate) fn cargo_manifest(&self) -> PathBuf {
@@ -220,15 +245,6 @@ impl Project {
         let name = self.build.source.as_deref().unwrap_or(default);
         let path = self.directory.join(name);
         if path.exists() { Ok(path) } else { Err(ProjectError::NoSource { path }) }
-    }
-
-    /// Whether the project is a Python project with a copy of the SDK, or with a main module that imports the SDK.
-    pub(crate) fn uses_python_sdk(&self) -> bool {
-        let imports_sdk = || {
-            let source = self.directory.join(self.build.source.as_deref().unwrap_or(PYTHON_SOURCE));
-            std::fs::read_to_string(source).is_ok_and(|text| text.contains(PYTHON_SDK_FOLDER))
-        };
-        self.language == Language::Python && (self.directory.join(PYTHON_SDK_FOLDER).is_dir() || imports_sdk())
     }
 
     /// Whether the project has WIT of its own, instead of the WIT that agent-host contains.

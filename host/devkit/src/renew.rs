@@ -5,7 +5,7 @@
 use crate::embedded::{ProjectFile, javascript_sdk_files, python_sdk_files, sdk_files, wit_files};
 use crate::file_list::{FileList, Files, LIST, PYTHON_SDK_FOLDER, SDK_FOLDER};
 use crate::language::Language;
-use crate::project::Project;
+use crate::project::{Project, SdkPlace};
 use agent_plugins::{digest_of, write_file_atomically};
 use semver::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,11 +198,13 @@ impl VendoredFiles {
             let embedded = sdk_files().map_err(|error| RenewError::Embedded { reason: error.to_string() })?;
             return Ok(Some(Self::sdk(project, SDK_FOLDER, embedded)));
         }
-        if project.uses_python_sdk() {
-            return Ok(Some(Self::sdk(project, PYTHON_SDK_FOLDER, python_sdk_files())));
-        }
-        if project.javascript_sdk().is_some() {
-            return Ok(Some(Self::sdk(project, SDK_FOLDER, javascript_sdk_files())));
+        match (project.sdk(), project.language()) {
+            (Some(SdkPlace::Project), Language::Python) => {
+                return Ok(Some(Self::sdk(project, PYTHON_SDK_FOLDER, python_sdk_files())));
+            }
+            (Some(SdkPlace::Project), _) => return Ok(Some(Self::sdk(project, SDK_FOLDER, javascript_sdk_files()))),
+            (Some(SdkPlace::Binary), _) => return Ok(None),
+            (None, _) => {}
         }
         let folder = project.directory().join(project.build().wit.as_deref().unwrap_or("wit")).join("deps");
         let embedded: Files = wit_files().into_iter().collect();

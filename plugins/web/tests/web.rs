@@ -9,7 +9,7 @@ use web::page::Page;
 
 fn response(status: u16, headers: &[(&str, &str)], body: impl Into<Vec<u8>>) -> Response {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    Response { status, headers: headers.collect(), body: body.into() }
+    Response { headers: headers.collect(), ..Response::new(status, body) }
 }
 
 fn fetch(host: &mut Host, arguments: Value) -> Result<Value, ToolError> {

@@ -27,8 +27,24 @@ export function readText(path, options) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw ToolError.failed(`\`${path}\` is not UTF-8 text`);
+    const position = validLength(bytes);
+    throw ToolError.failed(`\`${path}\` is not UTF-8 text: byte ${position} (from 0) is not part of a character`);
   }
+}
+
+/** Returns the number of bytes at the beginning that are complete UTF-8 characters. */
+function validLength(bytes) {
+  const smallest = [0, 0x80, 0x800, 0x10000];
+  for (let at = 0; at < bytes.length; ) {
+    const first = bytes[at];
+    const more = first < 0x80 ? 0 : first < 0xc2 ? -1 : first < 0xe0 ? 1 : first < 0xf0 ? 2 : first < 0xf5 ? 3 : -1;
+    const rest = bytes.subarray(at + 1, at + 1 + more);
+    if (more < 0 || rest.length < more || rest.some((byte) => (byte & 0xc0) !== 0x80)) return at;
+    const code = rest.reduce((code, byte) => (code << 6) | (byte & 0x3f), more === 0 ? first : first & (0x3f >> more));
+    if (code < smallest[more] || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return at;
+    at += more + 1;
+  }
+  return bytes.length;
 }
 
 /** Writes a file, and replaces it if it exists. `content` is a text or bytes. */
@@ -57,8 +73,12 @@ export function remove(path) {
 function access(path, call) {
   const requested = normalised(path);
   const candidates = trees().map((tree) => ({ tree, parts: normalised(tree) }));
-  const contains = ({ parts }) =>
-    requested !== undefined && parts !== undefined && parts.every((part, index) => requested[index] === part);
+  // Without the first check, `.` would contain all absolute paths.
+  const contains = ({ tree, parts }) =>
+    tree.startsWith("/") === path.startsWith("/") &&
+    requested !== undefined &&
+    parts !== undefined &&
+    parts.every((part, index) => requested[index] === part);
   // If one tree is inside another, the inner tree is used, because it may have other permissions.
   const [found] = candidates.filter(contains).sort((one, other) => other.parts.length - one.parts.length);
   if (found === undefined) {

@@ -100,12 +100,16 @@ test("files are read and written in granted trees only", async () => {
     assert.throws(() => files.readText(inside("none")), { kind: "not-found" });
     assert.throws(() => files.readText(inside("../x")), { kind: "denied", message: /outside of the granted trees/ });
     assert.throws(() => files.readText("relative"), { kind: "denied" });
-    files.write(inside("raw"), new Uint8Array([0xff]));
-    assert.throws(() => files.readText(inside("raw")), { message: /is not UTF-8/ });
+    for (const end of [[0xff], [0xc3], [0xe2, 0x82], [0xed, 0xa0, 0x80], [0xc0, 0x80], [0x80]]) {
+      files.write(inside("raw"), new Uint8Array([0x61, 0xc3, 0xa4, ...end]));
+      assert.throws(() => files.readText(inside("raw")), { message: /is not UTF-8 text: byte 3 \(from 0\)/ });
+    }
     ["b.txt", "a", "raw"].forEach((name) => files.remove(inside(name)));
     assert.deepEqual(files.list(folder), []);
   });
   fs.rmdirSync(folder);
+  const outside = { kind: "denied", message: "`/etc/hostname` is outside of the granted trees: `.`" };
+  await assert.rejects(new TestHost().tree(".").run(async () => files.read("/etc/hostname")), outside);
 });
 
 test("settings, log lines, the model and media reach the test host", async () => {

@@ -15,7 +15,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import component
+from . import component, host
 
 _sources: Any = None
 _is_loaded = False
@@ -44,6 +44,7 @@ def load_plugin() -> None:
     if not _is_loaded:
         _is_loaded = True
         sources = json.loads(_sources.read())
+        host.restrict(sources["asks"])
         sys.meta_path.insert(0, SourceFinder(sources["files"]))
         importlib.import_module(sources["main"])
         component.check_functions()

@@ -21,10 +21,10 @@ class ToolError(Exception):
     @classmethod
     def invalid(cls, pointer: str, message: str) -> ToolError:
         """An argument is wrong. `pointer` is a JSON pointer to the argument, such as `/rows/3/price`."""
-        return cls.invalid_arguments([(pointer, message)])
+        return cls.invalid_all([(pointer, message)])
 
     @classmethod
-    def invalid_arguments(cls, violations: list[tuple[str, str]]) -> ToolError:
+    def invalid_all(cls, violations: list[tuple[str, str]]) -> ToolError:
         """Several arguments are wrong. Each pair is a JSON pointer and a message."""
         message = "\n".join(f"{pointer}: {text}" if pointer else text for pointer, text in violations)
         return cls("invalid-arguments", message, violations=violations)

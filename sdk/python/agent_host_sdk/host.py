@@ -10,6 +10,7 @@ from .errors import HostError
 #: The modules of the bindings that this package uses. They exist only for interfaces that the component imports.
 MODULES = {
     "config": "wasi_config_store_0_2_0_rc_1",
+    "files": "wasi_filesystem_preopens_0_2_0",
     "http_types": "wasi_http_types_0_2_0",
     "http_handler": "wasi_http_outgoing_handler_0_2_0",
     "log": "wasi_logging_logging",
@@ -23,6 +24,7 @@ MODULES = {
 #: The line of `plugin.toml` that makes the build import an interface.
 REQUESTS = {
     "config": 'config = ["KEY"]',
+    "files": 'files = "read"',
     "http_types": 'http = ["GET https://HOST/"]',
     "http_handler": 'http = ["GET https://HOST/"]',
     "model": "model_tokens = 1000",
@@ -46,6 +48,16 @@ def load_bindings() -> None:
             _bindings[name] = importlib.import_module(f"wit_world.imports.{module}")
         except ImportError:
             continue
+
+
+def restrict(asks: list[str]) -> None:
+    """Removes the interfaces that the manifest does not request. A development build imports all of them.
+
+    `asks` contains the keys below `[asks]`.
+    """
+    for name, request in REQUESTS.items():
+        if request.split(" =")[0] not in asks:
+            _bindings.pop(name, None)
 
 
 def is_component() -> bool:

@@ -19,6 +19,8 @@ AT_MOST = 1024 * 1024
 #: Number of bytes that the host takes in one write.
 WRITE_BYTES = 4096
 READ_BYTES = 64 * 1024
+#: Number of characters of the body that the message of a `StatusError` contains.
+SHOWN_BODY = 500
 NANOSECONDS = 1_000_000_000
 
 
@@ -38,13 +40,16 @@ class HttpError(HostError):
 class StatusError(HttpError):
     """The status of a response is not a success. `response` is the complete response."""
 
-    def __init__(self, method: str, url: str, response: Response):
-        super().__init__("status", f"{method} {url.split('?')[0]} was answered with the status {response.status}")
+    def __init__(self, response: Response):
+        # The beginning of the body often contains the reason.
+        body = response.text().strip()[:SHOWN_BODY]
+        message = f"{response.request} was answered with the status {response.status}"
+        super().__init__("status", f"{message}: {body}" if body else message)
         self.response = response
         self.status = response.status
 
     def to_tool_error(self) -> ToolError:
-        if self.status == 404:
+        if self.status in (404, 410):
             return ToolError.not_found(str(self))
         if self.status in (401, 403):
             return ToolError.denied(str(self))
@@ -78,6 +83,8 @@ class Response:
     status: int
     headers: list[tuple[str, str]] = field(default_factory=list)
     body: bytes = b""
+    #: The method and the address of the request, without the query, for messages.
+    request: str = field(default="", compare=False)
 
     @property
     def is_success(self) -> bool:
@@ -95,6 +102,15 @@ class Response:
             return self.body.decode(charset or "utf-8", "replace")
         except LookupError:
             return self.body.decode("utf-8", "replace")
+
+    def expect_ok(self) -> Response:
+        """Returns this response if its status is 200 to 299, and raises `StatusError` otherwise.
+
+        Only responses to requests with `check=False` can have another status.
+        """
+        if not self.is_success:
+            raise StatusError(self)
+        return self
 
     def json(self) -> Any:
         """Returns the body, parsed as JSON."""
@@ -156,9 +172,8 @@ def request(
     response = host.test_host.answer_request(sent) if host.test_host is not None else _Exchange(sent).run()
     if len(response.body) > at_most:
         raise too_large(at_most)
-    if check and not response.is_success:
-        raise StatusError(sent.method, sent.url, response)
-    return response
+    response.request = f"{sent.method} {sent.url.split('?')[0]}"
+    return response.expect_ok() if check else response
 
 
 def build(method: str, url: str, *, query=None, headers=None, json=None, body=None, timeout=None, at_most=AT_MOST) -> Request:

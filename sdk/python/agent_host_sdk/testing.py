@@ -37,6 +37,8 @@ class Host:
         self.buckets: dict[str, dict[str, bytes]] = {}
         #: The media of the session: for each digest, the description and the bytes.
         self.media: dict[str, tuple[Media, bytes]] = {}
+        #: The granted trees.
+        self.trees: list[str] = []
         self._responses: dict[str, http.Response] = {}
         self._answers: list[str] = []
         self._keeps_values = False
@@ -52,6 +54,11 @@ class Host:
     def config(self, key: str, value: str) -> Host:
         """Grants a setting."""
         self.settings[key] = value
+        return self
+
+    def tree(self, path: str) -> Host:
+        """Grants a directory of this machine."""
+        self.trees.append(path)
         return self
 
     def keeping_values(self) -> Host:

@@ -155,6 +155,7 @@ def _read_signature(tool: Tool, output: Any) -> None:
         tool.input_schema = object_schema(tool.parameters)
         result = output or hints.get("return")
         if output is not None or (result is not None and is_record(result) and result not in (Done, ServiceRequest)):
-            tool.output_schema = schema_of(result)
+            # The tool itself has a description, so the schema needs none.
+            tool.output_schema = {key: value for key, value in schema_of(result).items() if key != "description"}
     except TypeError as error:
         raise TypeError(f"the tool `{tool.name}`: {error}") from error

@@ -1,6 +1,7 @@
 """Tests of tools, results, errors, and of the host for tests."""
 
 import json
+import tempfile
 import unittest
 from dataclasses import dataclass
 from typing import Annotated
@@ -14,6 +15,7 @@ from agent_host_sdk import (
     Text,
     ToolError,
     config,
+    files,
     http,
     log,
     media,
@@ -219,6 +221,34 @@ class HostFunctions(unittest.TestCase):
 
         with self.assertRaisesRegex(values.ValueStoreError, "keep changing `n`"):
             host.run(lambda: values.open().update("n", change))
+
+    def test_files_are_read_and_written_in_granted_trees_only(self):
+        with tempfile.TemporaryDirectory() as folder:
+            host = Host().tree(folder)
+            self.assertEqual(host.run(files.trees), [folder])
+            host.run(files.write, f"{folder}/b.txt", "héllo")
+            host.run(files.create_folder, f"{folder}/a")
+            self.assertEqual(host.run(files.list, folder), [files.Entry("a", True), files.Entry("b.txt", False)])
+            self.assertEqual(host.run(files.read_text, f"{folder}/a/../b.txt"), "héllo")
+            host.run(files.write, f"{folder}/raw", b"a\xff")
+            for function, path, kind, words in [
+                (files.read_text, f"{folder}/none", "not-found", "there is no"),
+                (files.read_text, f"{folder}/b.txt/c", "not-found", "is not a directory"),
+                (files.read_text, f"{folder}/raw", "failed", "byte 1 (from 0)"),
+                (files.read_text, f"{folder}/a", "failed", "is not a regular file"),
+                (files.read_text, f"{folder}/../x", "denied", f"outside of the granted trees: `{folder}`"),
+                (files.list, "relative", "denied", "outside"),
+            ]:
+                with self.assertRaises(ToolError) as raised:
+                    host.run(function, path)
+                self.assertEqual(raised.exception.kind, kind)
+                self.assertIn(words, raised.exception.message)
+            for name in ("b.txt", "a", "raw"):
+                host.run(files.remove, f"{folder}/{name}")
+            self.assertEqual(host.run(files.list, folder), [])
+        with self.assertRaises(ToolError) as raised:
+            Host().tree(".").run(files.read, "/etc/hostname")
+        self.assertEqual(raised.exception.message, "`/etc/hostname` is outside of the granted trees: `.`")
 
     def test_settings_media_and_model(self):
         host = Host().config("greeting", "hello").answer("Ahoy.")

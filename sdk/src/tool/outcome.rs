@@ -203,7 +203,14 @@ impl ToolError {
     /// Creates an error for one invalid argument. `pointer` is a JSON pointer to the argument, for example
     /// `/rows/3/price`.
     pub fn invalid(pointer: impl Into<String>, message: impl Into<String>) -> Self {
-        Self::InvalidArguments(vec![Violation { pointer: pointer.into(), message: message.into() }])
+        Self::invalid_all([(pointer, message)])
+    }
+
+    /// Creates an error for several invalid arguments. Each pair is a JSON pointer and a message.
+    pub fn invalid_all<P: Into<String>, M: Into<String>>(violations: impl IntoIterator<Item = (P, M)>) -> Self {
+        let violations = violations.into_iter();
+        let violation = |(pointer, message): (P, M)| Violation { pointer: pointer.into(), message: message.into() };
+        Self::InvalidArguments(violations.map(violation).collect())
     }
 
     /// Creates an error for a call that refers to an object that does not exist, such as a missing file.

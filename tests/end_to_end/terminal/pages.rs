@@ -11,11 +11,12 @@ const SDK: &str = "sdk/README.md";
 const JAVASCRIPT_SDK: &str = "sdk/javascript/README.md";
 const CONTRACT: &str = "wit/README.md";
 const PYTHON: &str = "sdk/python/README.md";
+const C_SDK: &str = "sdk/c/README.md";
 
 /// The pages' sections that contain code. Each entry names a page, a section, and how the section's code is
 /// checked. Sections that these tests do not follow contain only Rust code without a file name, which is compiled and
 /// run as doctests of the SDK.
-const SECTIONS: [(&str, &str, SectionCheck); 14] = [
+const SECTIONS: [(&str, &str, SectionCheck); 15] = [
     (SDK, "Create a project", SectionCheck::Followed),
     (SDK, "A tool in two minutes", SectionCheck::Followed),
     (SDK, "The other kinds", SectionCheck::Followed),
@@ -30,6 +31,7 @@ const SECTIONS: [(&str, &str, SectionCheck); 14] = [
     (PYTHON, "A tool in two minutes", SectionCheck::Followed),
     (PYTHON, "A tool that calls an API", SectionCheck::Followed),
     (PYTHON, "The other kinds", SectionCheck::Followed),
+    (C_SDK, "A tool in two minutes", SectionCheck::Followed),
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -59,7 +61,7 @@ fn rust_variables(folder: &str) -> [(&'static str, PathBuf); 2] {
 /// S1–S5, S7: A test checks every code block of the pages for plugin authors.
 #[test]
 fn every_block_of_the_pages_is_checked() {
-    for page_path in [SDK, JAVASCRIPT_SDK, CONTRACT, PYTHON] {
+    for page_path in [SDK, JAVASCRIPT_SDK, CONTRACT, PYTHON, C_SDK] {
         let actual = blocks(&page(page_path));
         for block in &actual {
             let known = SECTIONS.iter().find(|(page, name, _)| *page == page_path && *name == block.section);
@@ -180,6 +182,12 @@ fn s8_the_other_plugin_kinds_of_the_python_page_work() {
 #[test]
 fn s8_the_page_of_the_javascript_sdk_works() {
     follow_sections(JAVASCRIPT_SDK, &["Create a project", "A tool", "The other kinds", "TypeScript"], "js");
+}
+
+/// S2–S4, S8: The example tool of the page of the SDK for C works as the page says.
+#[test]
+fn s8_the_first_tool_of_the_c_page_works() {
+    follow_sections(C_SDK, &["A tool in two minutes"], "c");
 }
 
 /// S1–S4, P1, P2: All steps in the Python section of the contract page succeed.

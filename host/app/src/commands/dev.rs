@@ -117,7 +117,7 @@ impl DevSession {
         let settings = agent_settings::read(&run.agent)?;
         let out = settings.plugins.unwrap_or_else(|| sources.clone());
         let data = DataDirectory::open(data, &environment::host())?;
-        let watcher = SourceWatcher { toolchain: environment::development_toolchain(), sources, out };
+        let watcher = SourceWatcher { toolchain: environment::development_toolchain(&data), sources, out };
         Ok(Self { watcher, run, data, has_agent })
     }
 

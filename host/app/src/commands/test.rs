@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Terminal, show_build};
 use agent_config::{DataDirectory, assembly};
-use agent_devkit::build::{BuildError, Project, build_projects};
+use agent_devkit::build::{BuildError, Project, Toolchain, build_projects};
 use agent_devkit::scenario::{
     DiscoveredScenario, GoldenMode, GoldenResult, Player, Report, SUFFIX, Scenario, Totals, Verdict, discover, json,
     junit,
@@ -88,17 +88,18 @@ async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Termina
     let scenarios = read.iter().filter_map(|(_, scenario)| scenario.as_ref().ok());
     let mut components = Components::new(&arguments.path, arguments.plugins.clone())?;
     let (began, selected) = (Instant::now(), found.len());
+    let environment = environment::host();
+    let data = DataDirectory::open(data, &environment)?;
     if arguments.plugins.is_none() && !arguments.no_build {
         let groups = components.projects(scenarios);
+        let toolchain = environment::development_toolchain(&data);
         tokio::select! {
-            () = build(groups, &mut components, terminal) => {}
+            () = build(groups, &mut components, (&toolchain, terminal)) => {}
             () = cancel.cancelled() => {
                 return Ok(RunResult { reports: Vec::new(), selected, time: began.elapsed(), end: RunEnd::Stopped });
             }
         }
     }
-    let environment = environment::host();
-    let data = DataDirectory::open(data, &environment)?;
     let sandbox = assembly::open_default_sandbox(&data, &environment)?;
     let golden = if arguments.update { GoldenMode::Update } else { GoldenMode::Compare };
     let agents = Arc::new(ScenarioAgents { sandbox: sandbox.clone(), components, terminal: terminal.clone() });
@@ -168,11 +169,14 @@ fn missing_path(path: &Path) -> Failure {
 
 /// Builds the projects that the scenarios need, one folder at a time. A build error is reported by each scenario that
 /// needs the project, and the other scenarios still run.
-async fn build(groups: Vec<(PathBuf, Vec<Project>)>, components: &mut Components, terminal: &Terminal) {
-    let toolchain = environment::development_toolchain();
+async fn build(
+    groups: Vec<(PathBuf, Vec<Project>)>,
+    components: &mut Components,
+    (toolchain, terminal): (&Toolchain, &Terminal),
+) {
     let progress = |event: agent_devkit::build::BuildEvent<'_>| show_build(terminal, &event);
     for (out, projects) in groups {
-        let built = build_projects(&toolchain, &projects, &out, &progress).await;
+        let built = build_projects(toolchain, &projects, &out, &progress).await;
         terminal.idle();
         match built {
             Ok(built) => {

@@ -21,15 +21,16 @@ const MAX_BYTES: u64 = 32 << 20;
 /// is installed for the project.
 const INSTALLED: [&str; 2] = [".venv/lib", "node_modules/.package-lock.json"];
 
-/// Runs a command that builds `component` from the project and `wit`, unless the existing component was built from
-/// the same inputs.
+/// Runs a command that builds `component` from the project and the files and folders in `others`, unless the existing
+/// component was built from the same inputs.
 pub(super) async fn compile(
     command: Command,
     (tool, project): (&'static str, &Project),
-    (wit, component): (&Path, &Path),
+    (others, component): (&[PathBuf], &Path),
     progress: &BuildProgress<'_>,
 ) -> Result<(), BuildError> {
-    let paths = project.named_paths().chain([project.directory().to_owned(), wit.to_owned()]).collect::<Vec<_>>();
+    let own = project.named_paths().chain([project.directory().to_owned()]);
+    let paths: Vec<PathBuf> = own.chain(others.iter().cloned()).collect();
     compile_from(command, (tool, project), (&paths, component), progress).await
 }
 

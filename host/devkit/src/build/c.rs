@@ -3,7 +3,7 @@
 
 use super::contract::World;
 use super::python::{in_project, packages};
-use super::{BuildError, BuildProgress, Project, Toolchain, process};
+use super::{BuildError, BuildProgress, Project, Purpose, Toolchain, process};
 use crate::embedded;
 use crate::project::is_c_source;
 use std::path::{Path, PathBuf};
@@ -14,9 +14,9 @@ use wasi_preview1_component_adapter_provider::{
 use wit_bindgen_core::Files;
 use wit_component::ComponentEncoder;
 
-/// Name of the SDK's header for tools.
+/// Name of the SDK's header, which includes the other headers of the SDK.
 const SDK_HEADER: &str = "agent_host.h";
-/// Name of the world for which the SDK's header is written, because the generated names contain the name of the world.
+/// Name of the world for which the SDK's headers are written, because the generated names contain the name of the world.
 const SDK_WORLD: &str = "plugin";
 /// The Python package with the tested version of Zig.
 const PACKAGE: &str = "ziglang==0.17.1";
@@ -30,7 +30,11 @@ pub(super) async fn compile(
     let folder = project.build_folder()?;
     let compiler = compiler(toolchain, project)?;
     let sources = sources(project)?;
-    let bindings = bindings(World::of(project)?, &folder.join("bindings"))?;
+    let world = match uses_sdk(&sources) {
+        true => World::of_sdk(project, &folder.join("wit"), Purpose::Release)?,
+        false => World::of(project)?,
+    };
+    let bindings = bindings(world, &folder.join("bindings"))?;
     let module = folder.join("module.wasm");
     let (mut command, tool) = compiler;
     command.current_dir(project.directory()).env("ZIG_LOCAL_CACHE_DIR", folder.join("zig-cache"));
@@ -89,7 +93,12 @@ fn sources(project: &Project) -> Result<Vec<PathBuf>, BuildError> {
     Ok(sources)
 }
 
-/// Generates bindings for the world and writes them to `folder`, together with the SDK's header. Returns the paths of the
+/// Whether one of the sources includes the header of the SDK.
+fn uses_sdk(sources: &[PathBuf]) -> bool {
+    sources.iter().any(|path| std::fs::read_to_string(path).is_ok_and(|text| text.contains(SDK_HEADER)))
+}
+
+/// Generates bindings for the world and writes them to `folder`, together with the SDK's headers. Returns the paths of the
 /// files that must be compiled.
 fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError> {
     let wit_error = |reason: String| BuildError::Wit { path: world.wit.clone(), reason };
@@ -98,7 +107,9 @@ fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError>
     let generated = generator.generate(&mut world.resolve, world.id, &mut files);
     generated.map_err(|error| wit_error(format!("C bindings cannot be generated from this WIT: {error:#}")))?;
     if world.name == SDK_WORLD {
-        files.push(SDK_HEADER, embedded::file("sdk/c/agent_host.h").as_bytes());
+        for (name, text) in embedded::below("sdk/c/").filter(|(name, _)| name.ends_with(".h")) {
+            files.push(name, text.as_bytes());
+        }
     }
     let mut compiled = Vec::new();
     for (name, content) in files.iter() {
@@ -107,7 +118,8 @@ fn bindings(mut world: World, folder: &Path) -> Result<Vec<PathBuf>, BuildError>
         let written = if is_current {
             Ok(())
         } else {
-            std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, content))
+            let created = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+            created.and_then(|()| std::fs::write(&path, content))
         };
         written.map_err(|source| BuildError::File { action: "cannot write", path: path.clone(), source })?;
         if path.extension().is_some_and(|extension| extension != "h") {

@@ -1,7 +1,8 @@
 //! Loads the WIT world that a Python, JavaScript or C project implements.
 
 use super::{BuildError, Project, Purpose};
-use crate::embedded;
+use crate::embedded::{self, ProjectFile};
+use crate::language::Language;
 use std::path::{Path, PathBuf};
 use wit_bindgen_core::wit_parser::{Resolve, WorldId};
 
@@ -35,17 +36,15 @@ impl World {
             return Self::read(own, world_name);
         }
         let contract = project.build_folder()?.join("wit");
-        for (name, text) in embedded::below("wit/").filter(|(name, _)| name.ends_with(".wit") && !name.contains('/')) {
-            let path = contract.join(name);
-            let written = std::fs::create_dir_all(&contract).and_then(|()| std::fs::write(&path, text));
-            written.map_err(|source| BuildError::File { action: "cannot write", path, source })?;
-        }
+        let files = embedded::below("wit/").filter(|(name, _)| name.ends_with(".wit") && !name.contains('/'));
+        write_files(&contract, &files.map(|(name, text)| (name.to_owned(), text.to_owned())).collect::<Vec<_>>())?;
         Self::read(contract, world_name.or(Some(DEFAULT_WORLD)))
     }
 
-    /// Writes the world of a project with the Python SDK into a folder, unless the project has its own WIT. The world exports
-    /// the kind of the plugin, and imports the interfaces for which the manifest requests permissions.
-    pub(super) fn of_python_sdk(project: &Project, folder: &Path, purpose: Purpose) -> Result<Self, BuildError> {
+    /// Writes the world of a Python or C project with the SDK into a folder, unless the project has its own WIT. The world
+    /// exports the kind of the plugin, and imports the interfaces for which the manifest requests permissions. The world of
+    /// a development build imports all interfaces, because it is the same for all projects.
+    pub(super) fn of_sdk(project: &Project, folder: &Path, purpose: Purpose) -> Result<Self, BuildError> {
         if project.has_own_wit() {
             let own = project.directory().join(project.build().wit.as_deref().unwrap_or("wit"));
             return Self::read(own, project.build().world.as_deref());
@@ -55,24 +54,20 @@ impl World {
             let reason = format!("the contract has no world `{name}`; its worlds are: {}", WORLDS.join(", "));
             return Err(BuildError::Wit { path: project.directory().join("plugin.toml"), reason });
         }
-        let world = ("world.wit".to_owned(), python_world(project, name, purpose));
+        let world = ("world.wit".to_owned(), sdk_world(project, name, purpose));
         let mut files = vec![world];
-        files.extend(embedded::python_wit_files().into_iter().map(|(name, text)| (format!("deps/{name}"), text)));
+        files.extend(embedded::standard_wit_files().into_iter().map(|(name, text)| (format!("deps/{name}"), text)));
         if purpose == Purpose::Development {
             files.push(("deps/agent-host-development/sources.wit".to_owned(), SOURCES_WIT.to_owned()));
         }
-        let failed = |path: &Path| {
-            let path = path.to_owned();
-            |source| BuildError::File { action: "cannot write", path, source }
-        };
         if folder.exists() {
-            std::fs::remove_dir_all(folder).map_err(failed(folder))?;
+            std::fs::remove_dir_all(folder).map_err(|source| BuildError::File {
+                action: "cannot remove",
+                path: folder.to_owned(),
+                source,
+            })?;
         }
-        for (name, text) in files {
-            let path = folder.join(name);
-            let created = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-            created.and_then(|()| std::fs::write(&path, text)).map_err(failed(&path))?;
-        }
+        write_files(folder, &files)?;
         Self::read(folder.to_owned(), None)
     }
 
@@ -104,17 +99,36 @@ impl World {
     }
 }
 
-/// Returns the WIT of the world that a project with the Python SDK implements.
-fn python_world(project: &Project, name: &str, purpose: Purpose) -> String {
+/// Writes files into a folder, and creates missing folders. A file that already has the text is not changed, so that
+/// toolchains do not compile it again.
+pub(super) fn write_files(folder: &Path, files: &[ProjectFile]) -> Result<(), BuildError> {
+    for (name, text) in files {
+        let path = folder.join(name);
+        if std::fs::read(&path).is_ok_and(|current| current == text.as_bytes()) {
+            continue;
+        }
+        let created = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let written = created.and_then(|()| std::fs::write(&path, text));
+        written.map_err(|source| BuildError::File { action: "cannot write", path, source })?;
+    }
+    Ok(())
+}
+
+/// Returns the WIT of the world that a project with the SDK implements. Validators and media policies have no permissions.
+fn sdk_world(project: &Project, name: &str, purpose: Purpose) -> String {
     let asks = &project.manifest().asks;
+    let is_development = purpose == Purpose::Development;
+    let has_all = is_development && !matches!(name, "output-validator-plugin" | "media-policy-plugin");
     let imports = [
         (true, "wasi:logging/logging"),
-        (!asks.config.is_empty(), "wasi:config/store@0.2.0-rc.1"),
-        (!asks.http.is_empty(), "wasi:http/outgoing-handler@0.2.0"),
-        (asks.key_value, "wasi:keyvalue/store@0.2.0-draft2"),
-        (asks.key_value, "wasi:keyvalue/atomics@0.2.0-draft2"),
-        (asks.model_tokens.is_some(), "agent-host:model/host-model@0.1.0"),
-        (purpose == Purpose::Development, "agent-host:development/sources@0.1.0"),
+        (has_all || !asks.config.is_empty(), "wasi:config/store@0.2.0-rc.1"),
+        // C programs find the granted folders through their C library.
+        (project.language() != Language::C && (has_all || asks.files.is_some()), "wasi:filesystem/preopens@0.2.0"),
+        (has_all || !asks.http.is_empty(), "wasi:http/outgoing-handler@0.2.0"),
+        (has_all || asks.key_value, "wasi:keyvalue/store@0.2.0-draft2"),
+        (has_all || asks.key_value, "wasi:keyvalue/atomics@0.2.0-draft2"),
+        (has_all || asks.model_tokens.is_some(), "agent-host:model/host-model@0.1.0"),
+        (is_development, "agent-host:development/sources@0.1.0"),
     ];
     let imports = imports.iter().filter(|(is_needed, _)| *is_needed).map(|(_, import)| format!("  import {import};\n"));
     format!(

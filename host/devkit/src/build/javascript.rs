@@ -1,10 +1,12 @@
 //! Builds JavaScript projects with jco and QuickJS. In a project with the SDK, a script of the SDK bundles the source and
 //! calls jco. In other projects, the project's module exports one object per interface of the world.
 
-use super::contract::World;
+use super::contract::{World, write_files};
 use super::python::in_project;
 use super::{BuildError, BuildProgress, Project, Toolchain, build_cache};
-use crate::project::{JAVASCRIPT_SOURCE, TYPESCRIPT_SOURCE};
+use crate::embedded::javascript_sdk_files;
+use crate::file_list::SDK_FOLDER;
+use crate::project::{JAVASCRIPT_BUILD_SCRIPT, JAVASCRIPT_SOURCE, SdkPlace, TYPESCRIPT_SOURCE};
 use std::path::{Path, PathBuf};
 use tokio::process::Command;
 
@@ -27,41 +29,50 @@ pub(super) async fn compile(
         install: in_project(project, install_command(project)),
     })?;
     let component = project.build_folder()?.join("component.wasm");
-    let (command, wit) = match project.javascript_sdk() {
-        Some(script) => command_of_sdk(toolchain, project, &jco, &script)?,
+    let (command, inputs) = match project.sdk() {
+        Some(place) => command_of_sdk(toolchain, project, &jco, &sdk_folder(project, place)?)?,
         None => command_of_jco(toolchain, project, &jco, &component)?,
     };
-    build_cache::compile(command, (TOOL, project), (&wit, &component), progress).await?;
+    build_cache::compile(command, (TOOL, project), (&inputs, &component), progress).await?;
     Ok(component)
 }
 
-/// Returns the command that runs the script of the SDK, and the folder with the WIT that the script uses. The script
+/// Returns the folder of the SDK. If the project has no copy of the SDK, writes the SDK of this binary into the build folder.
+fn sdk_folder(project: &Project, place: SdkPlace) -> Result<PathBuf, BuildError> {
+    if place == SdkPlace::Project {
+        return Ok(project.directory().join(SDK_FOLDER));
+    }
+    let folder = project.build_folder()?.join("sdk");
+    write_files(&folder, &javascript_sdk_files())?;
+    Ok(folder)
+}
+
+/// Returns the command that runs the script of the SDK, and the folders that the script reads. The script
 /// writes the component to the build folder. Its world is generated, unless the project has its own world.
 fn command_of_sdk(
     toolchain: &Toolchain,
     project: &Project,
     jco: &Path,
-    script: &Path,
-) -> Result<(Command, PathBuf), BuildError> {
+    sdk: &Path,
+) -> Result<(Command, Vec<PathBuf>), BuildError> {
     let mut command = Command::new(node(toolchain, project)?);
-    command.current_dir(project.directory()).arg(script).arg("--jco").arg(jco);
+    command.current_dir(project.directory()).arg(sdk.join(JAVASCRIPT_BUILD_SCRIPT)).arg("--jco").arg(jco);
     command.arg("--source").arg(source(project)?).arg("--build").arg(project.build_folder()?);
-    let own_wit = project.directory().join(project.build().wit.as_deref().unwrap_or("wit"));
-    if project.build().wit.is_none() && !own_wit.exists() {
-        return Ok((command, script.with_file_name("wit")));
+    if !project.has_own_wit() {
+        return Ok((command, vec![sdk.to_owned()]));
     }
     let world = World::of(project)?;
     command.arg("--wit").arg(world.wit()).args(["--world", &world.name]);
-    Ok((command, world.wit))
+    Ok((command, vec![sdk.to_owned(), world.wit]))
 }
 
-/// Returns the command that runs jco, and the folder with the WIT of the project.
+/// Returns the command that runs jco, and the folders that jco reads.
 fn command_of_jco(
     toolchain: &Toolchain,
     project: &Project,
     jco: &Path,
     component: &Path,
-) -> Result<(Command, PathBuf), BuildError> {
+) -> Result<(Command, Vec<PathBuf>), BuildError> {
     let mut command = if is_script(jco) {
         let mut command = Command::new(node(toolchain, project)?);
         command.arg(jco);
@@ -72,7 +83,7 @@ fn command_of_jco(
     let world = World::of(project)?;
     command.current_dir(project.directory()).arg("componentize").arg(source(project)?).arg("--wit").arg(world.wit());
     command.args(["-n", &world.name, "--backend", "qjs", "-o"]).arg(component);
-    Ok((command, world.wit))
+    Ok((command, vec![world.wit]))
 }
 
 fn node(toolchain: &Toolchain, project: &Project) -> Result<PathBuf, BuildError> {

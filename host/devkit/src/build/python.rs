@@ -1,6 +1,7 @@
 //! Builds Python projects with componentize-py. In a project with the SDK, functions of the project's module have decorators
 //! of the SDK. In a project without the SDK, classes of the module implement the interfaces of the world.
 
+mod runtime;
 mod sdk;
 mod sources;
 
@@ -31,8 +32,8 @@ pub(super) async fn compile(
             &format!("python3 -m venv .venv && .venv/bin/pip install {}", packages(project, PACKAGE)),
         ),
     })?;
-    if project.uses_python_sdk() {
-        return sdk::compile(program, (toolchain.purpose, project), progress).await;
+    if let Some(place) = project.sdk() {
+        return sdk::compile(program, toolchain, (project, place), progress).await;
     }
     let world = World::of(project)?;
     let source = project.source(PYTHON_SOURCE)?;
@@ -44,7 +45,7 @@ pub(super) async fn compile(
         command.arg("-p").arg(folder);
     }
     command.args(module).arg("-o").arg(&component);
-    build_cache::compile(command, (TOOL, project), (&world.wit, &component), progress).await?;
+    build_cache::compile(command, (TOOL, project), (&[world.wit], &component), progress).await?;
     Ok(component)
 }
 

@@ -7,20 +7,18 @@
 //! output that other workspaces left for the same package names is removed.
 
 use super::cargo::{CARGO, Workspace};
-use super::{BuildError, BuildEvent, BuildProgress, TARGET, Toolchain, process};
+use super::lock::lock;
+use super::{BuildError, BuildProgress, TARGET, Toolchain, process};
 use std::collections::BTreeMap;
-use std::fs::{File, TryLockError};
+use std::fs::File;
 use std::io::{Read, Seek, Write};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
 
 /// Name of the file that records, for each package name, which workspace last built a package with this name. The file
 /// is in the folder [`TARGET`] of the target directory.
 const FILE: &str = "agent-host-plugins.json";
 /// Maximum size of the file that records the workspaces, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-/// Interval between two attempts to lock the directory while another build uses it.
-const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The exclusive right to use the shared target directory, until this value is dropped.
 pub(super) struct Claim {
@@ -52,7 +50,7 @@ pub(super) async fn claim(
         .truncate(false)
         .open(&path)
         .map_err(failed("cannot open"))?;
-    lock(&file, &workspace.target, progress).await.map_err(failed("cannot lock"))?;
+    lock(&file, (CARGO, &workspace.target), progress).await.map_err(failed("cannot lock"))?;
     let mut text = String::new();
     // If the file cannot be read, the workspaces of earlier builds are unknown, and all packages are built again.
     let read = (&mut file).take(MAX_FILE_BYTES).read_to_string(&mut text);
@@ -68,22 +66,6 @@ pub(super) async fn claim(
     let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(&text));
     written.map_err(failed("cannot write"))?;
     Ok(Some(Claim { _lock: file }))
-}
-
-async fn lock(file: &File, target: &Path, progress: &BuildProgress<'_>) -> std::io::Result<()> {
-    let mut is_reported = false;
-    loop {
-        match file.try_lock() {
-            Ok(()) => return Ok(()),
-            Err(TryLockError::Error(error)) => return Err(error),
-            Err(TryLockError::WouldBlock) if !is_reported => {
-                let line = format!("waiting for another build in {}", target.display());
-                progress(BuildEvent::Line { tool: CARGO, line: &line });
-                is_reported = true;
-            }
-            Err(TryLockError::WouldBlock) => tokio::time::sleep(POLL_INTERVAL).await,
-        }
-    }
 }
 
 async fn remove_output(

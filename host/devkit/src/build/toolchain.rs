@@ -16,6 +16,8 @@ pub struct Toolchain {
     pub tools: Tools,
     /// What the components are built for.
     pub purpose: Purpose,
+    /// Folder for what the development builds of several projects have in common. None: each project has its own files.
+    pub shared: Option<PathBuf>,
 }
 
 /// What a component is built for.

@@ -1,7 +1,7 @@
 //! Prepares the SDKs for new projects: adds the contract, and changes the manifests of the Rust SDK so that they need no
 //! workspace.
 
-use super::{ProjectFile, below, file, wit_files};
+use super::{ProjectFile, below, file, standard_wit_files};
 use toml::{Table, Value};
 
 /// Name of the template for the README in the SDK's folder. Each language with an SDK has a template file in its folder with
@@ -41,7 +41,7 @@ pub(crate) fn python_sdk_files() -> Vec<ProjectFile> {
 /// project. The folder `wit` contains the contract and the standard interfaces that the SDK uses.
 pub(crate) fn javascript_sdk_files() -> Vec<ProjectFile> {
     let sdk = below("sdk/javascript/").map(|(name, text)| (name.to_owned(), text.to_owned()));
-    sdk.chain(wit_files().into_iter().map(|(name, text)| (format!("wit/{name}"), text))).collect()
+    sdk.chain(standard_wit_files().into_iter().map(|(name, text)| (format!("wit/{name}"), text))).collect()
 }
 
 /// Returns a manifest of the SDK in which each reference to a value of the workspace is replaced by this value.

@@ -2,6 +2,7 @@
 
 use crate::file_list::PYTHON_SDK_FOLDER;
 use crate::source_files::{SourceFiles, collect};
+use agent_plugins::Asks;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,6 +11,55 @@ use std::path::Path;
 const MAX_BYTES: u64 = 4 << 20;
 /// Names with which a module finds files next to itself. A development build contains no such files.
 const FILE_ACCESS: [&str; 4] = ["__file__", "importlib.resources", "pkgutil", "importlib_resources"];
+
+/// The modules of the standard library that all development builds contain. For a package in this list, the list also
+/// contains the modules of the package that plugins can use.
+const STANDARD_MODULES: [&str; 44] = [
+    "abc",
+    "base64",
+    "bisect",
+    "calendar",
+    "collections",
+    "collections.abc",
+    "contextlib",
+    "copy",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "decimal",
+    "difflib",
+    "enum",
+    "fnmatch",
+    "fractions",
+    "functools",
+    "hashlib",
+    "heapq",
+    "hmac",
+    "html",
+    "html.entities",
+    "html.parser",
+    "io",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "os",
+    "os.path",
+    "pathlib",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "textwrap",
+    "time",
+    "types",
+    "typing",
+    "unicodedata",
+    "urllib.parse",
+    "uuid",
+    "xml.etree.ElementTree",
+    "zlib",
+];
 
 /// The texts of all Python modules of a project, except for the SDK.
 pub(super) struct Sources {
@@ -38,18 +88,40 @@ impl Sources {
         (!files.values().any(accesses_files)).then_some(Self { files })
     }
 
-    /// Returns the sources in the form that the SDK expects in a development build.
-    pub(super) fn to_json(&self, main_module: &str) -> String {
-        json!({ "main": main_module, "files": self.files }).to_string()
+    /// Returns the sources in the form that the SDK expects in a development build. The component imports all interfaces, so
+    /// the sources contain the permissions that the manifest requests.
+    pub(super) fn to_json(&self, main_module: &str, asks: &Asks) -> String {
+        let asked = [
+            ("config", !asks.config.is_empty()),
+            ("files", asks.files.is_some()),
+            ("http", !asks.http.is_empty()),
+            ("key_value", asks.key_value),
+            ("model_tokens", asks.model_tokens.is_some()),
+        ];
+        let asks: Vec<&str> = asked.iter().filter(|(_, is_asked)| *is_asked).map(|(name, _)| *name).collect();
+        json!({ "main": main_module, "files": self.files, "asks": asks }).to_string()
     }
 
-    /// Returns the modules that the project's modules import, without the project's own modules and the SDK. A name in the
-    /// result may be a name of a value in a module instead of a module.
-    pub(super) fn imported_modules(&self) -> BTreeSet<String> {
+    /// Returns the modules that a development build contains besides the SDK: those of the standard library that most
+    /// plugins use, and all others that the project's modules import.
+    pub(super) fn runtime_modules(&self) -> BTreeSet<String> {
+        self.imported_modules().into_iter().chain(STANDARD_MODULES.map(str::to_owned)).collect()
+    }
+
+    /// Whether each module that the project's modules import is in the development builds of all projects.
+    pub(super) fn imports_only_standard_modules(&self) -> bool {
+        self.imported_modules().is_empty()
+    }
+
+    /// Returns the modules that the project's modules import, without the project's own modules, the SDK and the modules
+    /// that all development builds contain. A name in the result may be a name of a value in a module instead of a module.
+    fn imported_modules(&self) -> BTreeSet<String> {
         let own: BTreeSet<&str> = self.files.keys().filter_map(|path| path.split(['/', '.']).next()).collect();
         let is_foreign = |module: &String| {
             let first = module.split('.').next().unwrap_or_default();
-            !own.contains(first) && first != PYTHON_SDK_FOLDER && first != "__future__"
+            let parent = module.rsplit_once('.').map_or("", |(parent, _)| parent);
+            let is_standard = STANDARD_MODULES.iter().any(|standard| *standard == module || *standard == parent);
+            !own.contains(first) && first != PYTHON_SDK_FOLDER && first != "__future__" && !is_standard
         };
         self.files.values().flat_map(|text| imports(text)).filter(is_foreign).collect()
     }
@@ -119,16 +191,20 @@ mod tests {
             std::fs::create_dir_all(path.parent().expect("inside")).expect("made");
             std::fs::write(path, text).expect("written");
         };
-        write("app.py", "import words.count\nimport csv\nimport agent_host_sdk.http\n");
+        write("app.py", "import words.count\nimport csv, sqlite3\nimport agent_host_sdk.http\n");
         write("words/__init__.py", "");
-        write("words/count.py", "from app import x\nimport re\n");
+        write("words/count.py", "from app import x\nfrom re import sub\nfrom urllib import parse, request\n");
         write("agent_host_sdk/__init__.py", "import secret\n");
         write("notes.txt", "import nothing");
         let sources = Sources::read(folder.path()).expect("sources");
         let paths: Vec<&str> = sources.files.keys().map(String::as_str).collect();
         assert_eq!(paths, ["app.py", "words/__init__.py", "words/count.py"]);
-        assert_eq!(sources.imported_modules().into_iter().collect::<Vec<_>>(), ["csv", "re"]);
-        assert!(sources.to_json("app").contains("\"main\":\"app\""));
+        assert_eq!(sources.imported_modules().into_iter().collect::<Vec<_>>(), ["sqlite3", "urllib", "urllib.request"]);
+        assert!(!sources.imports_only_standard_modules());
+        assert!(sources.runtime_modules().contains("csv") && sources.runtime_modules().contains("sqlite3"));
+        let asks = Asks { key_value: true, ..Asks::default() };
+        let json = sources.to_json("app", &asks);
+        assert!(json.contains("\"main\":\"app\"") && json.contains("\"asks\":[\"key_value\"]"), "{json}");
         write("words/data.py", "open(__file__)\n");
         assert!(Sources::read(folder.path()).is_none(), "a module reads a file next to itself");
     }

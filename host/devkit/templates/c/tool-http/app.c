@@ -1,7 +1,6 @@
 // A plugin with one tool, `my-plugin.order`, which calls an API over HTTP. The build writes the header `agent_host.h`, which
 // connects the tools to the host.
 
-#define AGENT_HOST_HTTP
 #include "agent_host.h"
 #include "logic.h"
 
@@ -10,22 +9,22 @@ static const char API[] = "https://api.example.com/v1";
 
 static ah_result run_order(const ah_call *call) {
     long long number = ah_argument_integer(call, "number", 0);
-    ah_response response = ah_http_get(ah_format("%s/orders/%lld", API, number));
-    if (response.is_denied) return ah_denied(response.error);
-    if (response.error != NULL) return ah_unavailable(response.error);
-    switch (kind_of_status(response.status)) {
+    ah_result error;
+    ah_response *response = ah_http_get(ah_format("%s/orders/%lld", API, number), &error);
+    if (response == NULL) return error;
+    switch (kind_of_status(response->status)) {
         case STATUS_NOT_FOUND:
             return ah_not_found(ah_format("there is no order %lld", number));
         case STATUS_BUSY:
             // The host may repeat the call, because the tool is read-only.
-            return ah_unavailable(ah_format("the API answered with the status %d", response.status));
+            return ah_unavailable(ah_format("the API answered with the status %d", response->status));
         case STATUS_ERROR:
-            return ah_failed(ah_format("the API answered with the status %d", response.status));
+            return ah_failed(ah_format("the API answered with the status %d", response->status));
         case STATUS_OK:
             break;
     }
-    const char *state = ah_json_value(response.body, "state");
-    const char *items = ah_json_value(response.body, "items");
+    const char *state = ah_json_value(response->body, "state");
+    const char *items = ah_json_value(response->body, "items");
     if (state == NULL || items == NULL) return ah_failed("the API sent an answer that is not an order");
     return ah_json(ah_format("{\"state\": %s, \"items\": %s}", state, items));
 }
