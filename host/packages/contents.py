@@ -75,6 +75,7 @@ def stage(binary, plugins, repository, root):
     (root / PLUGINS).mkdir(parents=True)
     for component in components:
         shutil.copyfile(component, root / PLUGINS / component.name)
+    run(program, "plugin", "index", root / PLUGINS)
     for shell, path in COMPLETIONS.items():
         script = run(program, "completions", shell) + (ZSH_FIRST_CALL if shell == "zsh" else "")
         write(root / path, script)

@@ -181,7 +181,7 @@ async fn p3_tool_descriptions_come_from_the_component() {
 }
 
 /// Builds the command-line program of the fixture without a manifest, and returns the path of the program.
-fn command() -> PathBuf {
+pub(crate) fn command() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let build = || {
         components();

@@ -9,6 +9,7 @@ mod binary;
 mod cancelled;
 mod chat_server;
 mod claims;
+mod command_tools;
 mod compiler_process;
 mod completions;
 mod configuration;

@@ -3,14 +3,18 @@
 mod by_policy;
 mod clock;
 mod hostile;
+mod manifest_files;
 pub(crate) mod peers;
 mod required;
 mod verification;
 mod while_running;
 
+use crate::generic_components::command;
 use crate::support::components;
 use crate::test_registry::TestRegistry;
 use agent_plugins::{Access, Asks, Manifest, with_manifest};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use tempfile::TempDir;
@@ -215,6 +219,72 @@ fn p11_the_lock_file_restores_the_same_bytes() {
     assert!(!user.path("plugins/tides.wasm").exists());
 }
 
+/// Returns the digests of all files below a folder, by their paths.
+fn contents_of(folder: &Path) -> BTreeMap<PathBuf, String> {
+    let mut found = BTreeMap::new();
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        match path.is_dir() {
+            true => found.extend(contents_of(&path)),
+            false => {
+                drop(found.insert(path.clone(), agent_plugins::digest_of(&std::fs::read(&path).unwrap()).to_string()))
+            }
+        }
+    }
+    found
+}
+
+/// P11, row 23: `plugin update --check` reports the changes of tools, schemas, traits and size, and marks what lets the
+/// plugin do more, in lines that fit a terminal of 60 columns. It refuses what an update would refuse.
+#[test]
+fn p11_check_reports_changes_of_tools_schemas_and_traits() {
+    let cli = TestCli::new();
+    std::fs::copy(command(), cli.path("shout.wasm")).unwrap();
+    let publish = |manifest: &str| {
+        std::fs::write(cli.path("shout.plugin.toml"), manifest).unwrap();
+        for tag in ["", ":latest"] {
+            cli.succeed(&["plugin", "push", &cli.reference(&format!("team/shout{tag}")), "shout.wasm"]);
+        }
+    };
+    let export = cli.succeed(&["plugin", "describe", "shout.wasm", "--out", "derived.toml"]);
+    assert!(export.contains("derived.toml"), "{export}");
+    let derived = std::fs::read_to_string(cli.path("derived.toml")).unwrap();
+    let export = derived.lines().find(|line| line.starts_with("export = ")).unwrap();
+    let schema = |limit: u32| {
+        format!(
+            r#"{{"type":"object","properties":{{"args":{{"type":"array","maxItems":{limit}}}}},"required":["args"]}}"#
+        )
+    };
+    let first = format!(
+        "name = \"shout\"\nversion = \"1.0.0\"\n[[tools]]\n{export}\nneeds_approval = true\ninput_schema = '{}'\n",
+        schema(3)
+    );
+    publish(&first);
+    cli.succeed(&in_plugins(&["plugin", "add", &cli.reference("team/shout:latest")]));
+    let second =
+        first.replace("1.0.0", "1.1.0").replace("needs_approval = true", "destructive = true").replace(":3}", ":9}");
+    publish(&second.replace("[[tools]]", "[asks]\nenv = [\"HOME\"]\n[[tools]]"));
+    let report = cli.fails(
+        1,
+        &in_plugins(&["plugin", "update", "--check"]),
+        &[
+            "! it asks for the variable HOME",
+            "! its tool shout may now delete or overwrite something",
+            "! its tool shout no longer needs an approval",
+            "+ asks for the variable HOME",
+            "~ changes shout",
+            "/input_schema/properties/args/maxItems",
+            "3 → 9",
+            "/traits/needs_approval true → false",
+            "size ",
+        ],
+    );
+    assert!(!report.contains("imports"), "the imports are the same: {report}");
+    cli.fails(2, &in_plugins(&["plugin", "update", "--json"]), &["--check"]);
+    // An older version is refused by the check as well.
+    publish(&first.replace("1.0.0", "0.9.0"));
+    cli.fails(1, &in_plugins(&["plugin", "update", "--check"]), &["older than 1.0.0", "--allow-downgrade"]);
+}
+
 /// P11: The update of a plugin reports the changes of the newer version. With `--check`, the command does not change
 /// files. If a tag was moved back to an older version, the update installs that version only with `--allow-downgrade`.
 #[test]
@@ -229,11 +299,22 @@ fn p11_reports_the_changes_of_an_update() {
     let asks =
         Asks { files: Some(Access::Read), http: vec!["GET https://tides.example".to_owned()], ..Asks::default() };
     let newer = cli.push_with_requests("tides", "1.1.0", asks, &[]);
-    let before = (cli.lock(), std::fs::read(cli.path("plugins/tides.wasm")).unwrap());
-    let output_text =
-        ["1.0.0", "→ 1.1.0", "+ asks for reading files", "+ asks for the request GET https://tides.example"];
+    let before = contents_of(cli.folder.path());
+    let output_text = [
+        "1.0.0",
+        "→ 1.1.0",
+        "! it asks for reading files",
+        "+ asks for reading files",
+        "+ asks for the request GET https://tides.example",
+    ];
     cli.fails(1, &in_plugins(&["plugin", "update", "--check"]), &output_text);
-    assert_eq!((cli.lock(), std::fs::read(cli.path("plugins/tides.wasm")).unwrap()), before, "nothing is changed");
+    let (code, reports) = cli.run_with_merged_output(&in_plugins(&["plugin", "update", "--check", "--json"]));
+    let reports: Vec<Value> = reports.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    assert_eq!((code, reports.len()), (1, 2), "{reports:?}");
+    assert_eq!((&reports[0]["name"], &reports[0]["status"]), (&json!("moon"), &json!("current")));
+    assert_eq!((&reports[1]["status"], &reports[1]["after"]["version"]), (&json!("newer"), &json!("1.1.0")));
+    assert_eq!(reports[1]["changes"]["requests"]["added"][0], "reading files");
+    assert_eq!(contents_of(cli.folder.path()), before, "nothing is written, not even to the data folder");
     cli.fails(2, &in_plugins(&["plugin", "update", "sun"]), &["`sun` is not in plugins.lock", "moon, tides"]);
     assert!(cli.succeed(&in_plugins(&["plugin", "update", "moon"])).contains("all plugins are up to date"));
     cli.succeed(&in_plugins(&["plugin", "update"]));

@@ -84,12 +84,13 @@ pub(crate) fn tools(agent: &Agent) -> String {
     let tools = agent.registry().tools().map(|tool| {
         let name = code(&tool.definition.name);
         match &tool.availability {
-            Availability::Offered => {
+            Availability::Offered | Availability::RunByName => {
                 let first = tool.definition.description.lines().next().unwrap_or_default();
                 let cut: String = first.chars().take(DESCRIPTION_CHARACTERS).collect();
                 let ruling = agent.config().approvals.ruling(&tool.definition, &tool.source);
+                let by_name = if tool.availability == Availability::RunByName { " (by `run_command`)" } else { "" };
                 let asks = if ruling.policy == ApprovalPolicy::Ask { " (asks first)" } else { "" };
-                format!("- {name}{asks}: {}", plain(&cut))
+                format!("- {name}{by_name}{asks}: {}", plain(&cut))
             }
             Availability::Withheld { message, .. } | Availability::Renewed { message, .. } => {
                 format!("- {name} is not offered: {}", plain(message))

@@ -37,8 +37,8 @@ use replay::ReplayArguments;
 pub(crate) use request_number::RequestNumber;
 use resume::{PickArguments, ResumeArguments};
 use sharing::{
-    AddArguments, FolderArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments, SignArguments,
-    UpdateArguments,
+    AddArguments, FolderArguments, IndexArguments, KeyCommand, PushArguments, RemoveArguments, SearchArguments,
+    SignArguments, UpdateArguments,
 };
 pub(crate) use shell::Shell;
 use std::ffi::OsString;
@@ -264,6 +264,17 @@ pub(crate) enum PluginCommand {
         #[command(flatten)]
         agent: AgentArguments,
     },
+    /// Write a manifest (NAME.plugin.toml) beside a component that has none, such as a command-line program
+    Describe {
+        /// Component file without a manifest (*.wasm)
+        file: PathBuf,
+        /// Write the manifest to this file instead of NAME.plugin.toml beside the component
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// Replace an existing manifest file
+        #[arg(long)]
+        replace: bool,
+    },
     /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
         /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
@@ -316,8 +327,10 @@ pub(crate) enum PluginCommand {
     Remove(RemoveArguments),
     /// Check that the plugins in plugins.lock are unmodified, and signed as `[sharing]` requires; needs no network
     Verify(FolderArguments),
-    /// Search a plugin index, such as your team's index
+    /// Search a plugin index: the standard plugins, or your team's index
     Search(SearchArguments),
+    /// Write an index of the plugins in a folder, which `setup` and `plugin search` show; for packages
+    Index(IndexArguments),
     /// Publish a component to a registry
     Push(PushArguments),
     /// Sign a plugin in a registry, or a component file

@@ -45,7 +45,7 @@ use agent_core::run::{AtLimit, UnitWeights, Weight};
 use agent_core::text_dialect::ToolDialect;
 use agent_plugins::limits::{CALL_LIMITS, HOST_LIMITS};
 use agent_registry::Trust;
-use agent_runtime::{MemoryUse, SummaryWriter};
+use agent_runtime::{CommandTools, MemoryUse, SummaryWriter};
 use document::{Document, Table, TomlValue};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +88,8 @@ pub struct AgentFile {
     pub tool_dialect: Option<ToolDialect>,
     /// Maximum number of tools that are offered to the model at once.
     pub offered_tools: Option<u32>,
+    /// How command-line programs are offered to the model.
+    pub command_tools: Option<CommandTools>,
     /// Embedding model that selects the offered tools.
     pub embedding_model: Option<Located>,
     /// Name of the model that makes a plan before the first step of a turn.
@@ -261,6 +263,8 @@ impl AgentFile {
             tool_dialect: text("tool_dialect")
                 .map(|word| if word == "text" { ToolDialect::Text } else { ToolDialect::Native }),
             offered_tools: number("offered_tools"),
+            command_tools: text("command_tools")
+                .map(|word| if word == "one" { CommandTools::One } else { CommandTools::Each }),
             embedding_model: root.get("embedding_model").and_then(|value| located_string(&value)),
             planner: root.get("planner").and_then(|value| located_string(&value)),
             executor: root.get("executor").and_then(|value| located_string(&value)),

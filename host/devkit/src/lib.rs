@@ -27,6 +27,7 @@
 
 pub mod build;
 pub mod check;
+pub mod describe;
 pub mod dev;
 mod diff;
 mod embedded;

@@ -4,6 +4,7 @@
 pub(crate) mod development;
 pub(crate) mod docs;
 pub(crate) mod imports;
+pub(crate) mod metadata;
 pub(crate) mod scan;
 pub(crate) mod sections;
 pub(crate) mod structure;

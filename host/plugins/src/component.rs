@@ -11,6 +11,7 @@ pub(crate) mod generic;
 pub(crate) mod installed_code;
 pub(crate) mod load;
 pub(crate) mod load_error;
+pub(crate) mod manifest_file;
 pub(crate) mod plugin;
 pub(crate) mod plugin_store;
 pub(crate) mod quarantine;

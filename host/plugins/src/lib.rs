@@ -29,6 +29,7 @@ mod text;
 
 pub use binary::development::{is_development_build, with_sources};
 pub use binary::imports::InterfaceProblem;
+pub use binary::metadata::ComponentMetadata;
 pub use binary::scan::{Interfaces, ModuleTarget, NotAComponent};
 pub use binary::sections::{MANIFEST_SECTION, interfaces};
 pub use binary::structure::StructureProblem;
@@ -41,9 +42,10 @@ pub use component::compiler::{CodeTooLarge, CompileTimeout, CompilerCommand, ser
 pub use component::engine_context::SandboxError;
 pub use component::generic::SkippedExport;
 pub use component::load::stored::GenerationError;
-pub use component::load::{CodeSource, InstallError, LoadEvent, Progress, read_component};
+pub use component::load::{CodeSource, InstallError, LoadEvent, Progress, read_component, read_component_alone};
 pub use component::load_error::LoadError;
-pub use component::plugin::LoadedPlugin;
+pub use component::manifest_file::{existing_manifest_file, manifest_file_of};
+pub use component::plugin::{LoadedPlugin, ProgramTool};
 pub use component::plugin_store::{PluginStore, PluginStoreError, StoredComponent, digest_of};
 pub use component::quarantine::{Quarantine, QuarantineEntry};
 pub use component::regular_file::{open_regular_file, read_regular_file};
@@ -64,7 +66,7 @@ pub use grants::first_use::{CallEffect, RefusedNeeds, needed, to_ask};
 pub use grants::http_pattern::within as intersect_http;
 pub use grants::http_pattern::{HttpPattern, PatternError};
 pub use grants::live_grants::CurrentGrants;
-pub use grants::manifest::{Access, Asks, Canary, Manifest, ManifestError, with_manifest};
+pub use grants::manifest::{Access, Asks, Canary, DescribedTool, Manifest, ManifestError, with_manifest};
 pub use grants::pinned::PinnedGrants;
 pub use grants::secret::{KnownSecrets, Secret, SecretError, SecretHolder, SecretTemplate};
 pub use grants::{

@@ -7,7 +7,10 @@ use crate::local_signature::{unsigned_in_store_reason, verify_local};
 use crate::lock::{LockFile, LockedPlugin, namespace_of};
 use crate::trust::{LOCAL_NAMESPACE, Signer, Trust};
 use agent_core::message::Digest;
-use agent_plugins::{ComponentVerifier, PluginIdentity, ReadComponent, digest_of, read_claims, write_file_atomically};
+use agent_plugins::{
+    ComponentVerifier, PluginIdentity, ReadComponent, digest_of, existing_manifest_file, read_claims,
+    write_file_atomically,
+};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -69,12 +72,23 @@ impl PluginFolder {
     pub fn check_replaceable(&self, plugin: &LockedPlugin, replace: ReplacePolicy) -> Result<(), RegistryError> {
         let path = self.file(plugin);
         self.refuse_duplicate_name(plugin)?;
-        let Some(existing) = read_if_exists(&path, MAX_COMPONENT_BYTES)?.map(|bytes| digest_of(&bytes)) else {
+        if replace == ReplacePolicy::AnyFile {
             return Ok(());
+        }
+        let Some(existing) = read_if_exists(&path, MAX_COMPONENT_BYTES)?.map(|bytes| digest_of(&bytes)) else {
+            return match existing_manifest_file(&path) {
+                Some(manifest) => Err(RegistryError::Conflict {
+                    place: manifest.display().to_string(),
+                    reason:
+                        "it would change the manifest of the new plugin; move it away, or use --replace to delete it"
+                            .to_owned(),
+                }),
+                None => Ok(()),
+            };
         };
         let lock = self.lock_file()?;
         let locked = lock.plugin(&plugin.name).map(|locked| &locked.component);
-        if replace == ReplacePolicy::AnyFile || existing == plugin.component || locked == Some(&existing) {
+        if existing == plugin.component || locked == Some(&existing) {
             return Ok(());
         }
         let reason = match locked {
@@ -123,9 +137,15 @@ impl PluginFolder {
         self.check_replaceable(&plugin, replace)?;
         let path = self.file(&plugin);
         let mut lock = self.lock_file()?;
+        // A component that was built here keeps its manifest in a file beside it.
+        let is_present = Self::has_digest(&path, &plugin.component);
         lock.set(plugin);
         write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
-        write(&path, component)?;
+        if !is_present {
+            // The manifest file belonged to the component that is replaced: the new component contains its own manifest.
+            remove_manifest_file(&path)?;
+            write(&path, component)?;
+        }
         Ok(path)
     }
 
@@ -153,11 +173,16 @@ impl PluginFolder {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(RegistryError::file(path, "removed", error));
                 }
-                _ => {}
+                _ => remove_manifest_file(&path)?,
             }
         }
         write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
         Ok(plugin)
+    }
+
+    /// Whether the component at `path`, together with the manifest file beside it, has this digest.
+    fn has_digest(path: &Path, digest: &Digest) -> bool {
+        read(path, MAX_COMPONENT_BYTES).is_ok_and(|bytes| digest_of(&bytes) == *digest)
     }
 
     /// Determines the state of a plugin that the lock file lists. The check reads only local files.
@@ -222,6 +247,14 @@ fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Resu
         }
         None if trust.allows_local(&identity) => allowed(),
         None => trust.verify(LOCAL_NAMESPACE, component, &plugin.claims(), plugin.signature.as_slice()),
+    }
+}
+
+/// Deletes the manifest file beside a component, if there is one.
+fn remove_manifest_file(component: &Path) -> Result<(), RegistryError> {
+    match existing_manifest_file(component) {
+        Some(file) => std::fs::remove_file(&file).map_err(|source| RegistryError::file(file, "removed", source)),
+        None => Ok(()),
     }
 }
 

@@ -40,6 +40,7 @@ mod error;
 mod fetch;
 mod files;
 mod folder;
+mod folder_index;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod http;
@@ -60,12 +61,14 @@ mod signatures;
 mod trust;
 mod update_check;
 mod version;
+mod version_changes;
 
 pub use credentials::Credentials;
 pub use download::{Downloads, Progress};
 pub use error::RegistryError;
 pub use fetch::{ComponentCache, FetchedPlugin, ResolvedPlugin, SignatureRequest};
 pub use folder::{LockFileVerifier, PluginFolder, PluginState, RemoveMode, ReplacePolicy};
+pub use folder_index::{FolderEntry, FolderIndex, INDEX_FILE};
 pub use http::PlainHttp;
 pub use index::{IndexEntry, IndexedPlugin};
 pub use keys::{KeyFile, Protection, PublicKey, SigningKey, create as create_key, public_path};
@@ -79,3 +82,4 @@ pub use signature::{Claims, is_signature, sign};
 pub use trust::{LOCAL_NAMESPACE, SignaturePolicy, Signer, Trust};
 pub use update_check::{Downgrade, check_update};
 pub use version::{VersionOrder, compare_versions};
+pub use version_changes::{Difference, EVERYTHING, ListChange, SizeChange, ToolChange, VersionChanges, VersionFacts};

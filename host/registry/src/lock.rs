@@ -219,7 +219,7 @@ impl LockFile {
 }
 
 /// Returns whether the text is a valid plugin name. The name is used as a file name, so it must not be a path.
-fn is_plugin_name(name: &str) -> bool {
+pub(crate) fn is_plugin_name(name: &str) -> bool {
     let is_allowed = |character: char| character.is_ascii_alphanumeric() || "_-.".contains(character);
     (1..=64).contains(&name.len()) && name.chars().all(is_allowed) && !name.chars().all(|character| character == '.')
 }

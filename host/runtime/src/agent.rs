@@ -25,14 +25,14 @@ pub use user::{UserName, UserNameError};
 
 use self::config::Configured;
 use crate::tools::registry::{Availability, Registry, RegistryError};
-use crate::tools::{ToolVectors, rules};
+use crate::tools::{CommandTools, ToolVectors, commands, rules};
 use agent_core::plugin::OutputData;
 use agent_core::redaction::Redaction;
 use agent_core::run::{LoopConfig, PinnedPlugin};
 use agent_core::schema::{Schema, SchemaError};
-use agent_core::tool::{ToolSource, Violation};
+use agent_core::tool::{ToolDefinition, ToolSource, Violation};
 use agent_mcp::{Catalogue, McpConfigError, McpError, McpServers, McpTool};
-use agent_plugins::{Generation, Grants, Kind, KnownSecrets, PluginSetup, TreeGrant};
+use agent_plugins::{Generation, Grants, Kind, KnownSecrets, PluginSetup, ProgramTool, TreeGrant};
 use agent_store::digest_of;
 use pinned::PinnedTools;
 use std::borrow::Cow;
@@ -553,6 +553,16 @@ fn registry(
     ToolSources { generation, catalogue, earlier }: &ToolSources<'_>,
     left_out: &BTreeMap<String, RegistryError>,
 ) -> Result<Registry, RegistryError> {
+    let programs: Vec<(&str, ProgramTool<'_>)> = match configured.config.command_tools {
+        CommandTools::Each => Vec::new(),
+        CommandTools::One => {
+            generation.plugins().filter_map(|plugin| Some((plugin.name(), plugin.program()?))).collect()
+        }
+    };
+    let is_run_by_name = |tool: &ToolDefinition, source: &ToolSource| {
+        let ToolSource::Plugin { plugin, .. } = source else { return false };
+        programs.iter().any(|(owner, program)| owner == plugin && program.name == tool.name)
+    };
     let of_plugins = generation.plugins().flat_map(|plugin| {
         let identity = plugin.identity();
         let source = ToolSource::Plugin { plugin: identity.name.clone(), digest: identity.digest.clone() };
@@ -563,10 +573,24 @@ fn registry(
     let of_servers = of_servers.map(|tool| (&tool.definition, ToolSource::of_server(&tool.server)));
     let external = of_plugins.chain(of_servers).map(|(tool, source)| {
         let approvals = &configured.config.approvals;
-        let availability = rules::availability(approvals, (tool, &source), Availability::Offered);
+        let otherwise = if is_run_by_name(tool, &source) { Availability::RunByName } else { Availability::Offered };
+        let availability = rules::availability(approvals, (tool, &source), otherwise);
         (tool, source, availability)
     });
+    let external: Vec<_> = external.collect();
+    let available = |program: &ProgramTool<'_>| {
+        external
+            .iter()
+            .any(|(tool, _, availability)| tool.name == program.name && matches!(availability, Availability::RunByName))
+    };
+    let programs: Vec<_> =
+        programs.into_iter().filter(|(_, program)| available(program)).map(|(_, program)| program).collect();
+    let run_command = (!programs.is_empty()).then(|| {
+        let (tool, source) = (commands::definition(&programs), ToolSource::BuiltIn);
+        let availability = rules::availability(&configured.config.approvals, (&tool, &source), Availability::Offered);
+        (Cow::Owned(tool), source, availability)
+    });
     let own = configured.tools.iter().map(|(tool, source, availability)| (tool, source.clone(), availability.clone()));
-    let tools = own.chain(external);
-    Registry::build(*earlier, tools.map(|(tool, source, availability)| (Cow::Borrowed(tool), source, availability)))
+    let borrowed = |(tool, source, availability)| (Cow::Borrowed(tool), source, availability);
+    Registry::build(*earlier, own.map(borrowed).chain(run_command).chain(external.into_iter().map(borrowed)))
 }

@@ -57,7 +57,7 @@ pub use signature::{InvalidKey, SignatureError, SignedMessage, SigningKey};
 pub use supervisor::{Supervisor, SupervisorOptions};
 pub use swap::{Notice, PluginWatcher};
 pub use tools::registry::{Registry, RegistryError};
-pub use tools::{builtins, registry};
+pub use tools::{CommandTools, builtins, registry};
 pub use turn::summary;
 pub use turn_events::{TurnEvents, TurnUpdate};
 pub use waiting::{RespondError, ResponseOutcome, question};

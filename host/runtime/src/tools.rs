@@ -3,6 +3,7 @@
 
 mod availability;
 pub mod builtins;
+pub(crate) mod commands;
 pub mod registry;
 
 pub(crate) mod reserved;
@@ -12,4 +13,5 @@ mod tagged_calls;
 pub(crate) mod tool_list;
 mod vectors;
 
+pub use commands::CommandTools;
 pub(crate) use vectors::ToolVectors;

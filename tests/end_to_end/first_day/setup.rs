@@ -141,3 +141,50 @@ fn i1_the_greeting_names_setup_if_no_model_is_configured() {
     screen.send(CTRL_D);
     assert_eq!(screen.exit_code(), Some(0));
 }
+
+/// P11, I1: `setup` shows the standard plugins with what they ask for. A selection is copied into the user's own plugin
+/// folder and locked, a second run can change it, and `plugin search` finds the plugins.
+#[test]
+fn p11_setup_offers_the_index_of_the_standard_plugins() {
+    let user = User::new(&[text_reply("Hello.")]);
+    let installed = user.path("installed").display().to_string();
+    let refused = user.run("home", &["plugin", "search", "text"]);
+    assert!(refused.code == Some(2) && refused.stderr.contains("--index"), "{refused:?}");
+    let indexed = user.run("home", &["plugin", "index", &installed]);
+    assert_eq!(indexed.code, Some(0), "{indexed:?}");
+    let found = user.run("home", &["plugin", "search", "lists", "searches", "writes", "files"]);
+    assert!(
+        found.stdout.starts_with("files 0.1.0  tool\n") && found.stdout.contains("asks for reading and writing files"),
+        "{found:?}"
+    );
+
+    let mut screen = user.start("home", &["setup", "--model", &user.model()]);
+    screen.wait_for("Plugin folder [");
+    screen.send("\r");
+    screen.wait_for("Which standard plugins?");
+    screen.wait_for("asks for reading and writing files");
+    screen.wait_for("Plugins [all]:");
+    screen.send("txt\r");
+    screen.wait_for("there is no standard plugin `txt`; did you mean `text`?");
+    screen.send("text\r");
+    screen.wait_for("May text read the folder");
+    screen.send("\r");
+    screen.wait_for("next: `agent-host` starts a session");
+    assert_eq!(screen.exit_code(), Some(0));
+    let own = user.path("home/.config/agent-host/plugins");
+    assert_eq!(std::fs::read(own.join("text.wasm")).unwrap(), std::fs::read(user.path("installed/text.wasm")).unwrap());
+    assert!(!own.join("files.wasm").exists());
+    assert!(user.user_text().contains(&own.display().to_string()), "{}", user.user_text());
+    let verified = user.run("home", &["plugin", "verify", "--plugins", &own.display().to_string()]);
+    assert!(verified.code == Some(0) && verified.stdout.contains("text"), "{verified:?}");
+
+    // A second run replaces the selection. A component that is not the one in the index is refused.
+    let changed = user.run("home", &["setup", "--model", &user.model(), "--standard", "files", "--yes"]);
+    assert_eq!(changed.code, Some(0), "{changed:?}");
+    assert!(own.join("files.wasm").exists() && !own.join("text.wasm").exists());
+    std::fs::copy(user.path("installed/files.wasm"), user.path("installed/text.wasm")).unwrap();
+    let tampered = user.run("home", &["setup", "--model", &user.model(), "--standard", "text", "--yes"]);
+    assert!(tampered.code == Some(2) && tampered.stderr.contains("text.wasm"), "{tampered:?}");
+    let unknown = user.run("home", &["setup", "--model", &user.model(), "--standard", "nothing", "--yes"]);
+    assert!(unknown.code == Some(2) && unknown.stderr.contains("no standard plugin `nothing`"), "{unknown:?}");
+}

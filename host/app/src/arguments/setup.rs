@@ -15,6 +15,9 @@ pub(crate) struct SetupArguments {
     /// Folder that contains the plugins (*.wasm)
     #[arg(long, value_name = "DIR")]
     pub(crate) plugins: Option<PathBuf>,
+    /// Use only these standard plugins, separated by commas (default: all); `agent-host plugin search` lists them
+    #[arg(long, value_name = "NAMES", value_delimiter = ',', conflicts_with = "plugins")]
+    pub(crate) standard: Vec<String>,
     /// Don't let the plugins `text` and `files` read the folder in which agent-host is started
     #[arg(long)]
     pub(crate) no_read: bool,
@@ -22,7 +25,7 @@ pub(crate) struct SetupArguments {
     #[arg(short, long)]
     pub(crate) yes: bool,
     /// Only show the path and the values of the user-wide configuration
-    #[arg(long, conflicts_with_all = ["model", "key_env", "plugins", "no_read", "yes"])]
+    #[arg(long, conflicts_with_all = ["model", "key_env", "plugins", "standard", "no_read", "yes"])]
     pub(crate) show: bool,
 }
 

@@ -115,9 +115,12 @@ pub(crate) struct UpdateArguments {
     /// Names of the plugins to update (default: all)
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// Change nothing and list newer versions; the exit code is 1 if there are newer versions
+    /// Change nothing, and show newer versions and what they change; the exit code is 1 if there are newer versions
     #[arg(long)]
     pub(crate) check: bool,
+    /// With --check, print one JSON line per plugin
+    #[arg(long, requires = "check")]
+    pub(crate) json: bool,
     /// Accept plugins that are older than the versions in plugins.lock, have other content for the same version, or are
     /// no longer signed
     #[arg(long)]
@@ -154,9 +157,9 @@ pub(crate) struct SearchArguments {
     /// Search words (default: list all plugins of the index)
     #[arg(value_name = "WORD")]
     pub(crate) words: Vec<String>,
-    /// Index to search: HOST/PATH
+    /// Index to search: HOST/PATH (default: the index of the standard plugins that were installed with this program)
     #[arg(long, value_name = "REF", value_parser = reference)]
-    pub(crate) index: Reference,
+    pub(crate) index: Option<Reference>,
     /// Maximum number of results
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) limit: u32,
@@ -166,6 +169,17 @@ pub(crate) struct SearchArguments {
     /// Options of the connection to the registry.
     #[command(flatten)]
     pub(crate) connection: ConnectionArguments,
+}
+
+/// Arguments of `plugin index`.
+#[derive(Debug, Args)]
+pub(crate) struct IndexArguments {
+    /// Folder with components (*.wasm)
+    #[arg(value_name = "DIR")]
+    pub(crate) directory: PathBuf,
+    /// Write the index to this file instead of plugins.index.json in the folder; `-` is stdout
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
 }
 
 /// Commands on keys.

@@ -5,6 +5,8 @@ mod check;
 mod compile;
 mod describe;
 mod explain;
+mod index;
+mod manifest_file;
 mod media;
 mod new;
 mod plugin_names;
@@ -12,6 +14,8 @@ mod quarantine;
 mod renew;
 mod sharing;
 mod versions;
+
+pub(super) use index::{installed as installed_index, lines as index_lines};
 
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::commands::agent_settings;
@@ -52,13 +56,22 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::Add(arguments) => {
             return keeping_trust(data, sharing::add(arguments, data, terminal)).await;
         }
+        PluginCommand::Update(arguments) if arguments.check => return sharing::update(arguments, data, terminal).await,
         PluginCommand::Update(arguments) => {
             return keeping_trust(data, sharing::update(arguments, data, terminal)).await;
         }
         PluginCommand::Remove(arguments) => keeping_trust(data, sharing::remove(arguments, data, terminal)).await?,
         PluginCommand::Verify(arguments) => return sharing::verify(arguments, terminal).await,
-        PluginCommand::Search(arguments) => sharing::search(arguments, data, terminal).await?,
+        PluginCommand::Search(arguments) => sharing::search(arguments, terminal).await?,
+        PluginCommand::Index(arguments) => index::write_index(&arguments, terminal)?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
+        PluginCommand::Describe { file, out, replace } => {
+            use manifest_file::{DescribedFiles, ExistingFile};
+            let existing = if replace { ExistingFile::Replace } else { ExistingFile::Keep };
+            let data = DataDirectory::open(data, &environment::host())?;
+            let sandbox = assembly::open_default_sandbox(&data, &environment::host())?;
+            manifest_file::describe(DescribedFiles { component: file, out, existing }, &sandbox, terminal).await?;
+        }
         PluginCommand::Inspect { file, agent, json } => {
             let grant_source = GrantSource::read(AgentArguments { agent, ..AgentArguments::default() })?;
             let file = grant_source.file_of(file, None)?;
@@ -66,7 +79,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
             let plugin = grant_source.load(&sandbox, &file, terminal).await?;
             let exports = &plugin.interfaces().exports;
             let shown = match json {
-                true => describe::json(&plugin, exports).to_string(),
+                true => describe::json(&plugin, (&file, exports)).to_string(),
                 false => describe::full(&plugin, (&file, exports)),
             };
             print(terminal, shown)?;
@@ -79,7 +92,7 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
                 .load(&grant_source.sandbox(&DataDirectory::open(data, &environment::host())?)?, &file, terminal)
                 .await?;
             let (grants, _) = grant_source.allowed(plugin.name())?;
-            print(terminal, explain::explained(&plugin, grants))?;
+            print(terminal, explain::explained(&plugin, &file, grants))?;
         }
         PluginCommand::Call { file, tool, arguments, agent, grant, json } => {
             let grant_source = GrantSource::read(AgentArguments { agent, grant, ..AgentArguments::default() })?;

@@ -1,6 +1,7 @@
 //! `setup`: asks which model, plugins and default grants to use in all folders, and writes the user-wide file.
 
 mod models;
+mod standard_plugins;
 
 use super::starting_agent;
 use super::user_presence::UserPresence;
@@ -47,7 +48,7 @@ pub(crate) async fn run(arguments: SetupArguments, terminal: &Terminal) -> Resul
         }
     };
     let mut setup = Setup { arguments, environment, asking, terminal, choices: UserChoices::of(&present) };
-    let Some(()) = setup.choose(&present).await? else {
+    let Some(()) = setup.choose(&present, &path).await? else {
         terminal.note("nothing was changed");
         return Ok(Exit::Cancelled);
     };
@@ -77,11 +78,11 @@ struct Setup<'t> {
 
 impl Setup<'_> {
     /// Makes all choices. Returns None if the user has ended the input.
-    async fn choose(&mut self, present: &AgentFile) -> Result<Option<()>, Failure> {
+    async fn choose(&mut self, present: &AgentFile, path: &Path) -> Result<Option<()>, Failure> {
         if self.choose_model(present).await?.is_none() || self.choose_key(present).await?.is_none() {
             return Ok(None);
         }
-        if self.choose_plugins().await?.is_none() {
+        if self.choose_plugins().await?.is_none() || self.choose_standard_plugins(path).await?.is_none() {
             return Ok(None);
         }
         self.choose_grants().await

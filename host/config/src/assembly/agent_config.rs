@@ -31,6 +31,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         summary: file.summary.unwrap_or(defaults.summary),
         tool_dialect: file.tool_dialect.unwrap_or(defaults.tool_dialect),
         offered_tools: file.offered_tools.unwrap_or(defaults.offered_tools),
+        command_tools: file.command_tools.unwrap_or(defaults.command_tools),
         memory: file.memory.unwrap_or(defaults.memory),
         include_history: file.include_history.unwrap_or(defaults.include_history),
         output_schema: file.output_schema.clone(),

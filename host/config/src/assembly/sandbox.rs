@@ -6,7 +6,7 @@ use crate::error::ConfigError;
 use crate::protection;
 use crate::settings::Settings;
 use agent_plugins::limits::HOST_LIMITS;
-use agent_plugins::{HostLimits, Sandbox, SandboxOptions};
+use agent_plugins::{CompilerCommand, HostLimits, Sandbox, SandboxOptions};
 use agent_registry::{LockFileVerifier, Trust};
 use std::sync::Arc;
 
@@ -32,16 +32,11 @@ pub fn open_limited_sandbox(
     limits: HostLimits,
     trust: Trust,
 ) -> Result<Sandbox, ConfigError> {
-    let compiler = environment.compiler.clone().ok_or_else(|| {
-        ConfigError::settings(
-            "the path of this program is unknown, but the host must start this program again to examine components",
-        )
-    })?;
     let options = SandboxOptions {
         cache_directory: Some(data.cache()),
         installed_code: environment.installed_code(),
         store_directory: Some(data.plugins()),
-        compiler: Some(compiler),
+        compiler: Some(compiler(environment)?),
         limits,
         verifier: Some(Arc::new(LockFileVerifier { trust })),
         ..SandboxOptions::default()
@@ -49,6 +44,25 @@ pub fn open_limited_sandbox(
     let sandbox = Sandbox::new(options)?;
     sandbox.protect(protection::paths_of_host(data, environment));
     Ok(sandbox)
+}
+
+/// Opens a sandbox that examines components and stores nothing: neither the components nor their compiled code.
+pub fn open_examining_sandbox(environment: &HostEnvironment, limits: HostLimits) -> Result<Sandbox, ConfigError> {
+    let options = SandboxOptions {
+        installed_code: environment.installed_code(),
+        compiler: Some(compiler(environment)?),
+        limits,
+        ..SandboxOptions::default()
+    };
+    Ok(Sandbox::new(options)?)
+}
+
+fn compiler(environment: &HostEnvironment) -> Result<CompilerCommand, ConfigError> {
+    environment.compiler.clone().ok_or_else(|| {
+        ConfigError::settings(
+            "the path of this program is unknown, but the host must start this program again to examine components",
+        )
+    })
 }
 
 /// Returns the sandbox for another agent of the same host. In this sandbox, the signature rules of the other agent's

@@ -78,7 +78,8 @@ pub(super) fn check(facts: &PluginFacts, findings: &mut Vec<Finding>) {
             "manifest",
             "",
             "the component has no manifest, so the plugin has the name of the file and gets all access that the agent \
-             grants. `agent-host plugin build` embeds plugin.toml as the manifest",
+             grants. `agent-host plugin build` embeds plugin.toml as the manifest; for a component that was built elsewhere, \
+             `agent-host plugin describe` writes a manifest file beside it",
         ));
         return;
     };

@@ -6,6 +6,7 @@
 pub(crate) mod arguments;
 mod command;
 mod constructors;
+mod described;
 mod descriptions;
 mod discovery;
 mod names;
@@ -16,6 +17,7 @@ mod schema;
 pub(crate) mod shape;
 
 use crate::execution::state::CallState;
+use crate::grants::manifest::Manifest;
 use agent_core::tool::ToolDefinition;
 use serde::{Deserialize, Serialize};
 use shape::{HandlePosition, Signature};
@@ -23,6 +25,7 @@ use std::fmt;
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
+pub(crate) use command::USAGE as COMMAND_USAGE;
 pub(crate) use discovery::{KnownFacts, discover};
 
 /// For a tool that calls a method: name of the argument that contains the arguments of the constructor. No parameter of
@@ -52,6 +55,18 @@ pub(crate) struct GenericFunction {
     /// Name under which the component exports the function, for example `[method]counter.increment`.
     function: String,
     pub(crate) form: Form,
+}
+
+impl GenericFunction {
+    /// The interface and the name of the exported function, as a manifest and the list of skipped functions name it.
+    pub(crate) fn export(&self) -> String {
+        export_name(self.interface.as_deref(), &self.function)
+    }
+}
+
+/// Returns the interface and the name of an exported function, for example `docs:words/store@0.1.0 open`.
+fn export_name(interface: Option<&str>, function: &str) -> String {
+    [interface, Some(function)].into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
 /// The form of an exported function, which determines how the function is called.
@@ -85,10 +100,16 @@ impl fmt::Display for SkippedExport {
 }
 
 impl GenericFacts {
-    /// If the component is a command-line program, its tool gets the name of the plugin. The plugin's name may come
-    /// from the name of its file, so the tool's name is not part of the stored facts.
-    pub(crate) fn name_command(&mut self, plugin: &str, tools: &mut [ToolDefinition]) {
+    /// If the component is a command-line program, its tool gets the name of the plugin, unless the manifest contains a
+    /// name for the tool. The plugin's name may come from the name of its file, so the tool's name is not part of the
+    /// stored facts.
+    pub(crate) fn name_command(&mut self, (plugin, manifest): (&str, Option<&Manifest>), tools: &mut [ToolDefinition]) {
         let Some(function) = self.functions.iter_mut().find(|function| function.form == Form::Command) else { return };
+        let export = function.export();
+        let mut described = manifest.into_iter().flat_map(|manifest| &manifest.tools);
+        if described.any(|tool| tool.export == export && tool.name.is_some()) {
+            return;
+        }
         let Some(index) = tools.iter().position(|tool| tool.name == function.tool) else { return };
         let other_names =
             tools.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, tool)| tool.name.as_str());

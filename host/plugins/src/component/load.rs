@@ -12,12 +12,13 @@ pub(crate) mod stored;
 mod verification;
 
 pub use installing::InstallError;
-pub use reading::read_component;
+pub use reading::{read_component, read_component_alone};
 pub(crate) use verification::Origin;
 
 use super::claims::UnverifiedClaims;
 use super::engine_context::EngineContext;
 use super::load_error::LoadError;
+use super::manifest_file::existing_manifest_file;
 use super::plugin::{Facts, Links, LoadedPlugin};
 use super::plugin_store::{PluginStore, digest_of};
 use super::sandbox::{Sandbox, Shared};
@@ -319,12 +320,16 @@ enum KnownOrNew {
 }
 
 /// If the compiled code for a file is available, returns the plugin and the size of the file. Returns None if the code
-/// is not available, or if the sandbox has a plugin store without a copy of the file.
+/// is not available, if the sandbox has a plugin store without a copy of the file, or if the manifest of the component is
+/// in a file beside it.
 fn find_available_file(
     shared: &Shared,
     context: &EngineContext,
     (name, path): (&str, &Path),
 ) -> Result<Option<(AvailablePlugin, u64)>, LoadError> {
+    if existing_manifest_file(path).is_some() {
+        return Ok(None);
+    }
     let (digest, size) = reading::digest_of_file(path, shared.largest_component)?;
     let is_stored =
         |store: &PluginStore| reading::open_without_waiting(path).is_ok_and(|file| store.contains(&digest, file));
@@ -354,7 +359,7 @@ fn identity(name: &str, digest: Digest, facts: &Facts) -> Arc<PluginIdentity> {
 
 fn loaded(new: NewComponent, mut facts: Facts, links: Links, (size, pin): (u64, Option<File>)) -> Arc<LoadedPlugin> {
     let NewComponent { identity, context, .. } = new;
-    facts.generic.name_command(&identity.name, &mut facts.tools);
+    facts.generic.name_command((&identity.name, facts.manifest.as_ref()), &mut facts.tools);
     Arc::new(LoadedPlugin {
         identity,
         facts,

@@ -1,7 +1,7 @@
 //! A loaded plugin: checked, compiled, linked and immutable.
 
 use super::engine_context::EngineContext;
-use super::generic::{Form, GenericFacts, GenericLinks, SkippedExport};
+use super::generic::{COMMAND_USAGE, Form, GenericFacts, GenericLinks, SkippedExport};
 use crate::binary::scan::Interfaces;
 use crate::contract::v0_1::bindings::exports::agent_host::plugin as exports;
 use crate::execution::state::CallState;
@@ -66,6 +66,15 @@ pub(crate) struct ExportHandle<Indices> {
     pub(crate) indices: Indices,
 }
 
+/// The tool of a command-line program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProgramTool<'p> {
+    /// Name of the tool.
+    pub name: &'p str,
+    /// What the program does, from its manifest. None if nothing is known about it.
+    pub about: Option<&'p str>,
+}
+
 impl LoadedPlugin {
     /// The name and the digest that identify the plugin.
     pub fn identity(&self) -> &PluginIdentity {
@@ -82,7 +91,7 @@ impl LoadedPlugin {
         &self.identity.digest
     }
 
-    /// Returns the manifest in the component, or None if there is none. Components that were not built with the SDK may
+    /// Returns the manifest in the component or in the file beside it, or None if there is none. Components that were not built with the SDK may
     /// have no manifest.
     pub fn manifest(&self) -> Option<&Manifest> {
         self.facts.manifest.as_ref()
@@ -114,6 +123,22 @@ impl LoadedPlugin {
     /// such functions, the last entry of the list states how many are not listed.
     pub fn skipped_exports(&self) -> &[SkippedExport] {
         &self.facts.generic.skipped
+    }
+
+    /// The tools that the host makes from exported functions (P3), each with the exported function: its interface and its
+    /// name, such as `docs:words/store@0.1.0 find`.
+    pub fn generic_tools(&self) -> impl Iterator<Item = (String, &ToolDefinition)> {
+        let tool_of = |name: &str| self.facts.tools.iter().find(|tool| tool.name == name);
+        let functions = self.facts.generic.functions.iter();
+        functions.filter_map(move |function| Some((function.export(), tool_of(&function.tool)?)))
+    }
+
+    /// The tool of a command-line program (`wasi:cli/run`), or None if the plugin is not a program.
+    pub fn program(&self) -> Option<ProgramTool<'_>> {
+        let function = self.facts.generic.functions.iter().find(|function| function.form == Form::Command)?;
+        let tool = self.facts.tools.iter().find(|tool| tool.name == function.tool)?;
+        let about = tool.description.strip_suffix(COMMAND_USAGE).unwrap_or(&tool.description).trim();
+        Some(ProgramTool { name: &tool.name, about: Some(about).filter(|about| !about.is_empty()) })
     }
 
     /// Names of the imports that need an implementation. An import is not a request for a grant: plugins ask for grants

@@ -7,6 +7,7 @@
 use super::generation::load_and_store;
 use crate::component::load::stored::GenerationError;
 use crate::component::load_error::LoadError;
+use crate::component::manifest_file::existing_manifest_file;
 use crate::component::plugin::LoadedPlugin;
 use crate::component::sandbox::Sandbox;
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +53,7 @@ pub struct DirectoryContents {
 
 /// A component file and the result of loading it.
 struct WatchedFile {
-    stamp: FileStamp,
+    stamp: ComponentStamp,
     /// Time at which the host last noticed a change that concerns this file.
     since: Instant,
     status: FileStatus,
@@ -66,6 +67,13 @@ enum FileStatus {
     /// The file cannot be loaded, and the host has already reported the failure.
     Failed,
     Deleted,
+}
+
+/// The metadata of a component, and of the manifest file beside it if there is one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct ComponentStamp {
+    component: FileStamp,
+    manifest: Option<FileStamp>,
 }
 
 /// Metadata from which the host can tell whether a file has changed. If the metadata has not changed, the host assumes
@@ -99,7 +107,9 @@ impl PluginDirectory {
             if matches!(file.status, FileStatus::Unread) && now.duration_since(file.since) >= QUIET_PERIOD {
                 let loaded = load_and_store(&self.sandbox, path, &|_| {}).await;
                 // If the file was replaced while it was being read, a later scan reads it again.
-                match tokio::fs::metadata(path).await.ok().as_ref().map(FileStamp::of) {
+                let read = path.clone();
+                let stamp = tokio::task::spawn_blocking(move || ComponentStamp::read(&read)).await;
+                match stamp.ok().flatten() {
                     Some(stamp) if stamp == file.stamp => match loaded {
                         Ok(plugin) => file.status = FileStatus::Loaded(plugin),
                         Err(error) => file.status = FileStatus::Unconfirmed(error),
@@ -180,17 +190,28 @@ impl PluginDirectory {
 
 /// The stamps of the component files in a directory. [`crate::Generation::load`] uses this function to find the files
 /// to load.
-fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, FileStamp>> {
+fn stamps_in(directory: &Path) -> std::io::Result<BTreeMap<PathBuf, ComponentStamp>> {
     let mut found = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {
         let path = entry?.path();
         if path.extension().is_some_and(|extension| extension == "wasm")
-            && let Ok(metadata) = std::fs::metadata(&path)
+            && let Some(stamp) = ComponentStamp::read(&path)
         {
-            found.insert(path, FileStamp::of(&metadata));
+            found.insert(path, stamp);
         }
     }
     Ok(found)
+}
+
+impl ComponentStamp {
+    /// Reads the metadata of the component at this path. Returns None if the component does not exist.
+    fn read(path: &Path) -> Option<Self> {
+        let component = FileStamp::of(&std::fs::metadata(path).ok()?);
+        // The metadata of a link itself is used if its target is missing, because such a manifest file is refused.
+        let of_manifest = |file: PathBuf| file.metadata().or_else(|_| file.symlink_metadata()).ok();
+        let manifest = existing_manifest_file(path).and_then(of_manifest);
+        Some(Self { component, manifest: manifest.as_ref().map(FileStamp::of) })
+    }
 }
 
 impl FileStamp {

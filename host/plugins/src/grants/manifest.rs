@@ -1,9 +1,13 @@
 //! The manifest of a plugin. This module reads and writes the custom section `agent-host:manifest` of a component, and
 //! reads `plugin.toml`, from which the section is made.
 
+mod described_tool;
+
+pub use described_tool::DescribedTool;
+
 use super::http_pattern::HttpPattern;
 use crate::binary::sections::{HEADER_BYTES, MANIFEST_SECTION, Sections, interfaces, manifest_json};
-use crate::limits::MANIFEST_BYTES;
+use crate::limits::{MANIFEST_BYTES, REASON_BYTES};
 use crate::text::clean;
 use agent_core::event_type::ServiceEventType;
 use serde::{Deserialize, Serialize};
@@ -31,6 +35,10 @@ pub struct Manifest {
     /// grants (P10).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
+    /// Descriptions of the tools that the host makes from exported functions (P3). Each table names an exported function
+    /// that is offered as a tool, otherwise the host refuses the component.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<DescribedTool>,
 }
 
 /// A trial call to one of the plugin's own tools.
@@ -108,6 +116,24 @@ pub enum ManifestError {
         /// Error message that names the invalid key and the allowed values.
         reason: String,
     },
+    /// The file with the manifest, which is beside the component, cannot be read.
+    #[error("its manifest {} cannot be read: {reason}", path.display())]
+    File {
+        /// Path of the file.
+        path: PathBuf,
+        /// Explains why the file cannot be read.
+        reason: String,
+    },
+    /// The component contains a manifest, and there is another manifest in a file beside it.
+    #[error(
+        "it has two manifests: one in the component, and one in {}; delete that file, because the manifest in the component \
+         belongs to the author's version",
+        path.display()
+    )]
+    Two {
+        /// Path of the file beside the component.
+        path: PathBuf,
+    },
     /// The file into which the manifest should be written is not a component.
     #[error("the manifest cannot be written into the file: {0}")]
     Component(#[from] crate::binary::scan::NotAComponent),
@@ -119,7 +145,7 @@ impl Manifest {
         let problem = |offset: usize, reason: String| ManifestError::Toml {
             path: path.to_owned(),
             line: text[..text.floor_char_boundary(offset)].matches('\n').count() + 1,
-            reason,
+            reason: clean(&reason, REASON_BYTES),
         };
         let toml: PluginToml = toml::from_str(text)
             .map_err(|error| problem(error.span().map_or(0, |span| span.start), error.message().replace('\n', " ")))?;
@@ -137,12 +163,17 @@ impl Manifest {
                 return Err(problem(text.find(event_type.as_str()).unwrap_or(0), format!("`events`: {error}")));
             }
         }
+        let mut tools = Vec::with_capacity(toml.tools.len());
+        for tool in toml.tools {
+            tools.push(tool.read().map_err(|(offset, reason)| problem(offset, reason))?);
+        }
         Ok(Self {
             name: toml.name.into_inner(),
             version: toml.version,
             description: toml.description,
             asks: toml.asks,
             canary: toml.canary,
+            tools,
         })
     }
 
@@ -161,6 +192,8 @@ impl Manifest {
             return Err(problem(format!("its name is {name:?}, but {rule}: change the name in its plugin.toml")));
         }
         let asks = &json["asks"];
+        // If a table were ignored, a tool would lose a trait that its publisher has added. Only unknown keys are ignored.
+        let tools = json.get("tools").map(|tools| serde_json::from_value(tools.clone())).transpose();
         Ok(Self {
             name,
             version: text("version"),
@@ -177,6 +210,7 @@ impl Manifest {
                 media: asks["media"] == true,
             },
             canary: serde_json::from_value(json["canary"].clone()).ok(),
+            tools: tools.map_err(|error| problem(format!("`tools`: {error}")))?.unwrap_or_default(),
         })
     }
 }
@@ -234,6 +268,8 @@ struct PluginToml {
     asks: Asks,
     #[serde(default)]
     canary: Option<Canary>,
+    #[serde(default)]
+    tools: Vec<described_tool::ToolToml>,
     /// A table that only `agent-host plugin build` reads. This table is not stored in the component.
     #[serde(default, rename = "build")]
     _build: serde::de::IgnoredAny,
@@ -278,6 +314,7 @@ mod tests {
             description: "Reads files.".to_owned(),
             asks: Asks { files: Some(Access::ReadWrite), env: vec!["LANG".to_owned()], ..Asks::default() },
             canary: Some(Canary { tool: "files.list".to_owned(), arguments: serde_json::json!({"path": "."}) }),
+            tools: Vec::new(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::{AgentError, Delegate, Schedule, ServiceConfig, Webhook};
 use crate::http_sink::HttpSink;
 use crate::tools::registry::Availability;
-use crate::tools::{builtins, rules};
+use crate::tools::{CommandTools, builtins, rules};
 use agent_core::approval::ApprovalRules;
 use agent_core::loop_break::Finish;
 use agent_core::prompt::PromptParts;
@@ -154,6 +154,8 @@ pub struct AgentConfig {
     /// Maximum number of tools that are offered to the model. If the agent has more tools, only the tools that best
     /// match the turn's input are offered (L25). The default is 15.
     pub offered_tools: u32,
+    /// How the command-line programs among the plugins are offered to the model. By default, each program is a tool.
+    pub command_tools: CommandTools,
     /// Whether the output of a turn includes the session's messages (L13). The default is `false`.
     pub include_history: bool,
     /// JSON Schema that the output of a turn must satisfy (L12). If `None`, the output is plain text.
@@ -216,6 +218,7 @@ impl AgentConfig {
             summary: SummaryWriter::default(),
             tool_dialect: ToolDialect::Native,
             offered_tools: DEFAULT_OFFERED_TOOLS,
+            command_tools: CommandTools::default(),
             include_history: false,
             output_schema: None,
             plugins: BTreeMap::new(),

@@ -3,6 +3,7 @@
 
 use super::config::{AgentConfig, Configured, MemoryUse, SummaryWriter};
 use super::{Agent, AgentError};
+use crate::tools::CommandTools;
 use crate::tools::builtins::name;
 use agent_core::loop_break::{Finish, LoopBreak};
 use agent_core::message::TurnInput;
@@ -70,6 +71,7 @@ fn without_conversation(config: &AgentConfig) -> AgentConfig {
         summary: SummaryWriter::Extract,
         tool_dialect: ToolDialect::Native,
         offered_tools: u32::MAX,
+        command_tools: CommandTools::Each,
         include_history: false,
         output_schema: None,
         context_builder: None,

@@ -4,6 +4,7 @@
 use crate::media::{Downscaler, OutgoingMedia, with_labels};
 use crate::prompts::{self, outgoing_media, replace_media_item};
 use crate::records::{PromptRecord, StepRecordBody, UnscaledPicture};
+use crate::tools::commands;
 use crate::tools::tool_list::{RecordedTools, ToolDigests};
 use agent_core::message::{Digest, Message, MessageId, Part, StoredMessage};
 use agent_core::model::ModelRequest;
@@ -244,7 +245,9 @@ async fn rebuild(records: &CallRecords, source: Source<'_>) -> Result<ModelReque
     let begins_turn = stored.iter().position(|(message, _)| message.turn == records.turn);
     let messages = stored.into_iter().map(|(message, seen)| {
         let message = shown_message(&message, seen, prompt.result_characters as usize);
-        prompts::for_provider(without_calls(message, &prompt.left_out), |name| tools.provider_name(name))
+        let message = without_calls(message, &prompt.left_out);
+        let message = commands::as_calls_of_one_tool(message, |name| tools.is_run_by_name(name));
+        prompts::for_provider(message, |name| tools.provider_name(name))
     });
     let mut request = ModelRequest {
         model: prompt.model.clone(),

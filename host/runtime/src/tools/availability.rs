@@ -5,6 +5,9 @@
 pub enum Availability {
     /// The model can call the tool.
     Offered,
+    /// The tool is a command-line program that the model calls by means of `run_command`. The model is not shown the tool
+    /// itself, but a call of it is accepted.
+    RunByName,
     /// The tool is hidden from the model, because it lacks a necessary grant or because the agent may not use it. The
     /// host refuses a call to the tool, and the model receives `message`.
     Withheld {

@@ -18,4 +18,6 @@ pub mod name {
     /// Name of the tool that searches long-term memory and the messages of this session that were removed from
     /// the prompt.
     pub const MEMORY_SEARCH: &str = "memory_search";
+    /// Name of the tool that runs command-line programs by name, if the agent offers its programs as one tool.
+    pub const RUN_COMMAND: &str = "run_command";
 }

@@ -2,7 +2,9 @@
 
 pub use super::availability::Availability;
 
+use super::builtins::name::RUN_COMMAND;
 use super::builtins::{ignoring_result_violations, loop_break};
+use super::commands;
 use super::reserved::{Reserved, with_reserved, without_reserved, without_reserved_value};
 use super::tool_list::{RecordedNames, ToolTexts};
 use agent_core::approval::canonical_json;
@@ -238,9 +240,11 @@ impl Registry {
                 let address = ToolAddress::new(&name, Some(&tool.source));
                 (address != ToolAddress::new(&name, None)).then_some((name, address))
             });
+            let programs = self.tools.keys().filter(|name| self.is_run_by_name(name)).cloned();
             let names = RecordedNames {
                 names: self.tools.keys().filter_map(renamed).collect(),
                 addresses: addresses.collect(),
+                programs: programs.collect(),
             };
             ToolTexts::new(&names, &self.offer.tools)
         })
@@ -263,7 +267,24 @@ impl Registry {
         ToolAddress::new(author, self.source_of(author))
     }
 
-    /// Looks up the tool for a model's call, and checks the arguments. The tool is not run.
+    /// Returns whether the tool is a command-line program that the model calls by means of `run_command`.
+    pub(crate) fn is_run_by_name(&self, author: &str) -> bool {
+        self.tools.get(author).is_some_and(|tool| tool.availability == Availability::RunByName)
+    }
+
+    /// If `author` and the arguments are a valid call of `run_command`, returns the name of the program and the arguments
+    /// of the program's own tool.
+    fn program_call(&self, author: &str, arguments: &Value) -> Option<(String, Value)> {
+        let tool = self.tools.get(author).filter(|_| author == RUN_COMMAND)?;
+        let is_callable = tool.source == ToolSource::BuiltIn && tool.is_offered();
+        if !is_callable || tool.check_arguments(arguments).is_err() {
+            return None;
+        }
+        commands::split(arguments).filter(|(program, _)| self.is_run_by_name(program))
+    }
+
+    /// Looks up the tool for a model's call, and checks the arguments. The tool is not run. A call of `run_command` becomes
+    /// a call of the program's own tool.
     pub fn resolve(&self, call: &RequestedCall) -> ResolvedCall {
         let author = self.offer.names.author_name(&call.name).unwrap_or(&call.name);
         self.resolve_by_author(author, &call.arguments)
@@ -277,6 +298,9 @@ impl Registry {
             Err(error) => (Value::String(arguments.to_owned()), Err(error)),
         };
         let arguments = without_reserved_value(arguments);
+        if let Some((program, arguments)) = self.program_call(author, &arguments) {
+            return self.resolve_by_author(&program, &arguments.to_string());
+        }
         let Some(tool) = self.tools.get(author) else {
             if let Some((server, error)) = self.unreachable_server(author) {
                 let (source, disposition) = (ToolSource::of_server(server), Disposition::Refused(error));

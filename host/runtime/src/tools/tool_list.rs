@@ -7,7 +7,7 @@ use agent_core::model::OfferedTool;
 use agent_core::text_dialect::ToolAddress;
 use agent_store::digest_of;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A text to which a record or a list refers by digest.
 #[derive(Clone, Debug)]
@@ -32,6 +32,9 @@ pub(crate) struct RecordedNames {
     /// The text-dialect address of each tool that is not local. The key is the tool's name as its author wrote it.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub(crate) addresses: BTreeMap<String, ToolAddress>,
+    /// The command-line programs whose calls the prompt shows as calls of `run_command`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) programs: BTreeSet<String>,
 }
 
 /// The texts of a registry's tools.
@@ -98,6 +101,11 @@ impl RecordedTools {
     /// Returns the provider name of a tool. `None` means that the provider uses the author's name.
     pub(crate) fn provider_name(&self, author: &str) -> Option<&str> {
         self.names.names.get(author).map(String::as_str)
+    }
+
+    /// Returns whether the prompt shows calls of this tool as calls of `run_command`.
+    pub(crate) fn is_run_by_name(&self, author: &str) -> bool {
+        self.names.programs.contains(author)
     }
 
     /// Returns the address of a tool in the text dialect. `name` is the tool's name as its author or as the model

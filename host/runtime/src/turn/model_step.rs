@@ -12,6 +12,7 @@ use crate::records::{
     BuilderCallRecord, BuilderSurroundings, CommitNotes, MessagePositions, PromptRecord, Question, ReplyRecord,
     StepQuestion, StepRecordBody,
 };
+use crate::tools::commands;
 use crate::tools::registry::Registry;
 use crate::tools::results::denials_in;
 use crate::tools::tool_list::ReferencedText;
@@ -103,7 +104,9 @@ async fn outgoing_prompt(context: &mut ActionContext<'_>, plan: &StepPlan) -> Re
     let registry = agent.registry();
     let shown = stored.iter().zip(&entries).map(|(message, entry)| {
         let message = shown_message(message, context.run.seen_count(entry), limit);
-        prompts::for_provider(context.run.without_rejected_results(message), |name| registry.changed_name(name))
+        let message = context.run.without_rejected_results(message);
+        let message = commands::as_calls_of_one_tool(message, |name| registry.is_run_by_name(name));
+        prompts::for_provider(message, |name| registry.changed_name(name))
     });
     let messages: Vec<Message> = shown.collect();
     // The sections of this step are added at the end, so that the prompt before these sections is the same as in the

@@ -77,7 +77,9 @@ pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBa
     let order = nearest(services, std::slice::from_ref(&basis.query)).await.pop().unwrap_or_default();
     let is_fixed = |index: &usize| name(index) == builtins::name::READ_RESULT && belongs_to_loop(services, name(index));
     let of_client = |index: &usize| agent.registry().source_of(name(index)) == Some(&ToolSource::Client);
-    let is_used = |index: &usize| !is_fixed(index) && !of_client(index) && basis.used.contains(name(index));
+    let used_program = basis.used.iter().any(|used| agent.registry().is_run_by_name(used));
+    let was_called = |name: &str| basis.used.contains(name) || name == builtins::name::RUN_COMMAND && used_program;
+    let is_used = |index: &usize| !is_fixed(index) && !of_client(index) && was_called(name(index));
     let by_nearness = || order.iter().copied().filter(|index| !ends_turn(index));
     // With a limit of one tool, the nearest tool is more useful than `read_result`.
     let fixed = by_nearness().filter(|index| is_fixed(index) && count > 1);

@@ -43,10 +43,12 @@ pub(super) fn tools(agent: &Agent, width: usize) -> String {
         let name = text::one_line(&tool.definition.name, 100);
         let available = width.saturating_sub(name.len() + 2);
         match &tool.availability {
-            Availability::Offered => {
+            Availability::Offered | Availability::RunByName => {
                 let description = tool.definition.description.lines().next().unwrap_or_default();
                 let ruling = agent.config().approvals.ruling(&tool.definition, &tool.source);
+                let by_name = if tool.availability == Availability::RunByName { "run_command: " } else { "" };
                 let asks = if ruling.policy == ApprovalPolicy::Ask { "asks first: " } else { "" };
+                let asks = format!("{by_name}{asks}");
                 let description = text::cut(description, available.saturating_sub(asks.len()));
                 format!("{BOLD}{name}{BOLD:#}  {YELLOW}{asks}{YELLOW:#}{DIM}{description}{DIM:#}")
             }

@@ -1,6 +1,7 @@
 //! `plugin check`: reports the errors, warnings and hints that an author should read before others use a plugin (S3).
 
 use super::call::Format;
+use super::manifest_file;
 use crate::commands::build_projects;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -101,6 +102,7 @@ fn describe(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) ->
         None => format!("{BOLD}{}{BOLD:#}", file.display()),
     };
     let mut lines = vec![heading];
+    lines.extend(manifest_file::shown(file).map(|manifest| format!("  {DIM}manifest {manifest}{DIM:#}")));
     for Finding { level, subject, message, .. } in findings {
         let (style, word) = match level {
             Level::Error => (RED, "error  "),
@@ -126,6 +128,7 @@ fn describe(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) ->
 fn document(file: &Path, plugin: Option<&LoadedPlugin>, findings: &[Finding]) -> serde_json::Value {
     json!({
         "file": file,
+        "manifest_file": manifest_file::shown(file),
         "name": plugin.map(LoadedPlugin::name),
         "digest": plugin.map(LoadedPlugin::digest),
         "size": plugin.map(LoadedPlugin::size),

@@ -1,5 +1,6 @@
 //! Formats descriptions of a plugin as text and as JSON.
 
+use super::manifest_file;
 use crate::terminal::{BOLD, DIM, YELLOW, text};
 use agent_core::tool::{ToolDefinition, Traits};
 use agent_mcp::McpTool;
@@ -47,6 +48,9 @@ pub(super) fn full(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -
         lines.push(format!("  {}", text::one_line(&manifest.description, 1000)));
     }
     lines.push(format!("  file     {}", file.display()));
+    if let Some(manifest) = manifest_file::shown(file) {
+        lines.push(format!("  manifest {manifest}"));
+    }
     lines.push(format!("  digest   {}", plugin.digest()));
     lines.push(format!("  size     {}", text::size(plugin.size())));
     lines.push(format!("  asks     {}", describe_requests(plugin)));
@@ -88,12 +92,13 @@ fn worlds(exports: &[String]) -> Vec<String> {
 }
 
 /// Formats all known facts about a plugin as a JSON document, with the schemas of its tools.
-pub(super) fn json(plugin: &LoadedPlugin, exports: &[String]) -> Value {
+pub(super) fn json(plugin: &LoadedPlugin, (file, exports): (&Path, &[String])) -> Value {
     let manifest = plugin.manifest();
     json!({
         "name": plugin.name(),
         "version": manifest.map(|manifest| &manifest.version),
         "description": manifest.map(|manifest| &manifest.description),
+        "manifest_file": manifest_file::shown(file),
         "digest": plugin.digest(),
         "size": plugin.size(),
         "kinds": plugin.kinds(),
@@ -124,8 +129,12 @@ fn describe_requests(plugin: &LoadedPlugin) -> String {
 
 /// Returns a description of each grant that the plugin requests, or `None` if the plugin has no manifest.
 pub(super) fn requested_grants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
-    let manifest = plugin.manifest()?;
-    let Asks { files, env, config, http, secrets, key_value, model_tokens, events, media } = &manifest.asks;
+    plugin.manifest().map(|manifest| requests_in(&manifest.asks))
+}
+
+/// Returns a description of each grant that a manifest requests.
+pub(in crate::commands) fn requests_in(asks: &Asks) -> Vec<String> {
+    let Asks { files, env, config, http, secrets, key_value, model_tokens, events, media } = asks;
     let files = files.map(|access| match access {
         Access::Read => "reading files".to_owned(),
         Access::ReadWrite => "reading and writing files".to_owned(),
@@ -140,7 +149,7 @@ pub(super) fn requested_grants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
     let media = media.then(|| "reading the media of the conversation".to_owned());
     let others = http.chain(secrets).chain(key_value).chain(model).chain(events).chain(media);
     let requests = files.into_iter().chain(env).chain(config).chain(others);
-    Some(requests.map(|request| text::one_line(&request, MAX_CHARACTERS)).collect())
+    requests.map(|request| text::one_line(&request, MAX_CHARACTERS)).collect()
 }
 
 fn traits(tool: &ToolDefinition) -> String {

@@ -1,20 +1,25 @@
 //! `plugin explain`: shows the grants that a plugin requests, the grants that the plugin has, and the configuration
 //! lines that would add the missing grants (P6).
 
+use super::manifest_file;
 use crate::terminal::{BOLD, DIM, GREEN, YELLOW, text};
 use agent_config::grants;
 use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Maximum displayed length of a description, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// Explains the plugin's grants, one per line.
-pub(super) fn explained(plugin: &Arc<LoadedPlugin>, grants: Grants) -> String {
+pub(super) fn explained(plugin: &Arc<LoadedPlugin>, file: &Path, grants: Grants) -> String {
     let unused = grants::unused_grants(plugin, &grants);
     let partial = plugin.partially_met(&grants);
     let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
     let mut lines = vec![format!("{BOLD}{}{BOLD:#} {DIM}{}{DIM:#}", plugin.name(), plugin.digest().short())];
+    if let Some(manifest) = manifest_file::shown(file) {
+        lines.push(format!("  manifest  {manifest}"));
+    }
     if plugin.manifest().is_none() {
         lines.push("  the plugin has no manifest, so it gets everything that it is granted".to_owned());
     }

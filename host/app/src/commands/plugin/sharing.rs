@@ -4,6 +4,7 @@ mod add;
 mod candidate;
 mod folder;
 mod update;
+mod version_report;
 
 pub(super) use add::add;
 pub(super) use folder::{remove, verify};
@@ -178,13 +179,14 @@ fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), F
     )
 }
 
-/// Prints the plugins of an index that match the search words best.
-pub(super) async fn search(arguments: SearchArguments, _: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+/// Prints the plugins of an index that match the search words best. Without a named index, searches the standard plugins.
+pub(super) async fn search(arguments: SearchArguments, terminal: &Terminal) -> Result<(), Failure> {
     let words = arguments.words.join(" ");
+    let Some(index) = &arguments.index else { return super::index::search_installed(&words, &arguments, terminal) };
     let registry = registry(&arguments.connection, terminal)?;
-    let found = registry.search(&arguments.index, &words, arguments.limit as usize).await.map_err(failed)?;
+    let found = registry.search(index, &words, arguments.limit as usize).await.map_err(failed)?;
     if found.is_empty() && !arguments.json {
-        terminal.note(format!("no plugin in {} matches any of these words", arguments.index.repository()));
+        terminal.note(format!("no plugin in {} matches any of these words", index.repository()));
     }
     for plugin in found {
         let entry = &plugin.newest;

@@ -117,6 +117,15 @@ pub(super) const MODELS: Section = Section {
             example: "8",
         },
         Key {
+            name: "command_tools",
+            value: Value::Choice(&["each", "one"]),
+            default: Default::Is(r#""each""#),
+            meaning: "How the command-line programs among the plugins (`wasi:cli/run`) are offered to the model. With `each`, \
+                      every program is a tool. With `one`, the tool `run_command` runs all programs by name; grants and \
+                      approvals still belong to each program.",
+            example: r#""one""#,
+        },
+        Key {
             name: "embedding_model",
             value: Value::Text(TextFormat::Line),
             default: Default::Words("none; tools are selected by the words in their names and descriptions"),

@@ -75,6 +75,7 @@ fn documented_defaults_match_the_code() {
         ("reply_tokens", agent.reply_tokens.to_string()),
         ("tool_dialect", serde_json::to_string(&agent.tool_dialect).expect("a word")),
         ("offered_tools", agent.offered_tools.to_string()),
+        ("command_tools", format!("{:?}", format!("{:?}", agent.command_tools).to_lowercase())),
         ("max_interactions", bounds.max_interactions.to_string()),
         ("at_limit", at_limit.to_owned()),
         ("prompt_token", bounds.execution_units.prompt_token.units().to_string()),

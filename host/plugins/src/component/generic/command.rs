@@ -3,14 +3,16 @@
 use agent_core::tool::{ToolDefinition, Traits};
 use serde_json::json;
 
+/// The end of the description of every program.
+pub(crate) const USAGE: &str = "Runs this command-line program once and returns what it prints to standard output.";
+
 /// Creates the definition of the tool. `description` is the plugin's description from its manifest.
 pub(super) fn definition(name: String, description: Option<&str>, traits: Traits) -> ToolDefinition {
     let about = description.map(|text| format!("{}\n", text.trim_end())).unwrap_or_default();
-    let usage = "Runs this command-line program once and returns what it prints to standard output.";
     ToolDefinition {
         name,
         title: None,
-        description: format!("{about}{usage}"),
+        description: format!("{about}{USAGE}"),
         input_schema: json!({
             "type": "object",
             "properties": {

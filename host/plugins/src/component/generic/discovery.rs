@@ -4,7 +4,7 @@
 use super::constructors::{Constructor, Constructors};
 use super::descriptions::Descriptions;
 use super::shape::{HandlePosition, Signature};
-use super::{Form, GenericFacts, GenericFunction, SkippedExport, command, names, schema};
+use super::{Form, GenericFacts, GenericFunction, SkippedExport, command, export_name, names, schema};
 use crate::binary::docs::Docs;
 use crate::binary::imports::{self, Effects};
 use crate::grants::manifest::Manifest;
@@ -139,8 +139,8 @@ impl Discovery {
             self.unlisted += 1;
             return;
         }
-        let function = [interface, Some(function)].into_iter().flatten().collect::<Vec<_>>().join(" ");
-        self.skipped.push(SkippedExport { function: clean(&function, 256), reason: clean(&reason, 512) });
+        let function = clean(&export_name(interface, function), 256);
+        self.skipped.push(SkippedExport { function, reason: clean(&reason, 512) });
     }
 
     fn finish(mut self, known: &KnownFacts<'_>) -> (GenericFacts, Vec<ToolDefinition>) {

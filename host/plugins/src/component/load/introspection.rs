@@ -62,11 +62,16 @@ impl Sandbox {
         facts: &mut Facts,
     ) -> Result<Option<generic::GenericLinks>, LoadError> {
         let (examined, known) = (component.clone(), facts.clone());
-        let (generic_facts, tools) = blocking(move || {
+        let discovered = blocking(move || {
             let (manifest, imports) = (known.manifest.as_ref(), known.imports.as_slice());
-            generic::discover(&examined, &KnownFacts { docs: &docs, manifest, imports, tools: &known.tools })
+            let known = KnownFacts { docs: &docs, manifest, imports, tools: &known.tools };
+            let (mut facts, mut tools) = generic::discover(&examined, &known);
+            facts.describe(&known, &mut tools)?;
+            Ok::<_, String>((facts, tools))
         })
         .await?;
+        let refused = |reason| LoadError::Definitions { plugin: Arc::clone(&new.identity), reason };
+        let (generic_facts, tools) = discovered.map_err(refused)?;
         if facts.kinds.is_empty() && tools.is_empty() {
             return Err(LoadError::NothingOffered { skipped: generic_facts.skipped });
         }

@@ -1,6 +1,7 @@
 //! Reads a component from a file. Only regular files are opened, and only files within the size limit are read.
 
 use crate::component::load_error::LoadError;
+use crate::component::manifest_file::with_manifest_file;
 use agent_core::message::Digest;
 use sha2::{Digest as _, Sha256};
 use std::fs::File;
@@ -10,9 +11,15 @@ use std::path::Path;
 /// Number of bytes that are read from the file at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Reads a file of at most `max_bytes` bytes. The file must be a regular file, because opening a pipe, for example, can
-/// block forever.
+/// Reads a component of at most `max_bytes` bytes. If a manifest file is beside the component
+/// ([`manifest_file_of`](crate::manifest_file_of)), its manifest is put into the returned bytes, so that their digest
+/// covers both files. The file must be a regular file, because opening a pipe, for example, can block forever.
 pub fn read_component(path: &Path, max_bytes: u64) -> Result<Vec<u8>, LoadError> {
+    with_manifest_file(path, read_component_alone(path, max_bytes)?)
+}
+
+/// Like [`read_component`], but ignores a manifest file beside the component.
+pub fn read_component_alone(path: &Path, max_bytes: u64) -> Result<Vec<u8>, LoadError> {
     let (file, size) = open(path, max_bytes)?;
     let mut bytes = Vec::with_capacity(size as usize);
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;

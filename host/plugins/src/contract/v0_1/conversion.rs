@@ -111,7 +111,8 @@ pub(crate) fn json_or_error(text: &str, subject: &str) -> Result<Value, String> 
     Ok(value)
 }
 
-fn is_deeper(value: &Value, levels: usize) -> bool {
+/// Whether a JSON value has more than this number of levels.
+pub(crate) fn is_deeper(value: &Value, levels: usize) -> bool {
     match value {
         Value::Array(items) => levels == 0 || items.iter().any(|value| is_deeper(value, levels - 1)),
         Value::Object(fields) => levels == 0 || fields.values().any(|value| is_deeper(value, levels - 1)),

@@ -2,10 +2,10 @@
 //! tool calls.
 
 use super::bindings::exports::agent_host::plugin::tool as wit;
-use super::conversion::{SessionMedia, TextBudget, json_in, json_or_error};
+use super::conversion::{SessionMedia, TextBudget, is_deeper, json_in, json_or_error};
 use crate::contract::RejectedResult;
 use crate::grants::{Denial, FOLLOWING, GrantAdvice, UnmetNeed};
-use crate::limits::{DESCRIPTION_BYTES, Limit, RESULT_MEDIA_ITEM_BYTES, TOOLS};
+use crate::limits::{DESCRIPTION_BYTES, JSON_DEPTH, Limit, RESULT_MEDIA_ITEM_BYTES, TOOLS};
 use crate::ports::media::NewMediaItem;
 use crate::text::{clean, cut};
 use agent_core::message::Content;
@@ -39,16 +39,9 @@ pub(crate) fn definitions_in(definitions: Vec<wit::Definition>) -> Result<Vec<To
 
 fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> {
     let name = definition.name;
-    let is_name = (1..=NAME_LENGTH).contains(&name.len())
-        && name.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.'));
-    if !is_name {
-        let name = clean(&name, NAME_LENGTH);
-        return Err(format!("the tool name {name:?} must have 1 to 128 letters, digits, `_`, `-` or `.`"));
-    }
+    check_name(&name)?;
     let input_schema = schema(&definition.input_schema, &name, "input")?;
-    if input_schema["type"] != "object" {
-        return Err(format!("the input schema of `{name}` must have \"type\": \"object\""));
-    }
+    check_input_schema(&input_schema, &name)?;
     let output_schema = definition.output_schema.map(|text| schema(&text, &name, "output")).transpose()?;
     Ok(ToolDefinition {
         title: definition.title.map(|title| clean(&title, DESCRIPTION_BYTES)),
@@ -61,15 +54,42 @@ fn definition_in(definition: wit::Definition) -> Result<ToolDefinition, String> 
     })
 }
 
+/// Checks the name of a tool.
+pub(crate) fn check_name(name: &str) -> Result<(), String> {
+    let is_name = (1..=NAME_LENGTH).contains(&name.len())
+        && name.chars().all(|character| character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.'));
+    if is_name {
+        return Ok(());
+    }
+    let name = clean(name, NAME_LENGTH);
+    Err(format!("the tool name {name:?} must have 1 to 128 letters, digits, `_`, `-` or `.`"))
+}
+
+/// Checks the schema of a tool's arguments.
+pub(crate) fn check_input_schema(schema: &Value, tool: &str) -> Result<(), String> {
+    check_schema(schema, tool, "input")?;
+    if schema["type"] != "object" {
+        return Err(format!("the input schema of `{tool}` must have \"type\": \"object\""));
+    }
+    Ok(())
+}
+
 fn schema(text: &str, tool: &str, which: &str) -> Result<Value, String> {
     let schema = json_or_error(text, &format!("the {which} schema of `{tool}`"))?;
+    check_schema(&schema, tool, which)?;
+    Ok(schema)
+}
+
+fn check_schema(schema: &Value, tool: &str, which: &str) -> Result<(), String> {
     if !schema.is_object() {
         return Err(format!("the {which} schema of `{tool}` is not a JSON object"));
     }
+    if is_deeper(schema, JSON_DEPTH) {
+        return Err(format!("the {which} schema of `{tool}` has more than {JSON_DEPTH} levels of nesting"));
+    }
     // Invalid schemas are refused when a component is loaded. If one schema in a request is invalid, a model provider
     // rejects the whole request, so one invalid schema would make the tools of all plugins unusable.
-    Schema::compile(&schema).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))?;
-    Ok(schema)
+    Schema::compile(schema).map(drop).map_err(|error| format!("the {which} schema of `{tool}`: {error}"))
 }
 
 fn traits_in(traits: wit::Traits) -> Traits {

@@ -145,15 +145,22 @@ impl TrustedDownload {
         (sandbox, component_cache): (&Sandbox, &ComponentCache),
         terminal: &Terminal,
     ) -> Result<Candidate, Failure> {
+        let candidate = self.examine(sandbox, terminal).await?;
+        let Candidate { fetched, locked, .. } = &candidate;
+        let recorded = component_cache.store.vouch(&locked.component, &locked.origin_entry());
+        recorded
+            .and_then(|()| component_cache.store.put(&locked.component, &fetched.bytes))
+            .map_err(Failure::failed)?;
+        Ok(candidate)
+    }
+
+    /// Loads the component without storing it. Returns an error if the component is not a plugin for this host.
+    pub(super) async fn examine(self, sandbox: &Sandbox, terminal: &Terminal) -> Result<Candidate, Failure> {
         let TrustedDownload { fetched, locked } = self;
         let name = default_name(&fetched.source);
         let loaded = sandbox.load_bytes_with(&name, fetched.bytes.clone(), &|event| show_load(terminal, &event)).await;
         terminal.idle();
         let plugin = loaded.map_err(|error| Failure::failed(format!("{}: {error}", fetched.source)))?;
-        let recorded = component_cache.store.vouch(&locked.component, &locked.origin_entry());
-        recorded
-            .and_then(|()| component_cache.store.put(&locked.component, &fetched.bytes))
-            .map_err(Failure::failed)?;
         Ok(Candidate { fetched, locked, plugin })
     }
 }

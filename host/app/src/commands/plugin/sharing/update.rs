@@ -3,19 +3,18 @@
 
 use super::super::{describe, print};
 use super::candidate::{self, Candidate};
-use super::folder::{FolderWithTrust, summary};
+use super::folder::FolderWithTrust;
+use super::version_report::{self, VersionReport};
 use super::{component_cache, failed, registry};
 use crate::arguments::sharing::UpdateArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
-use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
+use crate::terminal::{Terminal, text};
 use agent_config::{DataDirectory, assembly};
 use agent_plugins::{LoadedPlugin, Sandbox};
 use agent_registry::{
-    ComponentCache, LockFile, LockedPlugin, Registry, ReplacePolicy, Source, VersionOrder, check_update,
-    compare_versions,
+    ComponentCache, LockFile, LockedPlugin, Registry, ReplacePolicy, Source, VersionChanges, VersionFacts, check_update,
 };
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -31,26 +30,32 @@ pub(in super::super) async fn update(
     let plugins = select_plugins(&lock, &arguments.names)?;
     let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
     let registry = registry(&arguments.folder.connection, terminal)?;
-    let update = PluginUpdate {
-        registry,
-        component_cache: component_cache(&data),
-        target,
-        sandbox,
-        arguments: &arguments,
-        terminal,
-    };
+    let mut component_cache = component_cache(&data);
+    // With `--check`, a download is deleted when the command ends, and neither the new version nor its code is stored.
+    let temporary = if arguments.check { Some(tempfile::tempdir().map_err(Failure::failed)?) } else { None };
+    let mut examining = None;
+    if let Some(temporary) = &temporary {
+        component_cache.downloads.directory = temporary.path().to_owned();
+        examining = Some(assembly::open_examining_sandbox(&environment::host(), target.limits)?);
+    }
+    let update =
+        PluginUpdate { registry, component_cache, target, sandbox, examining, arguments: &arguments, terminal };
     let (mut newer, mut wrong) = (0, 0);
     for plugin in plugins {
         match update.update_one(plugin).await {
+            Ok(Outcome::Current) if arguments.json => print(terminal, version_report::current(plugin).to_string())?,
             Ok(Outcome::Current) => {}
             Ok(Outcome::Newer) => newer += 1,
             Err(failure) => {
+                if arguments.json {
+                    print(terminal, version_report::failed(plugin, &failure.message).to_string())?;
+                }
                 terminal.failure(&format!("{}: {}", plugin.name, failure.message));
                 wrong += 1;
             }
         }
     }
-    if newer == 0 && wrong == 0 {
+    if newer == 0 && wrong == 0 && !arguments.json {
         terminal.note("all plugins are up to date");
     }
     Ok(if wrong > 0 || (arguments.check && newer > 0) { Exit::Failed } else { Exit::Done })
@@ -80,7 +85,10 @@ struct PluginUpdate<'u> {
     registry: Registry,
     component_cache: ComponentCache,
     target: FolderWithTrust,
+    /// Loads the installed versions.
     sandbox: Sandbox,
+    /// Examines newer versions without storing anything. None if newer versions are installed.
+    examining: Option<Sandbox>,
     arguments: &'u UpdateArguments,
     terminal: &'u Terminal,
 }
@@ -115,37 +123,30 @@ impl PluginUpdate<'_> {
             )));
         }
         check_update(new, locked, &self.target.trust, self.arguments.downgrade()).map_err(Failure::failed)?;
-        let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
-        print(self.terminal, self.changes(locked, &candidate).await)?;
-        if !self.arguments.check {
+        let candidate = match &self.examining {
+            Some(sandbox) => trusted.examine(sandbox, self.terminal).await?,
+            None => trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?,
+        };
+        self.report(locked, &candidate).await?;
+        if self.examining.is_none() {
             let Candidate { fetched, locked: new, .. } = candidate;
             self.target.folder.install(new, &fetched.bytes, ReplacePolicy::LockedFile).map_err(failed)?;
         }
         Ok(Outcome::Newer)
     }
 
-    /// Describes how an update changes the version, the signer, the requested grants, the imports and the tools of
-    /// a plugin.
-    async fn changes(&self, locked: &LockedPlugin, Candidate { locked: new, plugin, .. }: &Candidate) -> String {
-        let to = text::one_line(&new.version, 100);
-        let mut lines = vec![format!("{} → {BOLD}{to}{BOLD:#} {DIM}{}{DIM:#}", summary(locked), new.component.short())];
-        if compare_versions(&new.version, &locked.version) == VersionOrder::Same && new.component != locked.component {
-            lines.push(format!("  {YELLOW}!{YELLOW:#} the version is the same, but the content has changed"));
+    /// Prints what the newer version changes.
+    async fn report(&self, locked: &LockedPlugin, candidate: &Candidate) -> Result<(), Failure> {
+        let before = self.load_locked(locked).await;
+        let changes = before.map(|before| {
+            let facts = |plugin| VersionFacts::of(plugin, describe::requested_grants(plugin));
+            VersionChanges::between(&facts(&before), &facts(&candidate.plugin))
+        });
+        let report = VersionReport { locked, new: &candidate.locked, changes };
+        match self.arguments.json {
+            true => print(self.terminal, report.document().to_string()),
+            false => print(self.terminal, report.lines(self.terminal.width())),
         }
-        if new.signer != locked.signer {
-            let key = |plugin: &LockedPlugin| plugin.signer.clone().unwrap_or_else(|| "no trusted key".to_owned());
-            lines.push(format!("  {YELLOW}!{YELLOW:#} signed by {}, previously by {}", key(new), key(locked)));
-        }
-        if let Some(before) = self.load_locked(locked).await {
-            let asks = |plugin: &LoadedPlugin| {
-                describe::requested_grants(plugin).unwrap_or_else(|| vec!["everything that it is granted".to_owned()])
-            };
-            lines.extend(differences("asks for", &asks(&before), &asks(plugin)));
-            lines.extend(differences("imports", before.imports(), plugin.imports()));
-            let tools = |plugin: &LoadedPlugin| plugin.tools().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
-            lines.extend(differences("offers", &tools(&before), &tools(plugin)));
-        }
-        lines.join("\n")
     }
 
     /// Loads the locked version from the plugin store or from its file. Returns `None` if neither the store nor the
@@ -157,29 +158,5 @@ impl PluginUpdate<'_> {
         let file = self.target.folder.file(locked);
         let plugin = self.sandbox.load_verified_file_with(&file, &|_| {}).await.ok()?;
         (*plugin.digest() == locked.component).then_some(plugin)
-    }
-}
-
-/// Returns a line with `+` for each entry that only the new version has, and a line with `-` for each entry that only
-/// the old version has.
-fn differences(what: &str, before: &[String], after: &[String]) -> Vec<String> {
-    let (before, after): (BTreeSet<_>, BTreeSet<_>) = (before.iter().collect(), after.iter().collect());
-    let line = |sign: char, entry: &String| format!("  {sign} {what} {}", text::one_line(entry, 200));
-    let new = after.difference(&before).map(|entry| line('+', entry));
-    new.chain(before.difference(&after).map(|entry| line('-', entry))).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// P11: an update shows its changes.
-    #[test]
-    fn p11_additions_and_removals_are_listed() {
-        let owned = |things: &[&str]| things.iter().map(|thing| (*thing).to_owned()).collect::<Vec<_>>();
-        let lines =
-            differences("asks for", &owned(&["reading files", "a"]), &owned(&["a", "the request GET https://b"]));
-        assert_eq!(lines, ["  + asks for the request GET https://b", "  - asks for reading files"]);
-        assert!(differences("imports", &owned(&["a"]), &owned(&["a"])).is_empty());
     }
 }
