@@ -76,6 +76,7 @@ impl LoopConfig {
             fallback: current.fallback.clone(),
             announced: current.announced,
             execution_units: current.execution_units,
+            budgets: self.budgets.within(&current.budgets),
         }
     }
 }
