@@ -2,6 +2,7 @@
 //! on a terminal.
 
 pub(crate) mod approval;
+pub(crate) mod budget;
 mod build;
 pub(crate) mod card;
 pub(crate) mod cost;

@@ -24,6 +24,9 @@ pub struct Budgets {
     /// The budget of the turn's user on one day, for all agents.
     #[serde(skip_serializing_if = "BudgetLimits::is_unlimited")]
     pub user_day: BudgetLimits,
+    /// Name of the time zone in which days begin, such as `Europe/Berlin`. `None` means UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub time_zone: Option<String>,
     /// The turns that have delegated this work, the nearest first (L16). The work counts towards their budgets, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub delegators: Vec<Delegator>,
@@ -180,12 +183,33 @@ impl BudgetLimits {
 impl Budgets {
     /// Whether neither this turn nor a turn that has delegated it has a limit.
     pub fn are_unlimited(&self) -> bool {
-        let own = [&self.turn, &self.session, &self.agent_day, &self.user_day];
-        let of_delegators = self.delegators.iter().flat_map(|turn| [&turn.turn_limits, &turn.session_limits]);
-        own.into_iter().chain(of_delegators).all(BudgetLimits::is_unlimited)
+        self.all().all(BudgetLimits::is_unlimited)
     }
 
-    /// Returns the budgets with the lower limit of each pair. The delegating turns stay the same.
+    /// Returns the budgets of the agent that have limits.
+    pub fn limits(&self) -> impl Iterator<Item = (BudgetScope, &BudgetLimits)> {
+        let all = [
+            (BudgetScope::Turn, &self.turn),
+            (BudgetScope::Session, &self.session),
+            (BudgetScope::AgentDay, &self.agent_day),
+            (BudgetScope::UserDay, &self.user_day),
+        ];
+        all.into_iter().filter(|(_, limits)| !limits.is_unlimited())
+    }
+
+    /// Whether this turn or a turn that has delegated it has a limit of time.
+    pub fn limit_time(&self) -> bool {
+        self.all().any(|limits| limits.milliseconds.is_some())
+    }
+
+    /// Returns the limits of this turn and of the turns that have delegated it.
+    fn all(&self) -> impl Iterator<Item = &BudgetLimits> {
+        let own = [&self.turn, &self.session, &self.agent_day, &self.user_day];
+        own.into_iter().chain(self.delegators.iter().flat_map(|turn| [&turn.turn_limits, &turn.session_limits]))
+    }
+
+    /// Returns the budgets with the lower limit of each pair, and with the time zone of `current`. The delegating turns stay
+    /// the same.
     #[must_use]
     pub fn within(&self, current: &Self) -> Self {
         Self {
@@ -193,6 +217,7 @@ impl Budgets {
             session: self.session.within(&current.session),
             agent_day: self.agent_day.within(&current.agent_day),
             user_day: self.user_day.within(&current.user_day),
+            time_zone: current.time_zone.clone(),
             delegators: self.delegators.clone(),
         }
     }
@@ -246,6 +271,16 @@ impl fmt::Display for BudgetScope {
             BudgetScope::AgentDay => "agent_day",
             BudgetScope::UserDay => "user_day",
         })
+    }
+}
+
+impl ExceededBudget {
+    /// Returns how many tokens are left of a budget of tokens. 0 if the budget limits something else.
+    pub fn tokens_left(&self) -> u64 {
+        match self.shortage {
+            Shortage { resource: BudgetResource::Tokens, limit, used, .. } => limit.saturating_sub(used),
+            _ => 0,
+        }
     }
 }
 
@@ -372,6 +407,8 @@ mod tests {
              raise `cost` in `[budget.user_day]`, or lower `reply_tokens`, or wait until tomorrow"
         );
         assert!(exceeded(BudgetScope::Turn, BudgetResource::Cost, None).contains("set `prompt_price`"));
-        assert!(exceeded(BudgetScope::Turn, BudgetResource::Time, Some(0)).ends_with("raise `seconds` in `[budget.turn]`"));
+        assert!(
+            exceeded(BudgetScope::Turn, BudgetResource::Time, Some(0)).ends_with("raise `seconds` in `[budget.turn]`")
+        );
     }
 }

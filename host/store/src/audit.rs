@@ -6,12 +6,13 @@ pub(crate) mod chain;
 pub(crate) mod verify;
 
 use crate::StoreError;
-use chain::StoredAuditEntry;
 use agent_core::approval::{ApprovalOutcome, LastingGrant};
+use agent_core::budget::ExceededBudget;
 use agent_core::change::Denial;
 use agent_core::message::{CallId, Digest};
 use agent_core::tool::ToolSource;
 use async_trait::async_trait;
+use chain::StoredAuditEntry;
 use serde::{Deserialize, Serialize};
 
 /// Adds entries to the audit log and reads them. A commit of a session adds the entries for the denials, approvals
@@ -112,6 +113,14 @@ pub enum AuditAction {
         /// Outcome of the approval request.
         verdict: ApprovalOutcome,
     },
+    /// A budget did not allow a model call, so the turn ended (O4).
+    BudgetExceeded {
+        /// Subject that identifies the session.
+        session: String,
+        /// The budget, what was used of it, and what the call may have used.
+        #[serde(flatten)]
+        budget: ExceededBudget,
+    },
     /// A user revoked a lasting approval (L17).
     Revoked {
         /// Id of the revoked grant.
@@ -194,6 +203,7 @@ impl AuditAction {
             AuditAction::Denied { .. } => "denied",
             AuditAction::Emitted { .. } => "emitted",
             AuditAction::Approval { .. } => "approval",
+            AuditAction::BudgetExceeded { .. } => "budget_exceeded",
             AuditAction::Revoked { .. } => "revoked",
             AuditAction::Swapped { .. } => "swapped",
             AuditAction::RolledBack { .. } => "rolled_back",
@@ -210,7 +220,8 @@ impl AuditAction {
             AuditAction::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),
             AuditAction::Denied { session, .. }
             | AuditAction::Emitted { session, .. }
-            | AuditAction::Approval { session, .. } => session.clone(),
+            | AuditAction::Approval { session, .. }
+            | AuditAction::BudgetExceeded { session, .. } => session.clone(),
             AuditAction::HostGranted { agent, .. } => agent.clone(),
             AuditAction::Revoked { grant, .. } => format!("{}/{}", grant.agent, grant.tool),
             AuditAction::Swapped { directory, plugin, .. }

@@ -56,9 +56,11 @@ pub(crate) struct AuditArguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum AuditCommand {
     /// Check that no entry was changed or removed; the first broken entry is reported
-    #[command(after_help = "Each entry contains a hash of the entry before it. Somebody who can write the database can also \
+    #[command(
+        after_help = "Each entry contains a hash of the entry before it. Somebody who can write the database can also \
                             compute new hashes. To find this, keep the hash that this command prints, or an exported \
-                            file, on another machine, and name it with --from.")]
+                            file, on another machine, and name it with --from."
+    )]
     Verify {
         /// Exported file to check; without it, the log in the database is checked
         #[arg(value_name = "FILE")]

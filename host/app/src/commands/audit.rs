@@ -20,11 +20,7 @@ use std::path::Path;
 const MAX_CHARACTERS: usize = 200;
 
 /// Prints the audit log, or runs a subcommand of `audit`.
-pub(crate) async fn run(
-    arguments: AuditArguments,
-    data: Option<&Path>,
-    terminal: &Terminal,
-) -> Result<Exit, Failure> {
+pub(crate) async fn run(arguments: AuditArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
     // An exported file is checked without the data folder.
     if let Some(AuditCommand::Verify { file: Some(file), from }) = arguments.command {
         return verify::file(file, from, terminal).await;
@@ -84,6 +80,9 @@ fn describe(entry: &AuditEntry) -> String {
             format!("{BOLD}{}{BOLD:#} sent the service event {}", source_name(source), line(event_type)),
             line(&format!("{session}/{call}")),
         ),
+        AuditAction::BudgetExceeded { session, budget } => {
+            (format!("a model call was refused: {}", line(&budget.to_string())), line(session))
+        }
         AuditAction::Revoked { grant, .. } => {
             let what = format!(
                 "the permanent approval of {BOLD}{}{BOLD:#}@{} was revoked",
@@ -120,9 +119,9 @@ fn describe(entry: &AuditEntry) -> String {
             (format!("{BOLD}{}{BOLD:#} was refused: {}", line(subject), line(reason)), line(directory))
         }
         AuditAction::RequestRefused { protocol, token, request, object, code, count } => {
-            let sender = token.as_ref().map_or("a sender without a valid token".to_owned(), |token| {
-                format!("the token {}", line(token))
-            });
+            let sender = token
+                .as_ref()
+                .map_or("a sender without a valid token".to_owned(), |token| format!("the token {}", line(token)));
             let times = if *count == 1 { String::new() } else { format!(" {} times", text::grouped(*count)) };
             let what = format!("{BOLD}{sender}{BOLD:#} was refused{times}: {} ({})", line(request), line(code));
             (what, object.as_ref().map_or_else(|| line(protocol), |object| line(&format!("{protocol} {object}"))))

@@ -194,9 +194,7 @@ impl<'a> Anchoring<'a> {
             (None, _) => Ok(None),
             (Some(_), Some(number)) => Ok(Some(number)),
             (Some(AuditAnchor::Hash(hash)), None) => Err(AuditProblem::NoSuchHash(hash.clone())),
-            (Some(AuditAnchor::Head(anchor)), None) => {
-                Err(AuditProblem::EndsEarly { last, expected: anchor.number })
-            }
+            (Some(AuditAnchor::Head(anchor)), None) => Err(AuditProblem::EndsEarly { last, expected: anchor.number }),
         }
     }
 }

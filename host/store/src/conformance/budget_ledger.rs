@@ -50,7 +50,10 @@ pub(super) async fn usage_is_charged_once(test: TestStore) {
     let mut writer = SessionWriter::new(store, "tester/1").await;
     // The status of an open turn contains the whole usage of the turn so far.
     for (tokens, milliseconds) in [(100, 5), (100, 7), (130, 0)] {
-        writer.commit(open_turn(cost(1, tokens, tokens * 10), charge("tester", Some("ann"), milliseconds))).await.unwrap();
+        writer
+            .commit(open_turn(cost(1, tokens, tokens * 10), charge("tester", Some("ann"), milliseconds)))
+            .await
+            .unwrap();
     }
     let ended = EventKind::LoopEnd { reason: EndReason::Answered, cost: Some(cost(1, 140, 1_400)) };
     let change = Change { events: vec![event("tester/1", 1, ended)], ..Change::default() };

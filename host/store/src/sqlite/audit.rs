@@ -59,7 +59,11 @@ pub(super) struct AuditedEvent(EventKind);
 impl AuditedEvent {
     /// Returns the event if the audit log records events of its kind.
     pub(super) fn of(kind: &EventKind) -> Option<Self> {
-        matches!(kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }).then(|| Self(kind.clone()))
+        let is_audited = matches!(
+            kind,
+            EventKind::Denied { .. } | EventKind::ApprovalResolved { .. } | EventKind::BudgetExceeded { .. }
+        );
+        is_audited.then(|| Self(kind.clone()))
     }
 
     /// Writes the audit entry for the event. The record of the event's call must be written first, because that record
@@ -80,6 +84,7 @@ impl AuditedEvent {
                 tool: name.clone(),
                 verdict: *verdict,
             },
+            EventKind::BudgetExceeded { budget } => AuditAction::BudgetExceeded { session, budget: budget.clone() },
             _ => return Ok(()),
         };
         insert(connection, &action, time)

@@ -85,7 +85,8 @@ fn spending(cost: &TurnCost) -> Spending {
 }
 
 /// Adds up amounts. The function `total` adds floating-point numbers, because `sum` fails if the sum is too large.
-const SUMS: &str = "CAST(total(tokens) AS INTEGER), CAST(total(nanodollars) AS INTEGER), CAST(total(milliseconds) AS INTEGER)";
+const SUMS: &str =
+    "CAST(total(tokens) AS INTEGER), CAST(total(nanodollars) AS INTEGER), CAST(total(milliseconds) AS INTEGER)";
 
 fn charged_to(connection: &Connection, to: &ChargedTo) -> Result<Spending, Failure> {
     let of_session = "session_charges WHERE session = (SELECT id FROM sessions WHERE subject = ?1) AND turn = ?2";

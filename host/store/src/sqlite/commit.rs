@@ -4,8 +4,8 @@
 mod rows;
 
 use super::audit::ServiceEvent;
-use super::budget_ledger;
 use super::blobs::{StoredBytes, insert_bytes};
+use super::budget_ledger;
 use super::failure::{Failure, invalid};
 use super::outbox::{self, OutboxRow, outbox_row};
 use super::queries::{from_json, now, signed, unsigned};

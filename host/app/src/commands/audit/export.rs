@@ -36,8 +36,12 @@ pub(super) async fn export(
     let count = super::entries(entries.count);
     let head = entries.chain.head();
     match entries.problem {
-        None => terminal.note(format!("exported {count}; the last entry is {} with the hash {}", head.number, head.hash)),
-        Some(problem) => return Err(Failure::failed(format!("exported {count}, but the audit log is damaged: {problem}"))),
+        None => {
+            terminal.note(format!("exported {count}; the last entry is {} with the hash {}", head.number, head.hash))
+        }
+        Some(problem) => {
+            return Err(Failure::failed(format!("exported {count}, but the audit log is damaged: {problem}")));
+        }
     }
     Ok(Exit::Done)
 }

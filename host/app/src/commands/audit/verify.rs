@@ -53,8 +53,9 @@ async fn verify_file(
     file: PathBuf,
     anchor: Option<AuditAnchor>,
 ) -> Result<Result<VerifiedAudit, AuditProblem>, Failure> {
-    let unreadable =
-        |file: &Path, error: &dyn std::fmt::Display| Failure::refused(format!("`{}` cannot be read: {error}", file.display()));
+    let unreadable = |file: &Path, error: &dyn std::fmt::Display| {
+        Failure::refused(format!("`{}` cannot be read: {error}", file.display()))
+    };
     let path = file.clone();
     let checked = tokio::task::spawn_blocking(move || {
         let open = File::open(&file).map_err(|error| unreadable(&file, &error))?;
@@ -70,7 +71,9 @@ fn report(verified: Result<VerifiedAudit, AuditProblem>, what: &str, terminal: &
             return Err(Failure::refused(format!("{what}: {problem}")));
         }
         Err(AuditProblem::Store(error)) => return Err(Failure::failed(error)),
-        Err(problem) => return Err(Failure::failed(format!("{what} is not intact: {}", text::harmless(&problem.to_string())))),
+        Err(problem) => {
+            return Err(Failure::failed(format!("{what} is not intact: {}", text::harmless(&problem.to_string()))));
+        }
     };
     let mut lines = vec![match (head.number - after, after) {
         (0, _) => format!("{GREEN}✓{GREEN:#} {what} is empty"),

@@ -6,6 +6,7 @@ use super::candidate::{self, Candidate};
 use super::folder::{FolderWithTrust, summary};
 use super::{component_cache, failed, registry};
 use crate::arguments::sharing::UpdateArguments;
+use crate::commands::audited_refusal::audit_refusal;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
@@ -32,6 +33,7 @@ pub(in super::super) async fn update(
     let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
     let registry = registry(&arguments.folder.connection, terminal)?;
     let update = PluginUpdate {
+        data: &data,
         registry,
         component_cache: component_cache(&data),
         target,
@@ -77,6 +79,7 @@ enum Outcome {
 
 /// Values that all steps of one `plugin update` command use.
 struct PluginUpdate<'u> {
+    data: &'u DataDirectory,
     registry: Registry,
     component_cache: ComponentCache,
     target: FolderWithTrust,
@@ -103,18 +106,21 @@ impl PluginUpdate<'_> {
         if found.manifest.is_none() && fetched.digest() == locked.component {
             return Ok(Outcome::Current);
         }
-        let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
+        let checked = candidate::check_signatures(fetched, &self.target.trust, self.terminal);
+        let trusted = self.audited(locked, checked).await?;
         let new = &trusted.locked;
         if new.name != locked.name {
-            return Err(Failure::failed(format!(
+            let renamed = Failure::failed(format!(
                 "{} is the plugin `{}` now, so it was not installed; to install it, run `agent-host plugin remove {}` and then \
                  `agent-host plugin add`",
                 locked.reference,
                 text::one_line(&new.name, 100),
                 locked.name
-            )));
+            ));
+            return self.audited(locked, Err(renamed)).await;
         }
-        check_update(new, locked, &self.target.trust, self.arguments.downgrade()).map_err(Failure::failed)?;
+        let checked = check_update(new, locked, &self.target.trust, self.arguments.downgrade());
+        self.audited(locked, checked.map_err(Failure::failed)).await?;
         let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         print(self.terminal, self.changes(locked, &candidate).await)?;
         if !self.arguments.check {
@@ -122,6 +128,14 @@ impl PluginUpdate<'_> {
             self.target.folder.install(new, &fetched.bytes, ReplacePolicy::LockedFile).map_err(failed)?;
         }
         Ok(Outcome::Newer)
+    }
+
+    /// If the host refuses a new version, records this in the audit log.
+    async fn audited<T>(&self, plugin: &LockedPlugin, result: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(refused) = &result {
+            audit_refusal(self.data, self.target.folder.path(), (&plugin.reference, &refused.message)).await;
+        }
+        result
     }
 
     /// Describes how an update changes the version, the signer, the requested grants, the imports and the tools of
