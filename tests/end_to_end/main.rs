@@ -4,8 +4,10 @@
 mod acp;
 mod agents;
 mod approvals;
+mod audit;
 mod author_workflow;
 mod binary;
+mod budgets;
 mod cancelled;
 mod chat_server;
 mod claims;

@@ -13,13 +13,13 @@ use agent_runtime::{
     UserName,
 };
 use agent_store::{
-    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, ContinuableSession,
-    Deletion, Integrity, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit,
-    MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison,
-    Projections, RebuiltProjection, RecordRange, Rollback, ScheduleState, Schedules, ServedPlugin, SessionFilter,
-    SessionIndex, SessionLog, SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant,
-    StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, Swap, TimedEvent, TrialCalls, UsageTotal, VersionChange,
-    VersionFilter,
+    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger, CallFilter, ChargedTo,
+    Commit, ContinuableSession, Deletion, Integrity, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter,
+    MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions,
+    ProjectionComparison, Projections, RebuiltProjection, RecordRange, Rollback, ScheduleState, Schedules,
+    ServedPlugin, SessionFilter, SessionIndex, SessionLog, SessionMeta, SessionSummary, SqliteStore, StatusReader,
+    StoreError, StoredAuditEntry, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, Swap,
+    TimedEvent, TrialCalls, UsageTotal, VersionChange, VersionFilter,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -521,6 +521,11 @@ forward_to_real_store! {
     Audit {
         fn audit(actions: Vec<AuditAction>) -> ();
         fn audit_entries(since: i64, after: u64, limit: usize) -> Vec<AuditEntry>;
+        fn stored_audit_entries(after: u64, limit: usize) -> Vec<StoredAuditEntry>;
+        fn last_audit_number() -> u64;
+    }
+    BudgetLedger {
+        fn charged(to: Vec<ChargedTo>) -> Vec<agent_core::budget::Spending>;
     }
     PluginVersions {
         fn set_serving(directory: &str, serving: Vec<ServedPlugin>) -> Vec<VersionChange>;

@@ -10,6 +10,7 @@ mod mcp;
 mod openai;
 mod operations;
 pub(crate) mod process;
+mod refusals;
 mod streams;
 mod webhooks;
 

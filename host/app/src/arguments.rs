@@ -180,7 +180,7 @@ pub(crate) enum Command {
     /// List the models of the providers, and test a model with a small request
     #[command(subcommand)]
     Model(ModelCommand),
-    /// Show the audit log: grants, denials, approvals and plugin versions
+    /// Show, check and export the audit log: grants, refusals, approvals and plugin versions
     Audit(AuditArguments),
     /// Check the database, and rebuild its indexes
     #[command(subcommand)]

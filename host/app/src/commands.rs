@@ -7,6 +7,7 @@ mod approval_prompt;
 pub(crate) mod approvals;
 mod attachments;
 pub(crate) mod audit;
+mod audited_refusal;
 mod build_projects;
 pub(crate) mod chat;
 pub(crate) mod config;

@@ -116,7 +116,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         // `run` handles this command before it starts the runtime.
         Some(Command::Compile) => Ok(Exit::Done),
         Some(Command::Config(command)) => commands::config::run(command, data, terminal).await,
-        Some(Command::Audit(arguments)) => commands::audit::run(arguments, &open_data()?, terminal).await,
+        Some(Command::Audit(arguments)) => commands::audit::run(arguments, data, terminal).await,
         Some(Command::Outbox(ForUser { command, user })) => {
             commands::outbox::run(command, &open_data()?.for_user(user), terminal).await
         }

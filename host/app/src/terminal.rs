@@ -3,6 +3,7 @@
 
 mod activity;
 pub(crate) mod approval;
+pub(crate) mod budget;
 mod build;
 pub(crate) mod card;
 pub(crate) mod cost;

@@ -3,6 +3,7 @@
 
 mod agents;
 mod approval;
+mod budget;
 mod check;
 mod document;
 mod documentation;
@@ -40,6 +41,7 @@ pub use text_format::url_problem;
 
 use crate::grants::{Grant, Kind, Receiver, SecretGrant};
 use agent_core::approval::ApprovalRules;
+use agent_core::budget::Budgets;
 use agent_core::loop_break::Finish;
 use agent_core::run::{AtLimit, UnitWeights, Weight};
 use agent_core::text_dialect::ToolDialect;
@@ -102,6 +104,8 @@ pub struct AgentFile {
     pub at_limit: Option<AtLimit>,
     /// Weights from which the execution units of a turn are computed.
     pub execution_units: UnitWeights,
+    /// How many tokens, how much money and how much time may be used.
+    pub budgets: Budgets,
     /// Maximum number of times that the model may correct a rejected output.
     pub max_corrections: Option<u32>,
     /// Maximum number of tool calls that run at the same time.
@@ -271,6 +275,7 @@ impl AgentFile {
             max_interactions: number("max_interactions"),
             at_limit: text("at_limit").map(|word| if word == "error" { AtLimit::Error } else { AtLimit::Finish }),
             execution_units: root.table("execution_units").map(|table| unit_weights(&table)).unwrap_or_default(),
+            budgets: budget::read(root),
             max_corrections: number("max_corrections"),
             parallel_calls: number("parallel_calls"),
             result_characters: number("result_characters"),

@@ -41,6 +41,14 @@ pub struct TokenDetails {
     pub thinking: u64,
 }
 
+impl TokenDetails {
+    /// All tokens together.
+    pub fn total(self) -> u64 {
+        let Self { uncached_prompt, cache_read, cache_write, completion, thinking: _ } = self;
+        [uncached_prompt, cache_read, cache_write, completion].into_iter().fold(0, u64::saturating_add)
+    }
+}
+
 impl Usage {
     /// Creates usage without details.
     pub fn new(prompt_tokens: u64, completion_tokens: u64) -> Self {

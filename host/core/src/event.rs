@@ -1,6 +1,7 @@
 //! The events that a session emits (L30).
 
 use crate::approval::ApprovalOutcome;
+use crate::budget::ExceededBudget;
 use crate::cost::TurnCost;
 use crate::message::{CallId, Digest};
 use crate::model::Usage;
@@ -470,6 +471,12 @@ pub enum EventKind {
         /// The plugin, its request, and the line that would allow the request if it were in the configuration.
         #[serde(flatten)]
         denial: Denial,
+    },
+    /// A budget does not allow the next model call, so the turn ends with an error (O4).
+    BudgetExceeded {
+        /// The budget, what was used of it, and what the next model call may use.
+        #[serde(flatten)]
+        budget: ExceededBudget,
     },
     /// A validator or the output schema rejected the output (L12).
     OutputRejected {

@@ -4,6 +4,7 @@
 //! [`run::Run`] is the entry point.
 
 pub mod approval;
+pub mod budget;
 pub mod change;
 pub mod cloud_event;
 pub mod cost;

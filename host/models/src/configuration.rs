@@ -120,6 +120,14 @@ impl Price {
         Self { prompt, completion, cache_read: None, cache_write: None, long_prompt: None }
     }
 
+    /// Returns the most that a model call with at most these tokens can cost, however many of them the provider reads from
+    /// or writes to its prompt cache.
+    pub fn highest_cost(&self, prompt_tokens: u64, reply_tokens: u64) -> Cost {
+        let cached = [self.cache_read, self.cache_write].into_iter().flatten();
+        let prompt = cached.fold(self.prompt, f64::max);
+        Self { prompt, cache_read: None, cache_write: None, ..*self }.cost(Usage::new(prompt_tokens, reply_tokens))
+    }
+
     /// Returns the cost of one model call.
     pub fn cost(&self, usage: Usage) -> Cost {
         let tokens = usage.details();

@@ -1,6 +1,7 @@
 //! The services that the process provides to sessions: the store, the sandbox, the host functions for plugins (ports),
 //! the questions before a plugin's first use, and trace contexts.
 
+mod budget;
 mod checkpoint;
 mod file_changes;
 mod first_use;
@@ -10,6 +11,8 @@ mod plugin_model;
 mod services;
 pub(crate) mod trace;
 
+pub(crate) use budget::{Account, BudgetRefusal, Reservation, estimate};
+pub use budget::{BudgetUse, CallsInFlight};
 pub use checkpoint::{Checkpoint, CheckpointObserver};
 pub use file_changes::{FileChange, FileChanges, ProposedChange};
 pub use first_use::{FirstUse, FirstUses};

@@ -1,7 +1,7 @@
 //! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop in
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
-//! Each module imports only modules that come before it in this list: `signature`, `http_sink`, `schedule_times`, `records`, `tools`, `media`,
+//! Each module imports only modules that come before it in this list: `signature`, `http_sink`, `schedule_times`, `refusals`, `records`, `tools`, `media`,
 //! `events`, `agent`, `requests`, `open_sessions`, `event_stream`, `turn_events`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
 //! `swap`, `transfer`, `replay`, `supervisor`.
 
@@ -17,6 +17,7 @@ mod open_sessions;
 pub mod outbox;
 mod prompts;
 mod records;
+mod refusals;
 pub mod replay;
 mod requests;
 mod schedule_times;
@@ -42,12 +43,14 @@ pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
 pub use host::{
-    Checkpoint, CheckpointObserver, FileChange, FileChanges, FirstUse, FirstUses, Host, ProposedChange, StoredValues,
+    BudgetUse, CallsInFlight, Checkpoint, CheckpointObserver, FileChange, FileChanges, FirstUse, FirstUses, Host,
+    ProposedChange, StoredValues,
 };
 pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, InvalidSink};
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
+pub use refusals::{RefusalLog, RefusedRequest};
 pub use requests::{
     Accepted, ClientResult, DuringTurn, Prompt, RequestError, RequestProblem, SessionName, SessionRequest,
 };

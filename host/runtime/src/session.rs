@@ -5,6 +5,7 @@ mod log_writer;
 mod opening;
 mod secrets;
 mod servers;
+mod work_clock;
 
 pub(crate) use log_writer::LogWriter;
 pub use opening::OpenSession;
@@ -17,7 +18,7 @@ use crate::approvals::{
 };
 use crate::events::{SessionWatch, Watchers};
 use crate::history::LoadedHistory;
-use crate::host::{Checkpoint, FinishedQuestion, SessionServices, trace};
+use crate::host::{Account, BudgetUse, Checkpoint, FinishedQuestion, Reservation, SessionServices, trace};
 use crate::media::AttachError;
 use crate::open_sessions::Inbox;
 use crate::outbox::{self, DeferredDelivery, OutboxError, Receivers, ResultOrigin, now_ms};
@@ -27,7 +28,7 @@ use agent_core::change::{Change, Denial};
 use agent_core::event::{Event, Suspension};
 use agent_core::message::{CallId, Digest, Media, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Input, InputError, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
+use agent_core::run::{Input, InputError, LoopConfig, Output, QueuedPrompt, RestoreError, Run, TurnEnd, TurnError};
 use agent_core::tool::ClientTool;
 use agent_mcp::AcquiredServers;
 use agent_plugins::{GenerationError, NewMediaItem};
@@ -36,6 +37,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::broadcast;
+use work_clock::WorkClock;
 
 /// Maximum number of characters of a session's title. The title is the beginning of the session's first input.
 pub(crate) const TITLE_CHARACTERS: usize = 80;
@@ -131,6 +133,10 @@ pub struct Session {
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) last_event: Option<Event>,
     pub(crate) model_retry: ModelRetry,
+    /// What the last model call has reserved of the turn's budgets. The reservation ends after the next commit.
+    pub(crate) reservation: Option<Reservation>,
+    /// Measures the time that the open turn works.
+    work_clock: WorkClock,
     /// Whether a failed commit or a dropped future has stopped the turn before its end. The results of actions that
     /// were running when the turn stopped are lost.
     pub(crate) was_interrupted: bool,
@@ -177,6 +183,13 @@ impl Session {
     /// Returns the session's current state.
     pub fn state(&self) -> &Run {
         &self.run
+    }
+
+    /// Returns the budgets of the session's current agent that have limits, and what was used of them. The budget of a turn
+    /// is that of the last turn (O4).
+    pub async fn budget_use(&self) -> Result<Vec<BudgetUse>, StoreError> {
+        let LoopConfig { user, budgets, .. } = self.services.live.current().bounds();
+        self.services.budget_gate.used(&Account::of_session(&self.run, user, budgets)).await
     }
 
     /// Returns the sequence number of the last durable event before the session was opened in this process.
@@ -342,7 +355,7 @@ impl Session {
     /// Applies an input to the session. No other method changes the session's state. The input may depend on finished
     /// model calls of plugins and on denials (O3) that are not committed yet, so the method commits these first.
     pub(crate) async fn apply(&mut self, input: Input, mut notes: CommitNotes) -> Result<(), SessionError> {
-        while let Some(FinishedQuestion { input, record, texts }) = self.services.ledger.next() {
+        while let Some(FinishedQuestion { input, record, texts, reservation: _held }) = self.services.ledger.next() {
             if self.run.is_open() {
                 let mut notes = CommitNotes { texts, ..CommitNotes::default() };
                 notes.add_now(&self.run, StepRecordBody::PluginModel(Box::new(record)));
@@ -363,7 +376,9 @@ impl Session {
             denials.splice(0..0, self.denied.drain(..));
             self.apply_one(Input::Denied { denials }, CommitNotes::default()).await?;
         }
-        self.apply_one(input, notes).await
+        let applied = self.apply_one(input, notes).await;
+        self.reservation = None;
+        applied
     }
 
     /// Computes the next state of the session and commits it. The session uses the new state and publishes its events
@@ -383,12 +398,15 @@ impl Session {
         let (approvals, history) = self.approvals_and_history();
         add_event_details(approvals, history, &mut change).await?;
         announce_approvals(&self.services, (&self.run, &run), &mut change);
-        let commit = self.commit_of(&run, change, notes);
+        let mut commit = self.commit_of(&run, change, notes);
+        commit.charge = self.work_clock.charge(&self.run, &run);
+        let is_charged = commit.charge.is_some();
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();
         self.services.reach_checkpoint(Checkpoint::BeforeCommit(name));
         self.log.commit(&*self.services.store, commit).await?;
         self.services.reach_checkpoint(Checkpoint::AfterCommit(name));
+        self.work_clock.committed(&run, is_charged);
         self.run = run;
         self.stored_texts.extend(texts);
         self.history.record_change(&self.run, &change);
@@ -436,7 +454,8 @@ impl Session {
         let is_new = |text: &String| !self.stored_texts.contains(&digest_of(text.as_bytes()));
         let texts = notes.texts.into_iter().filter(is_new).collect();
         let view = self.log.view_of(run, &self.run);
-        Commit { snapshot: run.snapshot_without_view(), view, change, records: notes.records, texts, status }
+        let (snapshot, records) = (run.snapshot_without_view(), notes.records);
+        Commit { snapshot, view, change, records, texts, status, charge: None }
     }
 
     /// Returns the result of the last turn.

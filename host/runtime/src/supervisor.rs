@@ -12,6 +12,7 @@ use crate::agent::LiveAgent;
 use crate::event_stream::SessionEvents;
 use crate::events::EventPosition;
 use crate::host::Host;
+use crate::refusals::RefusalLog;
 use crate::requests::{
     Accepted, DuringTurn, PendingRequest, Prompt, RequestError, RequestProblem, SessionName, SessionRequest,
 };
@@ -70,6 +71,8 @@ pub struct Supervisor(Arc<Shared>);
 
 struct Shared {
     host: Host,
+    /// Records refused requests in the audit log (O3).
+    refusals: RefusalLog,
     /// The agents whose sessions are run, by the agent's configured name.
     agents: BTreeMap<String, LiveAgent>,
     options: SupervisorOptions,
@@ -94,7 +97,9 @@ impl Supervisor {
         // When the process shuts down, the scan stops too.
         let stop = host.leaving.child_token();
         let (continuing, opening) = (Arc::new(Semaphore::new(CONTINUED_SESSIONS)), Mutex::default());
-        let shared = Arc::new(Shared { host, agents, options, tasks, changed, backoff, continuing, opening, stop });
+        let refusals = RefusalLog::new(host.store.clone());
+        let shared =
+            Arc::new(Shared { host, refusals, agents, options, tasks, changed, backoff, continuing, opening, stop });
         shared.tasks.spawn(scan::scan(shared.clone()));
         shared.tasks.spawn(dispatch::dispatch(shared.clone()));
         shared.tasks.spawn(schedule::run_schedules(shared.clone()));
@@ -228,6 +233,11 @@ impl Supervisor {
         &self.0.host
     }
 
+    /// Returns the log of refused requests, which adds entries to the audit log (O3).
+    pub fn refusals(&self) -> &RefusalLog {
+        &self.0.refusals
+    }
+
     /// Returns the agents whose sessions are run.
     pub fn agents(&self) -> &BTreeMap<String, LiveAgent> {
         &self.0.agents
@@ -239,6 +249,7 @@ impl Supervisor {
         self.0.host.leaving.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        self.0.refusals.flush().await;
     }
 }
 

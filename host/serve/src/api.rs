@@ -17,7 +17,8 @@ use crate::mcp::McpAgent;
 use crate::openai;
 use crate::problem::Problem;
 use crate::state::ApiState;
-use axum::extract::{Request, State};
+use agent_runtime::RefusedRequest;
+use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -112,8 +113,11 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
 /// Checks the headers and the token of each request, before anything else is read.
 async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
     let page = state.origins.page_of(request.headers());
+    let requested = requested(&request);
     if let Some(origin) = page.clone().filter(|_| request.method() == Method::OPTIONS) {
-        return preflight(&state, request.headers(), origin);
+        let response = preflight(&state, request.headers(), origin);
+        audit_refusal(&state, None, ("http", requested), &response).await;
+        return response;
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
     let is_openai = request.uri().path().starts_with(openai::PATH);
@@ -126,15 +130,19 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         }
         state.caller(request.headers()).map(Some)
     });
+    let mut token = None;
     let mut response = match checked {
         Ok(caller) => {
             if let Some(caller) = caller {
+                token = Some(caller.token.name.clone());
                 request.extensions_mut().insert(caller);
             }
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
     };
+    let protocol = if may_be_signed { "webhook" } else { "http" };
+    audit_refusal(&state, token, (protocol, requested), &response).await;
     if is_openai {
         response = openai::with_openai_error(response);
     }
@@ -153,6 +161,34 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Returns the method and the route of a request. Both are one of few texts, whatever the client sends.
+fn requested(request: &Request) -> String {
+    let method = match request.method() {
+        method
+        @ (&Method::GET | &Method::POST | &Method::DELETE | &Method::PUT | &Method::PATCH | &Method::OPTIONS) => {
+            method.as_str()
+        }
+        _ => "another method for",
+    };
+    let route = request.extensions().get::<MatchedPath>().map_or("an unknown route", MatchedPath::as_str);
+    format!("{method} {route}")
+}
+
+/// Records an answer that refuses a request because of its sender (O3).
+async fn audit_refusal(
+    state: &ApiState,
+    token: Option<String>,
+    (protocol, request): (&'static str, String),
+    response: &Response,
+) {
+    if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+        return;
+    }
+    let default = if response.status() == StatusCode::FORBIDDEN { "forbidden" } else { "unauthorized" };
+    let code = response.extensions().get::<Problem>().map_or(default, |problem| problem.code);
+    state.supervisor.refusals().record(RefusedRequest { protocol, token, request, object: None, code }).await;
 }
 
 /// Answers the question of a browser whether a page of another origin may send a request. Only configured origins may.

@@ -8,7 +8,7 @@ use crate::mcp::{McpAgent, McpEndpoints};
 use crate::problem::Problem;
 use crate::tokens::{Token, TokenFile};
 use agent_mcp::offered::HttpEndpoint;
-use agent_runtime::Supervisor;
+use agent_runtime::{RefusedRequest, Supervisor};
 use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
@@ -148,27 +148,47 @@ impl ApiState {
         Ok((parsed?, Some(place)))
     }
 
+    /// Returns whether the caller may use this agent, and the server runs it.
+    pub(crate) fn may_use_agent(&self, caller: &Caller, agent: &str) -> bool {
+        self.supervisor.agents().contains_key(agent) && caller.token.allows_agent(agent)
+    }
+
     /// Checks that the caller may use this agent, and that the server runs it.
     pub(crate) fn check_agent(&self, caller: &Caller, agent: &str) -> Result<(), Problem> {
-        match self.supervisor.agents().contains_key(agent) && caller.token.allows_agent(agent) {
-            true => Ok(()),
-            // The answer does not tell whether another agent exists.
-            false => Err(Problem::not_found(format!("this server has no agent `{agent}` for this token"))),
+        if self.may_use_agent(caller, agent) {
+            return Ok(());
         }
+        if self.supervisor.agents().contains_key(agent) {
+            self.supervisor.refusals().note(refused(caller, "the use of an agent", agent));
+        }
+        // The answer does not tell whether another agent exists.
+        Err(Problem::not_found(format!("this server has no agent `{agent}` for this token")))
     }
 
     /// Returns the session with this subject if the caller may use it.
     pub(crate) async fn session(&self, caller: &Caller, session: &str) -> Result<SessionSummary, Problem> {
-        let user = caller.token.user.clone();
-        let filter = SessionFilter { subject: Some(session.to_owned()), user, ..SessionFilter::default() };
+        let filter = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
         let found = self.store().sessions(filter, 1).await?.pop();
+        let found = found.filter(|found| found.state != SessionState::Incomplete);
+        let exists = found.is_some();
         let is_allowed = |found: &SessionSummary| {
-            found.state != SessionState::Incomplete && self.check_agent(caller, &found.agent).is_ok()
+            (caller.token.user.is_none() || caller.token.user == found.user) && self.may_use_agent(caller, &found.agent)
         };
-        found
-            .filter(is_allowed)
-            .ok_or_else(|| Problem::not_found(format!("there is no session `{session}` for this token")))
+        if let Some(found) = found.filter(is_allowed) {
+            return Ok(found);
+        }
+        if exists {
+            self.supervisor.refusals().note(refused(caller, "the use of a session", session));
+        }
+        // The answer does not tell whether another session exists.
+        Err(Problem::not_found(format!("there is no session `{session}` for this token")))
     }
+}
+
+/// Describes the refusal of an agent or a session that exists, but that the token may not use.
+fn refused(caller: &Caller, request: &str, object: &str) -> RefusedRequest {
+    let (token, request) = (Some(caller.token.name.clone()), request.to_owned());
+    RefusedRequest { protocol: "http", token, request, object: Some(object.to_owned()), code: "not_found" }
 }
 
 /// Limits the number of open event streams, or of other things that a token may keep open (row 25).

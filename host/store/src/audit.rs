@@ -1,13 +1,18 @@
-//! The audit log (O3) records the grants of plugins, denied requests, approval decisions, events that plugins sent to
-//! services, and replacements of plugin versions. Entries are only added, never changed or removed. The entries about
-//! a session are kept when the session is deleted.
+//! The audit log (O3) records the grants of plugins, refusals, approval decisions, events that plugins sent to services,
+//! and replacements of plugin versions. Entries are only added, never changed or removed. The entries about a session are
+//! kept when the session is deleted. Each entry contains a hash of the entry before it, see [`chain`].
+
+pub(crate) mod chain;
+pub(crate) mod verify;
 
 use crate::StoreError;
 use agent_core::approval::{ApprovalOutcome, LastingGrant};
+use agent_core::budget::ExceededBudget;
 use agent_core::change::Denial;
 use agent_core::message::{CallId, Digest};
 use agent_core::tool::ToolSource;
 use async_trait::async_trait;
+use chain::StoredAuditEntry;
 use serde::{Deserialize, Serialize};
 
 /// Adds entries to the audit log and reads them. A commit of a session adds the entries for the denials, approvals
@@ -22,7 +27,17 @@ pub trait Audit: Send + Sync {
     /// Returns up to `limit` entries, oldest first, whose number is above `after` and whose time is not before
     /// `since`. `since` is the number of microseconds since the beginning of 1970 in UTC.
     async fn audit_entries(&self, since: i64, after: u64, limit: usize) -> Result<Vec<AuditEntry>, StoreError>;
+
+    /// Returns up to `limit` entries whose number is above `after`, oldest first, exactly as they are stored. Damaged
+    /// entries are returned, too. A page ends early if its entries are large, but it is empty only after the last entry.
+    async fn stored_audit_entries(&self, after: u64, limit: usize) -> Result<Vec<StoredAuditEntry>, StoreError>;
+
+    /// Returns the number of the last entry that was ever added, even if this entry was removed. 0 if there was none.
+    async fn last_audit_number(&self) -> Result<u64, StoreError>;
 }
+
+/// Maximum size of a text in an entry, in bytes. Longer texts are shortened when the entry is stored.
+pub const MAX_AUDIT_TEXT_BYTES: usize = 4 << 10;
 
 /// An entry of the audit log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -98,6 +113,14 @@ pub enum AuditAction {
         /// Outcome of the approval request.
         verdict: ApprovalOutcome,
     },
+    /// A budget did not allow a model call, so the turn ended (O4).
+    BudgetExceeded {
+        /// Subject that identifies the session.
+        session: String,
+        /// The budget, what was used of it, and what the call may have used.
+        #[serde(flatten)]
+        budget: ExceededBudget,
+    },
     /// A user revoked a lasting approval (L17).
     Revoked {
         /// Id of the revoked grant.
@@ -141,14 +164,33 @@ pub enum AuditAction {
         /// Digest of the version in the plugin's file.
         to: Digest,
     },
-    /// The host refused to load a plugin file, or to use a set of plugins for an agent (P10).
+    /// The host refused to load or add a plugin, to use a set of plugins for an agent (P10), or to use the file of an
+    /// agent that the user has not trusted.
     Refused {
-        /// Path of the plugin directory.
+        /// Path of the plugin directory, or of the directory that contains the agent's file.
         directory: String,
-        /// Path of the refused file, or name of the agent that cannot use the plugins.
+        /// The refused file, the address of the refused plugin, or the name of the agent that cannot use the plugins.
         subject: String,
         /// Reason for the refusal, as a message for users.
         reason: String,
+    },
+    /// The host refused requests that their sender was not allowed to make. Equal requests within a short time share one
+    /// entry.
+    RequestRefused {
+        /// The protocol of the requests, such as `http`.
+        protocol: String,
+        /// Name of the token that the requests contained. `None` if they contained no valid token.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        token: Option<String>,
+        /// What was requested, such as `POST /api/sessions`. Parts that the sender chooses freely are not included.
+        request: String,
+        /// The session or the agent that the first of the requests named, if the sender has a valid token.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        object: Option<String>,
+        /// Code for the reason, such as `unauthorized`.
+        code: String,
+        /// Number of refused requests that the entry stands for.
+        count: u64,
     },
 }
 
@@ -161,11 +203,13 @@ impl AuditAction {
             AuditAction::Denied { .. } => "denied",
             AuditAction::Emitted { .. } => "emitted",
             AuditAction::Approval { .. } => "approval",
+            AuditAction::BudgetExceeded { .. } => "budget_exceeded",
             AuditAction::Revoked { .. } => "revoked",
             AuditAction::Swapped { .. } => "swapped",
             AuditAction::RolledBack { .. } => "rolled_back",
             AuditAction::RollbackUndone { .. } => "rollback_undone",
             AuditAction::Refused { .. } => "refused",
+            AuditAction::RequestRefused { .. } => "request_refused",
         }
     }
 
@@ -176,13 +220,17 @@ impl AuditAction {
             AuditAction::Granted { agent, plugin, .. } => format!("{agent}/{plugin}"),
             AuditAction::Denied { session, .. }
             | AuditAction::Emitted { session, .. }
-            | AuditAction::Approval { session, .. } => session.clone(),
+            | AuditAction::Approval { session, .. }
+            | AuditAction::BudgetExceeded { session, .. } => session.clone(),
             AuditAction::HostGranted { agent, .. } => agent.clone(),
             AuditAction::Revoked { grant, .. } => format!("{}/{}", grant.agent, grant.tool),
             AuditAction::Swapped { directory, plugin, .. }
             | AuditAction::RolledBack { directory, plugin, .. }
             | AuditAction::RollbackUndone { directory, plugin, .. } => format!("{directory}/{plugin}"),
             AuditAction::Refused { directory, subject, .. } => format!("{directory}/{subject}"),
+            AuditAction::RequestRefused { protocol, token, .. } => {
+                format!("{protocol}/{}", token.as_deref().unwrap_or_default())
+            }
         }
     }
 }

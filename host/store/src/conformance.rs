@@ -4,6 +4,7 @@
 mod approvals;
 mod audit;
 mod blobs;
+mod budget_ledger;
 mod calls;
 mod commits;
 mod continuations;
@@ -65,6 +66,8 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     audit::unchanged_grants_add_no_entry(new_store()).await;
     audit::commit_writes_denials_and_approvals(new_store()).await;
     audit::host_grants_and_revocations_add_entries(new_store()).await;
+    audit::entries_form_a_chain(new_store()).await;
+    audit::long_texts_are_shortened(new_store()).await;
     versions::versions_start_and_end(new_store()).await;
     versions::new_rollback_replaces_the_previous_one(new_store()).await;
     versions::rollback_updates_the_history_immediately(new_store()).await;
@@ -107,6 +110,10 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     projections::projections_match_the_log(new_store()).await;
     projections::pending_messages_do_not_count_as_differences(new_store()).await;
     projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
+    budget_ledger::usage_is_charged_once(new_store()).await;
+    budget_ledger::all_tokens_of_a_prompt_are_charged(new_store()).await;
+    budget_ledger::delegated_work_is_charged_to_the_delegating_turns(new_store()).await;
+    budget_ledger::charges_never_overflow(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
     usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;

@@ -7,6 +7,7 @@
 mod approvals;
 mod audit;
 mod blobs;
+mod budget_ledger;
 pub mod conformance;
 mod error;
 mod integrity;
@@ -24,8 +25,11 @@ mod versions;
 pub use agent_core::memory::{Memory, MemoryKind};
 pub use agent_core::session_state::SessionState;
 pub use approvals::{Approvals, NamedRule, StoredGrant};
-pub use audit::{Audit, AuditAction, AuditEntry};
+pub use audit::chain::{AuditChain, ChainHead, ChainProblem, ExportedAuditEntry, StoredAuditEntry};
+pub use audit::verify::{AuditAnchor, AuditProblem, VerifiedAudit, verify_lines, verify_store};
+pub use audit::{Audit, AuditAction, AuditEntry, MAX_AUDIT_TEXT_BYTES};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
+pub use budget_ledger::{BudgetLedger, ChargedTo};
 pub use error::StoreError;
 pub use integrity::Integrity;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
@@ -39,7 +43,7 @@ pub use session_index::{
     Unowned, UsageTotal,
 };
 pub use session_log::{
-    CallFilter, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,
+    CallFilter, Charge, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,
     OpenedSession, RecordRange, SessionLog, SessionMeta, Status, StepRecord, StoredRecord, StoredView, TimedEvent,
     ViewPiece,
 };
@@ -61,6 +65,7 @@ pub trait Store:
     + Memories
     + Approvals
     + Audit
+    + BudgetLedger
     + PluginVersions
     + Projections
     + Integrity
@@ -77,6 +82,7 @@ impl<T> Store for T where
         + Memories
         + Approvals
         + Audit
+        + BudgetLedger
         + PluginVersions
         + Projections
         + Integrity

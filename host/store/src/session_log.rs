@@ -134,6 +134,23 @@ pub struct Commit {
     pub texts: Vec<String>,
     /// Status of the session after the transition, for session lists.
     pub status: Status,
+    /// To whom the usage of the commit is charged (O4). `None` if it is charged to nobody, because the commit copies or
+    /// imports a session.
+    pub charge: Option<Charge>,
+}
+
+/// To whom the usage of a commit is charged (O4): the session, the turns that have delegated the work, the agent and
+/// the user.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Charge {
+    /// The agent of the session.
+    pub agent: String,
+    /// The user for whom the turn works.
+    pub user: Option<String>,
+    /// The turns that have delegated the work of the session, each with the subject of its session.
+    pub delegators: Vec<(String, u32)>,
+    /// Time of work that has not been charged yet, in milliseconds.
+    pub milliseconds: u64,
 }
 
 /// The `view` member of the snapshot's JSON object. The view is stored in pieces, so that a commit writes only the

@@ -5,6 +5,7 @@
 mod approvals;
 mod audit;
 mod blobs;
+mod budget_ledger;
 mod commit;
 mod failure;
 mod file;

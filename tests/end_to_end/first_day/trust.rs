@@ -29,6 +29,10 @@ fn p14_an_untrusted_file_is_refused_without_a_terminal() {
         }
     }
     assert!(!user.path("home/project/started").exists());
+    let audit = user.run("home", &["audit", "--json"]);
+    let refused: Vec<_> = audit.stdout.lines().filter(|line| line.contains("\"type\":\"refused\"")).collect();
+    assert_eq!(refused.len(), 3, "O3: {audit:?}");
+    assert!(refused[0].contains("project/agent.toml") && refused[0].contains("you have not trusted it"), "{audit:?}");
     user.write("home/project/agent.toml", "instructions = \"Be brief.\"\n");
     let named = user.run("home/project", &["--agent", "agent.toml", "Hello there."]);
     assert_eq!((named.code, named.stdout.trim()), (Some(0), "Hello."), "{named:?}");

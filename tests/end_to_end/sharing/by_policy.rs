@@ -47,6 +47,8 @@ fn row_23_requires_signatures_if_the_agent_does() {
     assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), signed, "the previous version stays");
     assert!(cli.succeed(&with_agent(&["plugin", "list"])).contains("tides"), "the previous version is still used");
 
+    let audit = cli.succeed(&["audit"]);
+    assert!(audit.matches("was refused: ").count() >= 2 && audit.contains("it is not signed"), "O3: {audit}");
     cli.registry.requests();
     let verified = cli.succeed(&with_agent(&["plugin", "verify"]));
     assert!(verified.contains("✓") && verified.contains(&format!("signed by {team}")), "{verified}");

@@ -1,6 +1,7 @@
 //! Command-line arguments of `plugin history`, `plugin rollback`, `plugin quarantine` and `audit`.
 
-use clap::Args;
+use agent_core::message::Digest;
+use clap::{Args, Subcommand};
 use std::path::PathBuf;
 
 /// Arguments of `plugin history`.
@@ -39,13 +40,68 @@ pub(crate) struct RollbackArguments {
 
 /// Arguments of `audit`.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct AuditArguments {
+    #[command(subcommand)]
+    pub(crate) command: Option<AuditCommand>,
     /// Oldest entry to show: a time (2026-01-31T12:00:00Z), a day (2026-01-31) or an age (90s, 15m, 12h, 7d)
     #[arg(long, value_name = "TIME", value_parser = since)]
     pub(crate) since: Option<Since>,
     /// Print one JSON line per entry
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// Commands on the audit log.
+#[derive(Debug, Subcommand)]
+pub(crate) enum AuditCommand {
+    /// Check that no entry was changed or removed; the first broken entry is reported
+    #[command(
+        after_help = "Each entry contains a hash of the entry before it. Somebody who can write the database can also \
+                            compute new hashes. To find this, keep the hash that this command prints, or an exported \
+                            file, on another machine, and name it with --from."
+    )]
+    Verify {
+        /// Exported file to check; without it, the log in the database is checked
+        #[arg(value_name = "FILE")]
+        file: Option<PathBuf>,
+        /// Hash of an entry, or an exported file, that was kept elsewhere; the log must still contain its last entry
+        #[arg(long, value_name = "HASH|FILE", value_parser = anchor)]
+        from: Option<AnchorSource>,
+    },
+    /// Export the audit log as JSON lines with hashes
+    Export {
+        /// Export only the entries after this number
+        #[arg(long, value_name = "N", default_value_t = 0)]
+        after: u64,
+        /// Output file; `-` is stdout
+        #[arg(short, long, value_name = "FILE", default_value = "-")]
+        output: PathBuf,
+        /// Overwrite an existing file
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// What `audit verify --from` compares the log with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AnchorSource {
+    /// The hash of an entry.
+    Hash(Digest),
+    /// An exported log, whose last entry counts.
+    File(PathBuf),
+}
+
+fn anchor(text: &str) -> Result<AnchorSource, String> {
+    let digits = text.strip_prefix("sha256:").unwrap_or(text);
+    if let Ok(hash) = Digest::parse(&format!("sha256:{}", digits.to_ascii_lowercase())) {
+        return Ok(AnchorSource::Hash(hash));
+    }
+    match text {
+        "" => Err("write a hash such as sha256:0a1b…, or the name of an exported file".to_owned()),
+        _ if text.starts_with("sha256:") => Err("a hash has 64 hexadecimal digits after `sha256:`".to_owned()),
+        _ => Ok(AnchorSource::File(text.into())),
+    }
 }
 
 /// A point in time, in microseconds since 1970.
@@ -77,6 +133,17 @@ fn since(text: &str) -> Result<Since, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn o3_anchor_is_a_hash_or_a_file() {
+        let digits = "0a".repeat(32);
+        let hash = AnchorSource::Hash(Digest::from_sha256([10; 32]));
+        for text in [digits.clone(), format!("sha256:{digits}"), digits.to_uppercase()] {
+            assert_eq!(anchor(&text), Ok(hash.clone()), "{text}");
+        }
+        assert_eq!(anchor("old.jsonl"), Ok(AnchorSource::File("old.jsonl".into())));
+        assert!(anchor("").is_err() && anchor("sha256:0a").is_err());
+    }
 
     #[test]
     fn o3_since_accepts_time_day_or_age() {

@@ -1,21 +1,44 @@
-//! `audit`: prints the audit log, which contains grants, denials, approvals and changes to the plugin versions in
-//! use (O3).
+//! `audit`: prints, checks and exports the audit log, which contains grants, refusals, approvals and changes to the plugin
+//! versions in use (O3).
 
-use crate::arguments::versions::AuditArguments;
+mod export;
+mod verify;
+
+use super::session::destination::Existing;
+use crate::arguments::versions::{AuditArguments, AuditCommand};
+use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, text};
 use agent_config::{DataDirectory, assembly};
 use agent_core::approval::ApprovalOutcome;
 use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
-use agent_store::{AuditAction, AuditEntry, MAX_PAGE};
+use agent_store::{AuditAction, AuditEntry, MAX_PAGE, Store};
+use std::path::Path;
 
 /// Maximum displayed length of a name or reason, in characters.
 const MAX_CHARACTERS: usize = 200;
 
+/// Prints the audit log, or runs a subcommand of `audit`.
+pub(crate) async fn run(arguments: AuditArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+    // An exported file is checked without the data folder.
+    if let Some(AuditCommand::Verify { file: Some(file), from }) = arguments.command {
+        return verify::file(file, from, terminal).await;
+    }
+    let data = DataDirectory::open(data, &environment::host())?;
+    let store = assembly::open_store_to_read(&data)?;
+    match arguments.command {
+        None => print(arguments, &*store, terminal).await,
+        Some(AuditCommand::Verify { from, .. }) => verify::database((&*store, &data), from, terminal).await,
+        Some(AuditCommand::Export { after, output, force }) => {
+            let existing = if force { Existing::Replace } else { Existing::Keep };
+            export::export(&*store, after, (&output, existing), terminal).await
+        }
+    }
+}
+
 /// Prints the audit log, oldest entries first.
-pub(crate) async fn run(arguments: AuditArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = assembly::open_store_to_read(data)?;
+async fn print(arguments: AuditArguments, store: &dyn Store, terminal: &Terminal) -> Result<Exit, Failure> {
     let since = arguments.since.map_or(0, |since| since.0);
     let (mut after, mut found) = (0, false);
     loop {
@@ -57,6 +80,9 @@ fn describe(entry: &AuditEntry) -> String {
             format!("{BOLD}{}{BOLD:#} sent the service event {}", source_name(source), line(event_type)),
             line(&format!("{session}/{call}")),
         ),
+        AuditAction::BudgetExceeded { session, budget } => {
+            (format!("a model call was refused: {}", line(&budget.to_string())), line(session))
+        }
         AuditAction::Revoked { grant, .. } => {
             let what = format!(
                 "the permanent approval of {BOLD}{}{BOLD:#}@{} was revoked",
@@ -92,10 +118,24 @@ fn describe(entry: &AuditEntry) -> String {
         AuditAction::Refused { directory, subject, reason } => {
             (format!("{BOLD}{}{BOLD:#} was refused: {}", line(subject), line(reason)), line(directory))
         }
+        AuditAction::RequestRefused { protocol, token, request, object, code, count } => {
+            let sender = token
+                .as_ref()
+                .map_or("a sender without a valid token".to_owned(), |token| format!("the token {}", line(token)));
+            let times = if *count == 1 { String::new() } else { format!(" {} times", text::grouped(*count)) };
+            let what = format!("{BOLD}{sender}{BOLD:#} was refused{times}: {} ({})", line(request), line(code));
+            (what, object.as_ref().map_or_else(|| line(protocol), |object| line(&format!("{protocol} {object}"))))
+        }
     };
     format!("{DIM}{time}{DIM:#} {what} {DIM}{location}{DIM:#}")
 }
 
 fn source_name(source: &ToolSource) -> String {
     text::one_line(&source.to_string(), MAX_CHARACTERS)
+}
+
+/// Returns a number of entries with its noun.
+fn entries(count: u64) -> String {
+    let noun = if count == 1 { "entry" } else { "entries" };
+    format!("{} {noun}", text::grouped(count))
 }

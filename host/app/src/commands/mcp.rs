@@ -49,7 +49,7 @@ async fn over_stdio(
 ) -> Result<(), Failure> {
     // The client works for the user who started it, and asks this user for approvals.
     let rights = [Right::Read, Right::Talk, Right::Approve, Right::Administer].into();
-    let client = McpClient { rights, user: None, agents: Vec::new() };
+    let client = McpClient { name: "stdio".to_owned(), rights, user: None, agents: Vec::new() };
     terminal.note(format!("offering {BOLD}{agent}{BOLD:#} to the MCP client on standard input and output"));
     let calls = ClientCalls::new(supervisor.clone(), agent, client);
     let offer: Arc<dyn Offer> = match arguments.expose.into() {

@@ -6,7 +6,7 @@ mod approve;
 mod call;
 mod cancel;
 mod delete;
-mod destination;
+pub(in crate::commands) mod destination;
 pub(crate) mod pick;
 mod portable;
 pub(crate) mod request;

@@ -1,6 +1,7 @@
 //! Decides which file describes the agent if the command line names none: the `agent.toml` of the current folder if the user
 //! trusts it, and otherwise the user-wide file.
 
+use super::audited_refusal::audit_refusal;
 use super::trust;
 use super::user_presence::UserPresence;
 use crate::arguments::AgentArguments;
@@ -9,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{DIM, Terminal, TypedLine, YELLOW, text};
 use agent_config::settings::AGENT_FILE;
 use agent_config::trust::{AgentAuthority, TrustState, TrustStore, TrustedStart};
-use agent_config::{AgentOptions, HostEnvironment, UserFile};
+use agent_config::{AgentOptions, DataDirectory, HostEnvironment, UserFile};
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -80,7 +81,11 @@ pub(crate) async fn find(
         let has_other = user_file.is_some() || environment.installed_plugins().is_some();
         let answer = match store.state(&authority) {
             TrustState::Trusted => Answer::Trusted,
-            _ if user == UserPresence::Absent => return Err(untrusted(&path)),
+            _ if user == UserPresence::Absent => {
+                let failure = untrusted(&path);
+                audit_untrusted(&authority, &failure, data, &environment).await;
+                return Err(failure);
+            }
             state => ask(&authority, &state, has_other, terminal).await?,
         };
         if answer == Answer::Quit {
@@ -113,6 +118,20 @@ fn untrusted(path: &Path) -> Failure {
         "`{file}` in this folder is not used, because you have not trusted it yet, and nobody can be asked here: \
          `agent-host trust {file}` shows what it allows and trusts it, and --agent {file} uses it this time"
     ))
+}
+
+/// Records in the audit log that an agent's file was not used (O3).
+async fn audit_untrusted(
+    authority: &AgentAuthority,
+    failure: &Failure,
+    data: Option<&Path>,
+    environment: &HostEnvironment,
+) {
+    let folder = authority.path.parent().unwrap_or(Path::new("."));
+    match DataDirectory::open(data, environment) {
+        Ok(data) => audit_refusal(&data, folder, (&authority.path.display().to_string(), &failure.message)).await,
+        Err(error) => tracing::error!(%error, "a refusal could not be recorded in the audit log"),
+    }
 }
 
 /// Shows what the file allows, and asks the user until the answer is clear. The end of the input means to quit.

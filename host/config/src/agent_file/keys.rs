@@ -3,6 +3,7 @@
 
 mod agent;
 mod approval;
+mod budget;
 mod events;
 mod limits;
 mod mcp;
@@ -13,6 +14,7 @@ mod tables;
 use super::text_format::TextFormat;
 use agent::{AGENT, MODELS, TURN, UNITS};
 use approval::APPROVAL;
+use budget::{BUDGET, BUDGET_AGENT_DAY, BUDGET_SESSION, BUDGET_TURN, BUDGET_USER_DAY};
 use events::{OUTBOX, OUTBOX_SERVER, SCHEDULE, WEBHOOK};
 use limits::{AGENT_LIMITS, HOST_TABLE, PLUGIN_LIMITS};
 pub(super) use mcp::{MCP, MCP_NEEDS, MCP_TAKEN};
@@ -101,6 +103,11 @@ pub(super) const SECTIONS: &[Section] = &[
     MODELS,
     TURN,
     UNITS,
+    BUDGET,
+    BUDGET_TURN,
+    BUDGET_SESSION,
+    BUDGET_AGENT_DAY,
+    BUDGET_USER_DAY,
     APPROVAL,
     RETRY,
     PROVIDER,

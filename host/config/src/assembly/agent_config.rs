@@ -95,6 +95,7 @@ fn loop_config(settings: &Settings) -> LoopConfig {
         answer_within_ms: file.answer_within_ms.map(u64::from),
         approval_within_ms: file.approval_within_ms.map(u64::from),
         execution_units: file.execution_units,
+        budgets: file.budgets.clone(),
         ..defaults
     }
 }

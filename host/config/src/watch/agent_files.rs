@@ -7,7 +7,7 @@ use crate::assembly::{self, AssembledAgent, ModelRebuild, Reconfigured};
 use crate::protection;
 use agent_plugins::Sandbox;
 use agent_runtime::swap;
-use agent_store::Store;
+use agent_store::{AuditAction, Store};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -55,6 +55,9 @@ pub(super) async fn watch(
             {
                 tracing::warn!(%error, "the changed grants could not be recorded in the audit log");
             }
+            if let WatchEvent::Misconfigured { reason } = &event {
+                file.audit_refusal(&*store, reason).await;
+            }
             if events.try_send(event).is_err() {
                 tracing::debug!("an event about the configuration was dropped because nobody receives it");
             }
@@ -83,6 +86,15 @@ impl WatchedFile {
         let path = agent.settings.path.clone()?;
         let text = agent.settings.text().map(str::to_owned);
         Some(Self { agent, path, text, last_stamp: (None, Instant::now()), handled: None })
+    }
+
+    /// Records in the audit log that a changed file is not used (O3).
+    async fn audit_refusal(&self, store: &dyn Store, reason: &str) {
+        let directory = self.path.parent().unwrap_or(Path::new(".")).display().to_string();
+        let (subject, reason) = (self.path.display().to_string(), reason.to_owned());
+        if let Err(error) = store.audit(vec![AuditAction::Refused { directory, subject, reason }]).await {
+            tracing::warn!(%error, "a refused change of the configuration could not be recorded in the audit log");
+        }
     }
 
     /// Applies the file to the agent if the file has changed. Returns an event if the change must be reported.

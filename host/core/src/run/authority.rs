@@ -76,6 +76,7 @@ impl LoopConfig {
             fallback: current.fallback.clone(),
             announced: current.announced,
             execution_units: current.execution_units,
+            budgets: self.budgets.within(&current.budgets),
         }
     }
 }
@@ -165,6 +166,8 @@ impl Turn {
         self.config.user.clone_from(&terms.user);
         (self.config.announced, self.config.fallback) = (unset.announced, unset.fallback);
         self.config.execution_units = unset.execution_units;
+        // A document must not charge its usage to the sessions of others.
+        self.config.budgets.delegators.clear();
         self.interactions = self.interactions.max(terms.replies);
         dropped.pins = self.pinned.take().is_some();
         dropped.sections = std::mem::take(&mut self.sections).len();

@@ -1,5 +1,6 @@
 //! The limits of a turn, taken from its agent when the turn begins.
 
+use crate::budget::Budgets;
 use crate::loop_break::Finish;
 use crate::model::Usage;
 use crate::plugin::OutputData;
@@ -56,6 +57,9 @@ pub struct LoopConfig {
     /// How model calls are counted in execution units (L5). By default, each token of prompt and reply is one unit.
     #[serde(skip_serializing_if = "UnitWeights::is_default")]
     pub execution_units: UnitWeights,
+    /// How much the turn, its session, its agent and its user may use (O4). By default, there is no limit.
+    #[serde(skip_serializing_if = "Budgets::is_default")]
+    pub budgets: Budgets,
 }
 
 /// How model calls are counted in execution units (L5). By default, each token of a prompt or a reply is one unit.
@@ -184,6 +188,7 @@ impl Default for LoopConfig {
             fallback: None,
             announced: AnnouncedEvents::default(),
             execution_units: UnitWeights::default(),
+            budgets: Budgets::default(),
         }
     }
 }

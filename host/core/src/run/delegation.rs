@@ -4,6 +4,7 @@ use super::batch::CallProgress;
 use super::config::LoopConfig;
 use super::state::Run;
 use super::turn::{Phase, Turn};
+use crate::budget::Budgets;
 use crate::event::WaitCause;
 use crate::message::CallId;
 use crate::tool::ToolError;
@@ -60,9 +61,12 @@ impl Run {
     }
 
     /// Returns the limits of a turn to which the open turn delegates work. These are the limits in `own`, but
-    /// `max_depth` is at most the `max_depth` of the open turn.
+    /// `max_depth` is at most the `max_depth` of the open turn. The work also counts towards the budgets of the open turn
+    /// and of all turns that have delegated it (O4).
     pub fn delegate_limits(&self, own: LoopConfig) -> LoopConfig {
-        let max_depth = self.turn.as_ref().map_or(u32::MAX, |turn| turn.config.max_depth);
-        LoopConfig { max_depth: own.max_depth.min(max_depth), ..own }
+        let Some(turn) = &self.turn else { return own };
+        let delegators = turn.config.budgets.delegators_of_child(&self.session, turn.number);
+        let (max_depth, budgets) = (own.max_depth.min(turn.config.max_depth), Budgets { delegators, ..own.budgets });
+        LoopConfig { max_depth, budgets, ..own }
     }
 }

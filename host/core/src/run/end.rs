@@ -1,6 +1,7 @@
 //! The end of a turn: an output, an error or a cancellation.
 
 use super::input::Retryability;
+use crate::budget::ExceededBudget;
 use crate::event::EndReason;
 use crate::message::Message;
 use crate::model::Usage;
@@ -140,6 +141,9 @@ pub enum TurnError {
         /// Number of calls that were answered, by tool.
         answered: BTreeMap<String, u32>,
     },
+    /// A budget does not allow the next model call (O4).
+    #[error("budget_exceeded: {0}")]
+    BudgetExceeded(ExceededBudget),
     /// No model answered.
     #[error("the model did not answer: {message}")]
     ModelFailed {
@@ -184,6 +188,7 @@ impl TurnError {
                 details["by"] = serde_json::json!(by);
                 details["attempts"] = serde_json::json!(attempts);
             }
+            TurnError::BudgetExceeded(budget) => details["budget"] = serde_json::json!(budget),
             TurnError::InteractionsExhausted { last_reply: Some(last_reply), .. } => {
                 details["last_reply"] = serde_json::json!(last_reply);
             }
@@ -202,6 +207,7 @@ impl TurnError {
             TurnError::EmptyReplies { .. } => "empty_replies",
             TurnError::PromptTooLarge { .. } => "prompt_too_large",
             TurnError::OutstandingMismatch { .. } => "outstanding_mismatch",
+            TurnError::BudgetExceeded(_) => "budget_exceeded",
             TurnError::ModelFailed { .. } => "model_failed",
             TurnError::PluginFailed { .. } => "plugin_failed",
             TurnError::PluginChanged { .. } => "plugin_changed",

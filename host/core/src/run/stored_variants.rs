@@ -101,6 +101,7 @@ variants! {
         TurnError::EmptyReplies { .. } => "error: empty replies",
         TurnError::PromptTooLarge { .. } => "error: prompt too large",
         TurnError::OutstandingMismatch { .. } => "error: outstanding mismatch",
+        TurnError::BudgetExceeded(_) => "error: budget exceeded",
         TurnError::ModelFailed { retryability: Retryability::Retryable, .. } => "error: model failed",
         TurnError::ModelFailed { retryability: Retryability::Permanent, .. } => "error: model failed for good",
         TurnError::PluginFailed { .. } => "error: plugin failed",

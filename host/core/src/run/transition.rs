@@ -256,6 +256,9 @@ impl Run {
     pub(super) fn fail(&mut self, error: TurnError, change: &mut Change) {
         self.clear_stream(change);
         self.abandon_batch(FAILED_WAITING, FAILED_RUNNING, change);
+        if let TurnError::BudgetExceeded(budget) = &error {
+            self.emit(change, EventKind::BudgetExceeded { budget: budget.clone() });
+        }
         let (code, message) = (error.code().to_owned(), error.to_string());
         self.emit(change, EventKind::Error { code, message, scope: ErrorScope::Turn });
         self.emit_budget(change);

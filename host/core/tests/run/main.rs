@@ -4,6 +4,7 @@
 mod approvals;
 mod beginnings;
 mod bounds;
+mod budgets;
 mod calls;
 mod delegation;
 mod endings;

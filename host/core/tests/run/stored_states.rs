@@ -10,6 +10,7 @@
 use crate::session::{Session, WIDE, dispatched, plain, repeatable, reply, respond_to, result, sequential};
 use crate::stored_ways::completing;
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope, LastingGrant, ScopedGrant};
+use agent_core::budget::{BudgetResource, BudgetScope, ExceededBudget, Shortage};
 use agent_core::change::Change;
 use agent_core::event::{Wait, WaitCause};
 use agent_core::loop_break::Finish;
@@ -26,7 +27,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The name of each set of stored states, and the minimum number of states in that set.
-const SETS: [(&str, usize); 2] = [("v1", 36), (NEWEST_SET, 71)];
+const SETS: [(&str, usize); 2] = [("v1", 36), (NEWEST_SET, 72)];
 /// The name of the newest set, to which new states of this version of the host are written.
 const NEWEST_SET: &str = "v2";
 
@@ -420,6 +421,7 @@ fn failures() -> Vec<WayToState> {
         fails("failed_plugin", TurnError::PluginFailed { plugin: text("p@012345678901"), message: text("trap") }),
         fails("failed_plugin_changed", TurnError::PluginChanged { reason: text("`p` is gone") }),
         fails("failed_host", TurnError::HostFailed { message: text("the disk is full") }),
+        fails("failed_budget", TurnError::BudgetExceeded(exceeded_budget())),
         way_to("failed_model", |session| {
             vec![session.begin(LoopConfig::default()), session.must(failed_model(AfterFailure::GiveUp))]
         }),
@@ -439,6 +441,11 @@ fn failures() -> Vec<WayToState> {
             vec![start, session.context(TurnContext { budget, ..TurnContext::default() })]
         }),
     ]
+}
+
+fn exceeded_budget() -> ExceededBudget {
+    let shortage = Shortage { resource: BudgetResource::Cost, limit: 2_000_000, used: 1_999_000, needed: Some(3_000) };
+    ExceededBudget { scope: BudgetScope::UserDay, owner: "ann".to_owned(), shortage }
 }
 
 fn bounds() -> LoopConfig {

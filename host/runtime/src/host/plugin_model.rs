@@ -1,6 +1,7 @@
 //! Lets plugins ask the agent's model. In each turn, each plugin has its own token budget. The tokens that a plugin
 //! uses are counted both toward this budget and toward the token usage of the turn (P5, L5).
 
+use super::budget::{Account, BudgetGate, BudgetRefusal, Reservation, estimate};
 use crate::agent::Models;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
 use agent_core::message::Message;
@@ -25,6 +26,8 @@ pub(crate) struct ModelLedger(Mutex<LedgerState>);
 
 #[derive(Default)]
 struct LedgerState {
+    /// Whose budgets the open turn uses. `None` if no turn is open.
+    account: Option<Account>,
     /// Number of questions that plugins have asked the model in the session so far.
     questions: u64,
     /// Number of tokens that each plugin has used or reserved in the open turn, by the name of the plugin. Tokens are
@@ -39,6 +42,8 @@ pub(crate) struct FinishedQuestion {
     pub(crate) input: Input,
     pub(crate) record: PluginModelRecord,
     pub(crate) texts: Vec<String>,
+    /// Keeps the question in the budgets until its usage is committed.
+    pub(crate) reservation: Option<Reservation>,
 }
 
 impl ModelLedger {
@@ -47,7 +52,12 @@ impl ModelLedger {
     pub(crate) fn begin(&self, run: &Run) {
         let uses = run.turn.iter().flat_map(|turn| &turn.plugin_model_use);
         let tokens = uses.map(|(plugin, used)| (plugin.clone(), used.usage.total())).collect();
-        *self.lock() = LedgerState { questions: run.asks, tokens, finished: VecDeque::new() };
+        let account = Account::of(run);
+        *self.lock() = LedgerState { account, questions: run.asks, tokens, finished: VecDeque::new() };
+    }
+
+    fn account(&self) -> Option<Account> {
+        self.lock().account.clone()
     }
 
     /// Removes the oldest finished question that is not committed yet, and returns it.
@@ -83,7 +93,8 @@ impl ModelLedger {
             reply: None,
             error: None,
         };
-        Ok(ReservedTokens { ledger, asker, number, prompt, answer, record, texts: texts_of(question), outcome: None })
+        let texts = texts_of(question);
+        Ok(ReservedTokens { ledger, asker, number, prompt, answer, record, texts, outcome: None, reservation: None })
     }
 
     fn lock(&self) -> MutexGuard<'_, LedgerState> {
@@ -105,6 +116,8 @@ struct ReservedTokens {
     /// Number of tokens that the question takes from the plugin's budget, and the token usage that the provider
     /// reported. `None` until the question is finished.
     outcome: Option<(u64, Usage)>,
+    /// What the request to the model has reserved of the budgets of the turn (O4).
+    reservation: Option<Reservation>,
 }
 
 impl ReservedTokens {
@@ -129,7 +142,9 @@ impl Drop for ReservedTokens {
         *used = used.saturating_sub(reserved).saturating_add(charged);
         let input = Input::PluginUsedModel { plugin, used: ModelUse { asks: 1, usage } };
         let (record, texts) = (self.record.clone(), std::mem::take(&mut self.texts));
-        ledger.finished.push_back(FinishedQuestion { input, record, texts });
+        // The budgets count what the question has used, until the commit of the question charges it.
+        let reservation = self.reservation.take().inspect(|reservation| reservation.end(usage));
+        ledger.finished.push_back(FinishedQuestion { input, record, texts, reservation });
     }
 }
 
@@ -137,6 +152,7 @@ impl Drop for ReservedTokens {
 pub(crate) struct AgentModel {
     pub(crate) models: Models,
     pub(crate) ledger: Arc<ModelLedger>,
+    pub(crate) budget_gate: BudgetGate,
     /// Maximum number of tokens of the model's answer to a plugin's question.
     pub(crate) reply_tokens: u32,
     pub(crate) session: String,
@@ -148,7 +164,7 @@ impl ModelPort for AgentModel {
         let prompt = u64::from(prompt_tokens(&question));
         let max_answer = question.max_tokens.unwrap_or(u32::MAX).min(self.reply_tokens);
         let mut reserved = self.ledger.reserve(asker, &question, (prompt, max_answer.into()))?;
-        let result = self.ask_in_order(&question, &reserved).await;
+        let result = self.ask_in_order(&question, &mut reserved).await;
         match result {
             Ok(RawReply { reply, raw }) => {
                 reserved.record.answer = Some(raw);
@@ -176,7 +192,7 @@ impl AgentModel {
     async fn ask_in_order(
         &self,
         question: &ModelPortRequest,
-        reserved: &ReservedTokens,
+        reserved: &mut ReservedTokens,
     ) -> Result<RawReply, ModelRefusal> {
         let mut index = self.models.replacement_for(0).unwrap_or(0);
         loop {
@@ -210,7 +226,7 @@ impl AgentModel {
         &self,
         model: &Arc<dyn Provider>,
         question: &ModelPortRequest,
-        reserved: &ReservedTokens,
+        reserved: &mut ReservedTokens,
     ) -> Result<RawReply, QuestionError> {
         if !model.is_language_model() {
             let text = format!("{} is not a language model", model.info().model);
@@ -218,6 +234,7 @@ impl AgentModel {
         }
         let mut request = request(model, question, reserved).map_err(QuestionError::Refused)?;
         visible_request(&mut request);
+        self.reserve_budget(model, &request, reserved).await.map_err(QuestionError::Refused)?;
         let since = Instant::now();
         let mut attempt = 1;
         loop {
@@ -239,6 +256,33 @@ impl AgentModel {
             }
             attempt += 1;
         }
+    }
+}
+
+impl AgentModel {
+    /// Reserves the most that the request can use of the budgets of the turn (O4).
+    async fn reserve_budget(
+        &self,
+        model: &Arc<dyn Provider>,
+        request: &ModelRequest,
+        reserved: &mut ReservedTokens,
+    ) -> Result<(), ModelRefusal> {
+        // The request replaces the request to another model that has failed.
+        reserved.reservation = None;
+        let Some(account) = self.ledger.account() else { return Ok(()) };
+        reserved.reservation = Some(match self.budget_gate.admit(&account, estimate(model, request)).await {
+            Ok(reservation) => reservation,
+            Err(BudgetRefusal::Exceeded(budget)) => {
+                let (session, plugin) = (&self.session, &reserved.asker.plugin);
+                tracing::warn!(%session, %plugin, %budget, "a plugin's question to the model was refused");
+                return Err(ModelRefusal::Budget { left: budget.tokens_left() });
+            }
+            Err(BudgetRefusal::Store(error)) => {
+                tracing::error!(session = %self.session, %error, "the budgets cannot be read");
+                return Err(ModelRefusal::Unavailable("the host cannot read its budgets now".to_owned()));
+            }
+        });
+        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! The services that all sessions of a process share, and the services that one session provides to its plugin
 //! and model calls.
 
+use super::budget::{BudgetGate, CallsInFlight};
 use super::checkpoint::{Checkpoint, CheckpointObserver};
 use super::file_changes::FileChanges;
 use super::first_use::FirstUses;
@@ -50,6 +51,8 @@ pub struct Host {
     pub sessions: OpenSessions,
     /// Notified when a session has committed events that must be sent to a server.
     pub outbox_changed: Arc<Notify>,
+    /// The model calls that are running, which count towards budgets until their usage is stored (O4).
+    pub calls_in_flight: CallsInFlight,
 }
 
 impl Host {
@@ -67,6 +70,7 @@ impl Host {
             leaving: CancellationToken::new(),
             sessions: OpenSessions::default(),
             outbox_changed: Arc::default(),
+            calls_in_flight: CallsInFlight::default(),
         }
     }
 }
@@ -102,6 +106,8 @@ pub(crate) struct SessionServices {
     pub(crate) sessions: OpenSessions,
     /// Notified when the session has committed events that must be sent to a server.
     pub(crate) outbox_changed: Arc<Notify>,
+    /// Decides whether budgets allow model calls (O4).
+    pub(crate) budget_gate: BudgetGate,
 }
 
 impl SessionServices {
@@ -110,6 +116,7 @@ impl SessionServices {
         let agent = live.current();
         let media: Arc<dyn MediaPort> = Arc::new(StoredMedia(host.store.clone()));
         let ledger = Arc::new(ModelLedger::default());
+        let budget_gate = BudgetGate { store: host.store.clone(), calls: host.calls_in_flight.clone() };
         Self {
             store: host.store.clone(),
             sandbox: host.sandbox.clone(),
@@ -117,7 +124,7 @@ impl SessionServices {
             ports: Ports {
                 media: Some(media),
                 key_value: Some(Arc::new(StoredValues(host.store.clone()))),
-                model: Some(model_port(&agent, &ledger, &subject)),
+                model: Some(model_port(&agent, (&ledger, &budget_gate), &subject)),
                 http: host.http.clone(),
                 replay: None,
                 grants: Some(Arc::new(live.clone())),
@@ -136,12 +143,13 @@ impl SessionServices {
             leaving: host.leaving.clone(),
             sessions: host.sessions.clone(),
             outbox_changed: host.outbox_changed.clone(),
+            budget_gate,
         }
     }
 
     /// Returns a copy of these services that uses `agent` for the open turn.
     pub(crate) fn with_agent(&self, agent: Arc<Agent>) -> Self {
-        let model = Some(model_port(&agent, &self.ledger, &self.subject));
+        let model = Some(model_port(&agent, (&self.ledger, &self.budget_gate), &self.subject));
         let ports = Ports { model, ..self.ports.clone() };
         Self { agent, ports, ..self.clone() }
     }
@@ -196,6 +204,7 @@ impl SessionServices {
             leaving: self.leaving.clone(),
             sessions: self.sessions.clone(),
             outbox_changed: self.outbox_changed.clone(),
+            calls_in_flight: self.budget_gate.calls.clone(),
         }
     }
 
@@ -245,7 +254,12 @@ impl SessionServices {
 }
 
 /// Creates the model port for the agent's plugins.
-fn model_port(agent: &Agent, ledger: &Arc<ModelLedger>, session: &str) -> Arc<dyn ModelPort> {
+fn model_port(
+    agent: &Agent,
+    (ledger, budget_gate): (&Arc<ModelLedger>, &BudgetGate),
+    session: &str,
+) -> Arc<dyn ModelPort> {
     let (models, reply_tokens) = (agent.models().clone(), agent.config().reply_tokens);
-    Arc::new(AgentModel { models, ledger: ledger.clone(), reply_tokens, session: session.to_owned() })
+    let (ledger, budget_gate) = (ledger.clone(), budget_gate.clone());
+    Arc::new(AgentModel { models, ledger, budget_gate, reply_tokens, session: session.to_owned() })
 }

@@ -1,5 +1,6 @@
 //! Opens a session: acquires its lease and continues where another process stopped.
 
+use super::work_clock::WorkClock;
 use super::{LogWriter, ModelRetry, Session, SessionError};
 use crate::agent::{LiveAgent, UserName, pinned};
 use crate::events::Watchers;
@@ -111,6 +112,8 @@ impl Session {
             watchers,
             last_event: None,
             model_retry: ModelRetry::default(),
+            reservation: None,
+            work_clock: WorkClock::default(),
             was_interrupted: false,
             deferred: DeferredDelivery::Nothing,
             denied: Vec::new(),

@@ -54,7 +54,7 @@ impl<'a> Staging<'a> {
         let status = Status { state: SessionState::Incomplete, ..Status::default() };
         // The snapshot is a placeholder, from which no host can continue the session.
         let snapshot = b"{}".to_vec();
-        let commit = Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status };
+        let commit = Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status, charge: None };
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;
         Ok(())
     }

@@ -5,7 +5,7 @@ use crate::agent::Agent;
 use crate::approvals::{ApprovalContext, HeldRequests};
 use crate::events::Watchers;
 use crate::history::LoadedHistory;
-use crate::host::SessionServices;
+use crate::host::{Account, BudgetRefusal, Reservation, SessionServices, estimate};
 use crate::open_sessions::Inbox;
 use crate::outbox::DeferredDelivery;
 use crate::records::{CommitNotes, MessagePositions};
@@ -15,6 +15,7 @@ use crate::tools::results::denials_in;
 use agent_core::change::Denial;
 use agent_core::event::Event;
 use agent_core::message::{CallId, Digest, Message};
+use agent_core::model::ModelRequest;
 use agent_core::plugin::{PluginFailure, Scope};
 use agent_core::run::{Input, PromptBudget, Run, TurnError, ViewEntry};
 use agent_models::Provider;
@@ -37,6 +38,8 @@ pub(super) struct ActionContext<'t> {
     pub(super) watchers: &'t Watchers,
     pub(super) last_event: Option<&'t Event>,
     pub(super) model_retry: &'t mut ModelRetry,
+    /// What the action's model call has reserved of its budgets. The reservation ends after the next commit.
+    pub(super) reservation: &'t mut Option<Reservation>,
     /// Digests of the texts that this process has stored for the session.
     pub(super) stored_texts: &'t HashSet<Digest>,
     /// Denials that are committed together with the next input.
@@ -63,6 +66,7 @@ impl<'t> ActionContext<'t> {
             watchers: &session.watchers,
             last_event: session.last_event.as_ref(),
             model_retry: &mut session.model_retry,
+            reservation: &mut session.reservation,
             stored_texts: &session.stored_texts,
             denied: &mut session.denied,
             held_requests: &mut session.held_requests,
@@ -112,6 +116,18 @@ impl<'t> ActionContext<'t> {
         let entries = self.run.view.iter().filter(|entry| filter(entry));
         let seen_counts: Vec<_> = entries.map(|entry| (entry.id, self.run.seen_count(entry))).collect();
         MessagePositions::new(&seen_counts, self.run.model_calls)
+    }
+
+    /// Reserves the most that a request to a model can use, in all budgets of the turn (O4).
+    pub(super) async fn reserve_budget(
+        &mut self,
+        model: &Arc<dyn Provider>,
+        request: &ModelRequest,
+    ) -> Result<(), BudgetRefusal> {
+        let Some(account) = Account::of(self.run) else { return Ok(()) };
+        *self.reservation = None;
+        *self.reservation = Some(self.services.budget_gate.admit(&account, estimate(model, request)).await?);
+        Ok(())
     }
 
     /// Returns the model that the next model call of the open turn uses.

@@ -6,7 +6,7 @@ use super::outgoing::OutgoingPrompt;
 use super::plan_step::{add_plan_prompt, read_plan};
 use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
-use crate::host::Checkpoint;
+use crate::host::{BudgetRefusal, Checkpoint};
 use crate::prompts;
 use crate::records::{
     BuilderCallRecord, BuilderSurroundings, CommitNotes, MessagePositions, PromptRecord, Question, ReplyRecord,
@@ -49,6 +49,11 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     // `visible_request` escapes the invisible characters in the outgoing prompt (row 49). The history keeps
     // these characters unchanged.
     visible_request(&mut outgoing.request);
+    let model = context.model();
+    context.reserve_budget(model, &outgoing.request).await.map_err(|refusal| match refusal {
+        BudgetRefusal::Exceeded(budget) => TurnError::BudgetExceeded(budget),
+        BudgetRefusal::Store(error) => store_failed(error),
+    })?;
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
     let reply = send_request(context, &outgoing.request, &plan).await;
     context.services.reach_checkpoint(Checkpoint::AfterModel);

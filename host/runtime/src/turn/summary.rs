@@ -3,7 +3,7 @@
 
 use super::action::{ActionContext, ActionResult, store_failed};
 use crate::agent::SummaryWriter;
-use crate::host::Checkpoint;
+use crate::host::{BudgetRefusal, Checkpoint};
 use crate::records::{CommitNotes, StepRecordBody, SummaryRecord};
 use agent_core::message::{Message, Part, Role, StoredMessage};
 use agent_core::model::{ModelRequest, StopReason, Usage};
@@ -76,9 +76,9 @@ fn writer(context: &ActionContext<'_>) -> Option<Arc<dyn Provider>> {
     writer.is_language_model().then(|| writer.clone())
 }
 
-/// Asks the model for a summary. If the model fails, there is no second attempt: the host extracts a summary.
+/// Asks the model for a summary. If the model fails, or a budget does not allow the request, there is no second attempt: the host extracts a summary.
 async fn ask_for_summary(
-    context: &ActionContext<'_>,
+    context: &mut ActionContext<'_>,
     writer: &Arc<dyn Provider>,
     plan: &SummaryPlan,
     messages: &[&StoredMessage],
@@ -104,6 +104,14 @@ async fn ask_for_summary(
         max_tokens,
     };
     visible_request(&mut request);
+    if let Err(refusal) = context.reserve_budget(writer, &request).await {
+        let problem = match refusal {
+            BudgetRefusal::Exceeded(budget) => budget.to_string(),
+            BudgetRefusal::Store(error) => error.to_string(),
+        };
+        let text = Err(format!("{by} was not asked for a summary: {problem}"));
+        return ModelSummary { text, by, usage: Usage::default(), raw: Value::Null };
+    }
     let media = context.services.outgoing_media(&[]);
     let call = plan.earlier.as_ref().map_or(0, |summary| summary.evictions);
     let session = context.run.session.as_str();

@@ -134,7 +134,7 @@ async fn is_visible(
     item: &StoredOutboxItem,
     owners: &mut HashMap<String, Option<String>>,
 ) -> Result<bool, Problem> {
-    if state.check_agent(caller, &item.agent).is_err() {
+    if !state.may_use_agent(caller, &item.agent) {
         return Ok(false);
     }
     let Some(user) = &caller.token.user else { return Ok(true) };

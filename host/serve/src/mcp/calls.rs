@@ -3,7 +3,8 @@
 use crate::tokens::{Right, Rights};
 use agent_mcp::offered::{OfferError, OfferProblem};
 use agent_runtime::{
-    EventPosition, LiveAgent, Prompt, RequestError, RequestProblem, SessionRequest, Supervisor, UserName,
+    EventPosition, LiveAgent, Prompt, RefusedRequest, RequestError, RequestProblem, SessionRequest, Supervisor,
+    UserName,
 };
 use agent_store::{SessionFilter, SessionState, StoreError, digest_of};
 use serde_json::Value;
@@ -28,6 +29,8 @@ const ANSWER_TIME: Duration = Duration::from_secs(10 * 60);
 /// Who a client is, and what it may do.
 #[derive(Clone, Debug)]
 pub struct McpClient {
+    /// Name of the client's token, for the audit log, or `stdio` if the client is connected over standard input and output.
+    pub name: String,
     /// What the client may do. [`Right::Approve`] means that the client may ask its user for approvals.
     pub rights: Rights,
     /// The user for whom the client works. `None` means the user in the agent's configuration.
@@ -109,7 +112,14 @@ impl ClientCalls {
             return Ok(());
         }
         let right = serde_json::to_value(right).unwrap_or_default();
+        self.note_refusal(format!("a request that needs the right {right}"), &self.agent, "forbidden");
         Err(OfferError::new(OfferProblem::Forbidden, format!("the token does not have the right {right}")))
+    }
+
+    /// Records a refusal in the audit log (O3).
+    fn note_refusal(&self, request: String, object: &str, code: &'static str) {
+        let (token, object) = (Some(self.client.name.clone()), Some(object.to_owned()));
+        self.supervisor.refusals().note(RefusedRequest { protocol: "mcp", token, request, object, code });
     }
 
     /// Checks that the client has at least one of these rights.
@@ -223,14 +233,19 @@ impl ClientCalls {
     /// exists.
     pub(super) async fn check_session(&self, session: &str) -> Result<(), OfferError> {
         let user = self.client.user.as_ref().map(|user| user.as_str().to_owned());
-        let filter = SessionFilter { subject: Some(session.to_owned()), user, ..SessionFilter::default() };
+        let filter = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
         let found = self.supervisor.host().store.sessions(filter, 1).await.map_err(store_failed)?.pop();
-        let is_own = found.is_some_and(|found| {
-            found.state != SessionState::Incomplete && found.agent == self.agent && found.delegated_by.is_none()
+        let found = found.filter(|found| found.state != SessionState::Incomplete);
+        let is_own = found.as_ref().is_some_and(|found| {
+            let is_of_user = user.is_none() || user == found.user;
+            is_of_user && found.agent == self.agent && found.delegated_by.is_none()
         });
         match is_own {
             true => Ok(()),
             false => {
+                if found.is_some() {
+                    self.note_refusal("the use of a session".to_owned(), session, "not_found");
+                }
                 let message = format!(
                     "there is no session `{}` for this client",
                     agent_core::visible::visible_name(session, 100)

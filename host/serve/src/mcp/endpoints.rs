@@ -56,7 +56,8 @@ impl McpEndpoints {
         // Tokens that were revoked need no endpoint any more.
         endpoints.retain(|(token, ..), _| token_exists(token));
         let user = caller.token.user.as_deref().map(UserName::new).transpose().map_err(Problem::invalid)?;
-        let client = McpClient { rights: caller.token.rights.clone(), user, agents: caller.token.agents.clone() };
+        let name = caller.token.name.clone();
+        let client = McpClient { name, rights: caller.token.rights.clone(), user, agents: caller.token.agents.clone() };
         let calls = ClientCalls::new(supervisor.clone(), agent, client);
         let offer: Arc<dyn Offer> = match expose {
             Expose::Tools => Arc::new(ToolOffer::new(calls)),

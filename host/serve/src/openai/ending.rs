@@ -50,6 +50,7 @@ impl Ending {
                 "prompt_too_large" => {
                     OpenAiError::new(StatusCode::BAD_REQUEST, "context_length_exceeded", message).about("messages")
                 }
+                "budget_exceeded" => OpenAiError::new(StatusCode::TOO_MANY_REQUESTS, "insufficient_quota", message),
                 "model_failed" => OpenAiError::new(StatusCode::BAD_GATEWAY, "model_failed", message),
                 // The message may contain paths of the host's files, which a client must not see.
                 "host_failed" => OpenAiError::new(

@@ -2,7 +2,7 @@
 //! never removed.
 
 use super::{SessionWriter, TestStore, call, commit_of, event, finished_change};
-use crate::{AuditAction, AuditEntry, Store};
+use crate::{AuditAction, AuditAnchor, AuditEntry, AuditProblem, MAX_AUDIT_TEXT_BYTES, Store, verify_store};
 use agent_core::approval::{ApprovalOutcome, LastingGrant};
 use agent_core::change::{CallChange, Change, Denial};
 use agent_core::event::EventKind;
@@ -124,4 +124,53 @@ pub(super) async fn host_grants_and_revocations_add_entries(test: TestStore) {
     assert_eq!(store.revoke(&id).await, Ok(false));
     let actions: Vec<_> = all_entries(store).await.into_iter().map(|entry| entry.action).collect();
     assert_eq!(actions, [host(&["read /a"]), host(&[]), AuditAction::Revoked { id, grant }]);
+}
+
+fn refused(reason: &str) -> AuditAction {
+    AuditAction::Refused { directory: "/plugins".into(), subject: "a.wasm".into(), reason: reason.to_owned() }
+}
+
+/// O3: each entry contains the hash of the entry before it, also if several instances add entries at the same time.
+pub(super) async fn entries_form_a_chain(test: TestStore) {
+    let store = &test.store;
+    assert_eq!(store.last_audit_number().await, Ok(0));
+    let empty = verify_store(&**store, None).await.unwrap();
+    assert_eq!((empty.head.number, empty.anchored), (0, None));
+    store.audit(vec![granted("text", 1, &["read ."]), refused("first"), refused("second")]).await.unwrap();
+    let early = verify_store(&**store, None).await.unwrap().head;
+    let other = test.second.as_ref().unwrap_or(store);
+    let add = |store: Arc<dyn Store>, name: &'static str| {
+        tokio::spawn(async move {
+            for number in 0..20 {
+                store.audit(vec![refused(&format!("{name} {number}"))]).await.unwrap();
+            }
+        })
+    };
+    let (first, second) = (add(store.clone(), "first"), add(other.clone(), "second"));
+    first.await.unwrap();
+    second.await.unwrap();
+    let verified = verify_store(&**store, Some(&AuditAnchor::Head(early.clone()))).await.unwrap();
+    assert_eq!((verified.head.number, verified.anchored), (43, Some(3)));
+    let by_hash = verify_store(&**other, Some(&AuditAnchor::Hash(early.hash.clone()))).await.unwrap();
+    assert_eq!((by_hash.head, by_hash.anchored), (verified.head.clone(), Some(3)));
+    let hashes = store.stored_audit_entries(0, 100).await.unwrap();
+    assert_eq!(hashes.len(), 43);
+    assert_eq!(store.stored_audit_entries(41, 1).await.unwrap(), hashes[41..42]);
+    let unknown = AuditAnchor::Hash(digest(9).to_string());
+    assert!(matches!(verify_store(&**store, Some(&unknown)).await, Err(AuditProblem::NoSuchHash(_))));
+}
+
+/// O3: one entry cannot fill the disk, and an entry whose texts were shortened is intact.
+pub(super) async fn long_texts_are_shortened(test: TestStore) {
+    let store = &test.store;
+    let long = "ä".repeat(MAX_AUDIT_TEXT_BYTES);
+    let grants = [granted("text", 1, &[&long]), granted("text", 1, &[&long])];
+    for action in grants.into_iter().chain([refused(&long)]) {
+        store.audit(vec![action]).await.unwrap();
+    }
+    let entries = store.stored_audit_entries(0, 9).await.unwrap();
+    assert_eq!(entries.len(), 2, "shortened grants are still recognised as unchanged");
+    assert!(entries.iter().all(|entry| entry.body.len() < MAX_AUDIT_TEXT_BYTES + 400), "{}", entries[1].body.len());
+    assert!(entries[1].body.contains("more bytes)"));
+    verify_store(&**store, None).await.unwrap();
 }

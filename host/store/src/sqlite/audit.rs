@@ -1,16 +1,20 @@
 //! The audit log: one row per entry. Some audit entries are derived from the events and outbox items of a commit.
 
 use super::SqliteStore;
-use super::failure::Failure;
-use super::queries::{collect, from_json, now, rfc3339, signed, sql_limit, to_json, unsigned};
+use super::failure::{Failure, invalid};
+use super::queries::{collect, collect_page, from_json, now, rfc3339, signed, sql_limit, unsigned};
 use super::writer::Effort;
-use crate::{Audit, AuditAction, AuditEntry, StoreError};
+use crate::audit::chain::{StoredAuditEntry, hash_of, no_entry};
+use crate::{Audit, AuditAction, AuditEntry, MAX_AUDIT_TEXT_BYTES, MAX_PAGE, StoreError};
+use agent_core::approval::canonical_json;
 use agent_core::change::{OutboxEffect, OutboxItem};
 use agent_core::event::EventKind;
 use agent_core::message::CallId;
 use agent_core::tool::ToolSource;
 use async_trait::async_trait;
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
+use serde_json::Value;
 
 #[async_trait]
 impl Audit for SqliteStore {
@@ -34,6 +38,18 @@ impl Audit for SqliteStore {
         })
         .await
     }
+
+    async fn stored_audit_entries(&self, after: u64, limit: usize) -> Result<Vec<StoredAuditEntry>, StoreError> {
+        self.read(move |connection| {
+            let sql = format!("SELECT {STORED_COLUMNS} FROM audit WHERE number > ?1 ORDER BY number LIMIT ?2");
+            collect_page(connection, &sql, params![signed(after), sql_limit(limit)], stored_entry)
+        })
+        .await
+    }
+
+    async fn last_audit_number(&self) -> Result<u64, StoreError> {
+        self.read(last_number).await
+    }
 }
 
 /// An event that the audit log records.
@@ -43,7 +59,11 @@ pub(super) struct AuditedEvent(EventKind);
 impl AuditedEvent {
     /// Returns the event if the audit log records events of its kind.
     pub(super) fn of(kind: &EventKind) -> Option<Self> {
-        matches!(kind, EventKind::Denied { .. } | EventKind::ApprovalResolved { .. }).then(|| Self(kind.clone()))
+        let is_audited = matches!(
+            kind,
+            EventKind::Denied { .. } | EventKind::ApprovalResolved { .. } | EventKind::BudgetExceeded { .. }
+        );
+        is_audited.then(|| Self(kind.clone()))
     }
 
     /// Writes the audit entry for the event. The record of the event's call must be written first, because that record
@@ -64,6 +84,7 @@ impl AuditedEvent {
                 tool: name.clone(),
                 verdict: *verdict,
             },
+            EventKind::BudgetExceeded { budget } => AuditAction::BudgetExceeded { session, budget: budget.clone() },
             _ => return Ok(()),
         };
         insert(connection, &action, time)
@@ -108,12 +129,122 @@ fn source_of(connection: &Connection, session: i64, call: &CallId) -> Result<Opt
     found.optional()?.flatten().as_deref().map(from_json).transpose()
 }
 
+/// Adds an entry whose hash covers the entry before it.
 pub(super) fn insert(connection: &Connection, action: &AuditAction, time: i64) -> Result<(), Failure> {
-    let body = to_json("an entry of the audit log", action)?;
+    let body = Body::of(action)?;
+    let number = last_number(connection)? + 1;
+    let sql = "SELECT hash FROM audit ORDER BY number DESC LIMIT 1";
+    let previous = connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).optional()?;
+    let (kind, time_text) = (action.kind().to_owned(), chain_time(time));
+    let Body { text: body, subject } = body;
+    let mut entry = StoredAuditEntry { number, time: time_text, kind, subject, body, hash: String::new() };
+    entry.hash = hash_of(&entry, &previous.unwrap_or_else(|| no_entry().to_string()));
     connection
-        .prepare_cached("INSERT INTO audit (time, kind, subject, body) VALUES (?1, ?2, ?3, ?4)")?
-        .execute(params![time, action.kind(), action.subject(), body])?;
+        .prepare_cached("INSERT INTO audit (number, time, kind, subject, body, hash) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+        .execute(params![signed(number), time, entry.kind, entry.subject, entry.body, entry.hash])?;
     Ok(())
+}
+
+/// The stored form of an action.
+struct Body {
+    text: String,
+    subject: String,
+}
+
+impl Body {
+    fn of(action: &AuditAction) -> Result<Self, StoreError> {
+        let problem = |error: serde_json::Error| invalid("an entry of the audit log", error.to_string());
+        let mut value = serde_json::to_value(action).map_err(problem)?;
+        let text = match shorten_texts(&mut value) {
+            Shortened::Nothing => return Ok(Self { text: canonical_json(&value), subject: action.subject() }),
+            Shortened::Texts => canonical_json(&value),
+        };
+        let action: AuditAction = serde_json::from_value(value).map_err(problem)?;
+        Ok(Self { text, subject: action.subject() })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Shortened {
+    Nothing,
+    Texts,
+}
+
+/// Shortens all texts above [`MAX_AUDIT_TEXT_BYTES`], so that no plugin or client can fill the disk with one entry.
+fn shorten_texts(value: &mut Value) -> Shortened {
+    let shortened = |values: &mut dyn Iterator<Item = &mut Value>| {
+        let mut found = Shortened::Nothing;
+        for value in values {
+            if shorten_texts(value) == Shortened::Texts {
+                found = Shortened::Texts;
+            }
+        }
+        found
+    };
+    match value {
+        Value::String(text) if text.len() > MAX_AUDIT_TEXT_BYTES => {
+            let end = text.floor_char_boundary(MAX_AUDIT_TEXT_BYTES);
+            let note = format!("… ({} more bytes)", text.len() - end);
+            text.truncate(end);
+            text.push_str(&note);
+            Shortened::Texts
+        }
+        Value::Array(items) => shortened(&mut items.iter_mut()),
+        Value::Object(fields) => shortened(&mut fields.values_mut()),
+        _ => Shortened::Nothing,
+    }
+}
+
+const STORED_COLUMNS: &str = "number, time, kind, subject, body, hash";
+
+fn stored_entry(row: &Row<'_>) -> Result<StoredAuditEntry, Failure> {
+    Ok(StoredAuditEntry {
+        number: unsigned(row.get(0)?),
+        time: chain_time(row.get(1)?),
+        kind: row.get(2)?,
+        subject: row.get(3)?,
+        body: row.get(4)?,
+        hash: row.get(5)?,
+    })
+}
+
+/// Formats a time for the chain. The format is part of the hashes, so it never changes. A time that was damaged is formatted
+/// as a number.
+fn chain_time(microseconds: i64) -> String {
+    match Timestamp::from_microsecond(microseconds) {
+        Ok(time) => time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
+        Err(_) => microseconds.to_string(),
+    }
+}
+
+/// Returns the number of the last entry that was ever added. SQLite keeps this number when rows are deleted.
+fn last_number(connection: &Connection) -> Result<u64, Failure> {
+    let sql = "SELECT max(coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'audit'), 0),
+                          coalesce((SELECT max(number) FROM audit), 0))";
+    Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0)).map(unsigned)?)
+}
+
+/// Adds hashes to all entries of an earlier version, and writes their bodies as canonical JSON. The migration that calls
+/// this function has removed the trigger that forbids changes.
+pub(super) fn add_hashes(connection: &Connection) -> Result<(), Failure> {
+    let (mut after, mut previous) = (0, no_entry().to_string());
+    let select = format!("SELECT {STORED_COLUMNS} FROM audit WHERE number > ?1 ORDER BY number LIMIT ?2");
+    loop {
+        let parameters = params![signed(after), sql_limit(MAX_PAGE)];
+        let entries = collect_page(connection, &select, parameters, stored_entry)?;
+        if entries.is_empty() {
+            return Ok(());
+        }
+        for mut entry in entries {
+            if let Ok(body) = serde_json::from_str(&entry.body) {
+                entry.body = canonical_json(&body);
+            }
+            entry.hash = hash_of(&entry, &previous);
+            let sql = "UPDATE audit SET body = ?2, hash = ?3 WHERE number = ?1";
+            connection.prepare_cached(sql)?.execute(params![signed(entry.number), entry.body, entry.hash])?;
+            (after, previous) = (entry.number, entry.hash);
+        }
+    }
 }
 
 /// Returns the actions that need a new entry: all actions except grants that equal the last recorded grants.
@@ -121,9 +252,9 @@ fn new_actions<'d>(connection: &Connection, actions: &'d [AuditAction]) -> Resul
     let mut new = Vec::new();
     for action in actions {
         let is_recorded = match action {
-            AuditAction::Granted { .. } => last_of_kind(connection, action)?.as_ref() == Some(action),
+            AuditAction::Granted { .. } => is_last_of_kind(connection, action)?.unwrap_or(false),
             AuditAction::HostGranted { grants, .. } => {
-                last_of_kind(connection, action)?.map_or(grants.is_empty(), |last| last == *action)
+                is_last_of_kind(connection, action)?.unwrap_or(grants.is_empty())
             }
             _ => false,
         };
@@ -134,13 +265,14 @@ fn new_actions<'d>(connection: &Connection, actions: &'d [AuditAction]) -> Resul
     Ok(new)
 }
 
-/// Returns the action of the last entry that has the same kind and subject as `action`.
-fn last_of_kind(connection: &Connection, action: &AuditAction) -> Result<Option<AuditAction>, Failure> {
+/// Returns whether the last entry with the same kind and subject contains the same action. `None` if there is no such
+/// entry.
+fn is_last_of_kind(connection: &Connection, action: &AuditAction) -> Result<Option<bool>, Failure> {
+    let body = Body::of(action)?;
     let sql = "SELECT body FROM audit WHERE kind = ?1 AND subject = ?2 ORDER BY number DESC LIMIT 1";
     let mut statement = connection.prepare_cached(sql)?;
-    let last =
-        statement.query_row(params![action.kind(), action.subject()], |row| row.get::<_, String>(0)).optional()?;
-    last.as_deref().map(from_json).transpose()
+    let last = statement.query_row(params![action.kind(), body.subject], |row| row.get::<_, String>(0)).optional()?;
+    Ok(last.map(|last| last == body.text))
 }
 
 fn entry(row: &Row<'_>) -> Result<AuditEntry, Failure> {

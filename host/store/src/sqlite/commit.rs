@@ -5,12 +5,13 @@ mod rows;
 
 use super::audit::ServiceEvent;
 use super::blobs::{StoredBytes, insert_bytes};
+use super::budget_ledger;
 use super::failure::{Failure, invalid};
 use super::outbox::{self, OutboxRow, outbox_row};
 use super::queries::{from_json, now, signed, unsigned};
 use super::usage;
 use super::writer::Effort;
-use crate::{Commit, Lease, Status, StoreError, StoredView, ViewPiece};
+use crate::{Charge, Commit, Lease, Status, StoreError, StoredView, ViewPiece};
 use agent_core::change::{CallResult, HiddenMessage};
 use agent_core::cost::TurnCost;
 use agent_core::message::CallId;
@@ -34,6 +35,7 @@ pub(super) struct PreparedCommit {
     status: Status,
     /// Usage of the turns that the commit changes.
     usage: Vec<TurnCost>,
+    charge: Option<Charge>,
 }
 
 /// Moves the session to the front of session lists, by setting its `place` to a number above the `place` of every other
@@ -65,7 +67,7 @@ impl PreparedCommit {
     /// Converts the commit to rows. The conversion does not run on the writer thread, because all sessions
     /// share this thread.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
-        let Commit { snapshot, view, change, records, texts, status } = commit;
+        let Commit { snapshot, view, change, records, texts, status, charge } = commit;
         let usage = usage::changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         Ok(Self {
@@ -86,6 +88,7 @@ impl PreparedCommit {
                 .collect::<Result<_, _>>()?,
             status,
             usage,
+            charge,
         })
     }
 
@@ -127,6 +130,9 @@ impl PreparedCommit {
             )?
             .execute(params![session_row.session, self.snapshot])?;
         self.write_view(connection, session_row.session)?;
+        if let Some(charge) = &self.charge {
+            budget_ledger::charge(connection, session_row.session, (&self.usage, charge), time)?;
+        }
         for cost in &self.usage {
             usage::write(connection, session_row.session, cost)?;
         }

@@ -1,5 +1,6 @@
 //! The database schema and its migrations. A released migration never changes; every later change is a new migration.
 
+use super::audit;
 use super::failure::Failure;
 use crate::StoreError;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
@@ -24,6 +25,8 @@ const MIGRATIONS: &[&str] = &[
     CONTINUATION_TIMES,
     DELIVERIES_AND_SCHEDULES,
     MEMORY_PROJECTS,
+    AUDIT_CHAIN,
+    BUDGET_LEDGER,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -71,6 +74,10 @@ pub(super) fn migrate(connection: &Connection, path: &Path) -> Result<(), Failur
     let applied = usize::try_from(version(&transaction)?).unwrap_or_default();
     for migration in &MIGRATIONS[applied..] {
         transaction.execute_batch(migration)?;
+        if *migration == AUDIT_CHAIN {
+            audit::add_hashes(&transaction)?;
+            transaction.execute_batch(AUDIT_TRIGGERS)?;
+        }
     }
     transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", MIGRATIONS.len() as i64)?;
@@ -472,6 +479,65 @@ CREATE TABLE schedules (
 /// project recalls them.
 const MEMORY_PROJECTS: &str = "
 ALTER TABLE memories ADD COLUMN project TEXT;
+";
+
+/// Adds the hash of each entry of the audit log. [`audit::add_hashes`] computes the hashes of existing entries, and
+/// [`AUDIT_TRIGGERS`] then forbids changes.
+const AUDIT_CHAIN: &str = "
+DROP TRIGGER audit_is_never_rewritten;
+ALTER TABLE audit ADD COLUMN hash TEXT NOT NULL DEFAULT '';
+";
+
+/// Part of the migration [`AUDIT_CHAIN`].
+const AUDIT_TRIGGERS: &str = "
+CREATE TRIGGER audit_is_never_rewritten BEFORE UPDATE ON audit
+BEGIN SELECT raise(ABORT, 'the audit log is never rewritten'); END;
+CREATE TRIGGER audit_is_never_shortened BEFORE DELETE ON audit
+BEGIN SELECT raise(ABORT, 'entries of the audit log are never removed'); END;
+";
+
+/// Adds what was charged to turns, sessions, agents and users (O4). Turn 0 stands for the whole session. A period has 15
+/// minutes, because all time zones differ by a multiple of 15 minutes; its number is the number of periods since 1970. An
+/// empty user stands for sessions without a user. The rows of agents and users do not refer to sessions, so that the
+/// deletion of a session does not free its budget. Turns of earlier versions are charged to the time of their last event.
+const BUDGET_LEDGER: &str = "
+CREATE TABLE session_charges (
+    session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    turn INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    nanodollars INTEGER NOT NULL,
+    milliseconds INTEGER NOT NULL,
+    PRIMARY KEY (session, turn)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE period_charges (
+    agent TEXT NOT NULL,
+    user TEXT NOT NULL,
+    period INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    nanodollars INTEGER NOT NULL,
+    milliseconds INTEGER NOT NULL,
+    PRIMARY KEY (agent, user, period)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX period_charges_by_agent ON period_charges (agent, period);
+CREATE INDEX period_charges_by_user ON period_charges (user, period);
+
+INSERT INTO session_charges
+    SELECT session, turn, CAST(tokens AS INTEGER), CAST(nanodollars AS INTEGER), 0 FROM (
+        SELECT session, turn, total(coalesce(uncached_prompt + cache_read + cache_write + completion,
+            prompt_tokens + completion_tokens)) AS tokens, total(nanodollars) AS nanodollars
+        FROM turn_usage WHERE turn > 0 GROUP BY session, turn
+    );
+INSERT INTO session_charges
+    SELECT session, 0, CAST(total(tokens) AS INTEGER), CAST(total(nanodollars) AS INTEGER), 0
+    FROM session_charges GROUP BY session;
+INSERT INTO period_charges
+    SELECT s.agent, coalesce(s.user, ''), ended.time / 900000000, CAST(total(c.tokens) AS INTEGER),
+        CAST(total(c.nanodollars) AS INTEGER), 0
+    FROM session_charges c JOIN sessions s ON s.id = c.session
+    JOIN (SELECT session, turn, max(time) AS time FROM events GROUP BY session, turn) ended
+        ON ended.session = c.session AND ended.turn = c.turn
+    GROUP BY s.agent, coalesce(s.user, ''), ended.time / 900000000;
 ";
 
 #[cfg(test)]

@@ -66,6 +66,14 @@ pub(super) fn write(connection: &Connection, session: i64, cost: &TurnCost) -> R
     Ok(())
 }
 
+/// Returns the stored usage of a turn. `None` if nothing is stored or the row is damaged.
+pub(super) fn of_turn(connection: &Connection, session: i64, turn: u32) -> Result<Option<TurnCost>, Failure> {
+    let sql = format!("SELECT session, turn, {COLUMNS} FROM turn_usage WHERE session = ?1 AND turn = ?2");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(params![session, turn])?;
+    Ok(rows.next()?.and_then(|row| stored_turn(row).ok()).map(|(_, cost)| cost))
+}
+
 /// Returns the usage of all turns of a session.
 pub(super) fn of_session(connection: &Connection, session: i64) -> Result<SessionUsage, Failure> {
     let mut statement = connection.prepare_cached(&format!("SELECT {SUMS} FROM turn_usage WHERE session = ?1"))?;

@@ -4,11 +4,11 @@ use super::Chat;
 use crate::commands::{memory, stored_sessions};
 use crate::exit::Failure;
 use crate::terminal::spending::spending;
-use crate::terminal::text;
+use crate::terminal::{budget, text};
 use agent_core::change::CallRecord;
 use agent_core::tool::errors_as_sentences;
 use agent_core::view::result_text;
-use agent_runtime::MemoryUse;
+use agent_runtime::{BudgetUse, MemoryUse};
 use agent_store::{CallFilter, StoredMemory};
 
 /// Number of memories that `/memory` shows.
@@ -52,7 +52,7 @@ impl Chat<'_> {
         Ok(None)
     }
 
-    /// Shows the model calls, tokens and costs of all turns of the session.
+    /// Shows the model calls, tokens and costs of all turns of the session, and what was used of the budgets (O4).
     pub(super) async fn show_cost(&self) -> Result<(), Failure> {
         let id = Some(self.session.subject());
         let found = match self.session.revision() {
@@ -64,6 +64,9 @@ impl Chat<'_> {
         self.note(format!("{turns}: {}", spending(usage.model_calls, usage.usage)));
         if usage.model_calls > 0 && usage.usage.cost.is_none() {
             self.hint("the prices of these models are not known; `price` in `[providers.NAME.models.MODEL]` sets them");
+        }
+        for BudgetUse { scope, limits, used } in self.session.budget_use().await.map_err(Failure::failed)? {
+            self.note(format!("budget of the {}: {}", budget::owner(scope), budget::used(&limits, &used)));
         }
         Ok(())
     }

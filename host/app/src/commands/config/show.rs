@@ -5,7 +5,7 @@ use super::print;
 use crate::commands::{starting_agent, trust};
 use crate::environment;
 use crate::exit::Failure;
-use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
+use crate::terminal::{BOLD, DIM, Terminal, YELLOW, budget, text};
 use agent_config::settings::{Chain, NamedModel};
 use agent_config::trust::{AgentAuthority, TrustState};
 use agent_config::{AgentOptions, Settings, UserFile};
@@ -33,6 +33,9 @@ pub(super) fn show(options: AgentOptions, data: Option<&Path>, terminal: &Termin
             _ => origin_of_model(&settings, &model),
         };
         print(terminal, &format!("  uses the model {name}{origin}"))?;
+    }
+    for (scope, limits) in settings.file.budgets.limits() {
+        print(terminal, &format!("  budget of the {}: {}", budget::owner(scope), budget::limits(limits)))?;
     }
     for line in trust::allowed(&authority) {
         print(terminal, &line)?;

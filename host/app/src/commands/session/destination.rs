@@ -17,7 +17,7 @@ pub(in crate::commands) enum Existing {
 }
 
 /// Kind of output that the path refers to.
-pub(super) enum Destination {
+pub(in crate::commands) enum Destination {
     /// A regular file that exists or will be created. Symbolic links are resolved.
     File(PathBuf, Existing),
     /// A pipe or a terminal. The export is written to the pipe or terminal directly, without a temporary file.
@@ -25,7 +25,7 @@ pub(super) enum Destination {
 }
 
 /// An export that is being written. If the export is dropped, its temporary file is removed.
-pub(super) enum Writing {
+pub(in crate::commands) enum Writing {
     File { part: NamedTempFile, path: PathBuf, existing: Existing },
     Stream,
 }
@@ -33,7 +33,7 @@ pub(super) enum Writing {
 impl Destination {
     /// Examines the path of the export. An existing file can be replaced only if it is a regular file. If the path is a
     /// symbolic link, its target is replaced.
-    pub(super) fn of(output: &Path, existing: Existing) -> Result<Self, Failure> {
+    pub(in crate::commands) fn of(output: &Path, existing: Existing) -> Result<Self, Failure> {
         let shown = output.display();
         let metadata = match std::fs::metadata(output) {
             Ok(metadata) => metadata,
@@ -55,7 +55,7 @@ impl Destination {
             }
             FileKind::Stream => Ok(Self::Stream(output.to_owned())),
             FileKind::Folder => {
-                Err(Failure::refused(format!("`{shown}` is a folder: name a file in it, as in `{shown}/session.json`")))
+                Err(Failure::refused(format!("`{shown}` is a folder: name a file in it, as in `{shown}/export.json`")))
             }
             FileKind::Device => Err(Failure::refused(format!(
                 "`{shown}` is neither a file nor a pipe, and is not overwritten: name a file, or `-` for stdout"
@@ -65,10 +65,10 @@ impl Destination {
 
     /// Opens the destination. Returns the file to write to, and a value whose method [`Writing::finish`] completes
     /// the export.
-    pub(super) async fn open(self) -> Result<(File, Writing), Failure> {
+    pub(in crate::commands) async fn open(self) -> Result<(File, Writing), Failure> {
         match self {
             Self::File(path, existing) => {
-                // The export contains a whole conversation, so use a new file with a random name that only its owner
+                // The export contains private data, such as a whole conversation, so use a new file with a random name that only its owner
                 // can read.
                 let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
                 let mut part = tempfile::Builder::new();
@@ -88,7 +88,7 @@ impl Destination {
 
 impl Writing {
     /// Gives the temporary file its final name when the export is complete.
-    pub(super) async fn finish(self, file: File) -> Result<(), Failure> {
+    pub(in crate::commands) async fn finish(self, file: File) -> Result<(), Failure> {
         let Self::File { part, path, existing } = self else { return Ok(()) };
         file.sync_all().await.map_err(|error| unwritable(&path, &error))?;
         let kept = match existing {
@@ -137,6 +137,6 @@ fn without_path(error: &io::Error) -> String {
     message.split(" at path ").next().unwrap_or_default().to_owned()
 }
 
-pub(super) fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+pub(in crate::commands) fn unwritable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
     Failure::refused(format!("`{}` cannot be written: {error}", path.display()))
 }

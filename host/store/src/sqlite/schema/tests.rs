@@ -161,3 +161,34 @@ async fn i9_times_to_continue_are_migrated() {
     assert_eq!(due(6_999).await, ["agent/6", "agent/9"]);
     assert_eq!(due(7_000).await, ["agent/6", "agent/8", "agent/9"]);
 }
+
+/// O3: entries of an earlier version become a chain, and keep their content, numbers and times.
+#[tokio::test]
+async fn o3_existing_audit_entries_are_chained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("agent.db");
+    let connection = Connection::open(&path).unwrap();
+    let earlier = super::MIGRATIONS.iter().position(|migration| *migration == super::AUDIT_CHAIN).unwrap();
+    for migration in &super::MIGRATIONS[..earlier] {
+        connection.execute_batch(migration).unwrap();
+    }
+    connection.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    connection.pragma_update(None, "user_version", earlier as i64).unwrap();
+    let insert = "INSERT INTO audit (time, kind, subject, body) VALUES (?1, 'refused', '/p/' || ?1, ?2)";
+    for number in 1..=2_500 {
+        let body = format!(r#"{{"type":"refused","directory":"/p","subject":"{number}","reason":"ä \u0000"}}"#);
+        connection.execute(insert, rusqlite::params![number, body]).unwrap();
+    }
+    drop(connection);
+    let store = SqliteStore::open(&path, Options::default()).unwrap();
+    let verified = crate::verify_store(&store, None).await.unwrap();
+    assert_eq!(verified.head.number, 2_500);
+    let entries = store.audit_entries(0, 2_499, 9).await.unwrap();
+    let (directory, subject, reason) = ("/p".to_owned(), "2500".to_owned(), "ä \0".to_owned());
+    let action = crate::AuditAction::Refused { directory, subject, reason };
+    assert_eq!(entries, [crate::AuditEntry { number: 2_500, time: "1970-01-01T00:00:00.0025Z".into(), action }]);
+    let changed = Connection::open(&path).unwrap();
+    for forbidden in ["UPDATE audit SET time = 0 WHERE number = 3", "DELETE FROM audit WHERE number = 3"] {
+        assert!(changed.execute(forbidden, []).is_err(), "{forbidden}");
+    }
+}

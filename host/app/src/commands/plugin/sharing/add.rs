@@ -6,6 +6,7 @@ use super::candidate::{self, Candidate};
 use super::folder::{FolderWithTrust, summary};
 use super::{component_cache, failed, registry};
 use crate::arguments::sharing::AddArguments;
+use crate::commands::audited_refusal::audit_refusal;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, YELLOW, text};
@@ -31,6 +32,7 @@ pub(in super::super) async fn add(
     };
     let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
     let addition = PluginAddition {
+        data: &data,
         registry: registry(&arguments.folder.connection, terminal)?,
         component_cache: component_cache(&data),
         replace: if arguments.replace { ReplacePolicy::AnyFile } else { ReplacePolicy::LockedFile },
@@ -107,6 +109,7 @@ fn describe_added(Candidate { locked, plugin, .. }: &Candidate, path: &Path) -> 
 
 /// Values that all steps of one `plugin add` command use.
 struct PluginAddition<'t> {
+    data: &'t DataDirectory,
     registry: Registry,
     component_cache: ComponentCache,
     replace: ReplacePolicy,
@@ -136,14 +139,24 @@ impl PluginAddition<'_> {
             }
             (Err(error), _) => return Err(failed(error)),
         };
-        let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
+        let trusted =
+            self.audited(source, candidate::check_signatures(fetched, &self.target.trust, self.terminal)).await?;
         if let Some(before) = lock.plugin(&trusted.locked.name) {
-            self.check_successor(before, &trusted.locked, source)?;
+            self.audited(source, self.check_successor(before, &trusted.locked, source)).await?;
         }
         let candidate = trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?;
         let Candidate { fetched, locked, .. } = &candidate;
         let path = self.target.folder.install(locked.clone(), &fetched.bytes, self.replace).map_err(failed)?;
         print(self.terminal, describe_added(&candidate, &path))
+    }
+
+    /// If the host refuses a plugin, records this in the audit log.
+    async fn audited<T>(&self, plugin: impl std::fmt::Display, result: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(refused) = &result {
+            let subject = plugin.to_string();
+            audit_refusal(self.data, self.target.folder.path(), (&subject, &refused.message)).await;
+        }
+        result
     }
 
     /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to a plugin
@@ -181,7 +194,8 @@ impl PluginAddition<'_> {
                 PluginState::Valid(Signer::Trusted { .. } | Signer::Untrusted { .. }) => continue,
                 PluginState::Missing | PluginState::Modified(_) | PluginState::Unreadable(_) => {}
                 PluginState::Untrusted(error) => {
-                    self.terminal.failure(&error.to_string());
+                    let refused: Result<(), _> = self.audited(&plugin.reference, Err(failed(error))).await;
+                    self.terminal.failure(&refused.err().map(|failure| failure.message).unwrap_or_default());
                     exit = Exit::Failed;
                     continue;
                 }
@@ -208,7 +222,8 @@ impl PluginAddition<'_> {
         let signatures = plugin.signature.iter().cloned().collect();
         let fetched =
             FetchedPlugin { source, manifest: plugin.manifest.clone(), bytes, signatures, search_stopped: None };
-        let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
+        let checked = candidate::check_signatures(fetched, &self.target.trust, self.terminal);
+        let trusted = self.audited(&plugin.reference, checked).await?;
         if trusted.locked.name != plugin.name {
             let name = text::one_line(&trusted.locked.name, 100);
             return Err(Failure::failed(format!(
@@ -233,14 +248,15 @@ impl PluginAddition<'_> {
         let fetched =
             candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await?;
         if fetched.digest() != plugin.component {
-            return Err(Failure::failed(format!(
+            let changed = Failure::failed(format!(
                 "{} has changed: its digest is {}, but the lock file has {}; `agent-host plugin update {}` installs \
                  the new version",
                 plugin.reference,
                 fetched.digest().short(),
                 plugin.component.short(),
                 plugin.name
-            )));
+            ));
+            return self.audited(&plugin.reference, Err(changed)).await;
         }
         Ok(fetched.bytes)
     }

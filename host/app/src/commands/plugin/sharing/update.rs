@@ -7,6 +7,7 @@ use super::folder::FolderWithTrust;
 use super::version_report::{self, VersionReport};
 use super::{component_cache, failed, registry};
 use crate::arguments::sharing::UpdateArguments;
+use crate::commands::audited_refusal::audit_refusal;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
@@ -38,8 +39,16 @@ pub(in super::super) async fn update(
         component_cache.downloads.directory = temporary.path().to_owned();
         examining = Some(assembly::open_examining_sandbox(&environment::host(), target.limits)?);
     }
-    let update =
-        PluginUpdate { registry, component_cache, target, sandbox, examining, arguments: &arguments, terminal };
+    let update = PluginUpdate {
+        data: &data,
+        registry,
+        component_cache,
+        target,
+        sandbox,
+        examining,
+        arguments: &arguments,
+        terminal,
+    };
     let (mut newer, mut wrong) = (0, 0);
     for plugin in plugins {
         match update.update_one(plugin).await {
@@ -82,6 +91,7 @@ enum Outcome {
 
 /// Values that all steps of one `plugin update` command use.
 struct PluginUpdate<'u> {
+    data: &'u DataDirectory,
     registry: Registry,
     component_cache: ComponentCache,
     target: FolderWithTrust,
@@ -111,18 +121,21 @@ impl PluginUpdate<'_> {
         if found.manifest.is_none() && fetched.digest() == locked.component {
             return Ok(Outcome::Current);
         }
-        let trusted = candidate::check_signatures(fetched, &self.target.trust, self.terminal)?;
+        let checked = candidate::check_signatures(fetched, &self.target.trust, self.terminal);
+        let trusted = self.audited(locked, checked).await?;
         let new = &trusted.locked;
         if new.name != locked.name {
-            return Err(Failure::failed(format!(
+            let renamed = Failure::failed(format!(
                 "{} is the plugin `{}` now, so it was not installed; to install it, run `agent-host plugin remove {}` and then \
                  `agent-host plugin add`",
                 locked.reference,
                 text::one_line(&new.name, 100),
                 locked.name
-            )));
+            ));
+            return self.audited(locked, Err(renamed)).await;
         }
-        check_update(new, locked, &self.target.trust, self.arguments.downgrade()).map_err(Failure::failed)?;
+        let checked = check_update(new, locked, &self.target.trust, self.arguments.downgrade());
+        self.audited(locked, checked.map_err(Failure::failed)).await?;
         let candidate = match &self.examining {
             Some(sandbox) => trusted.examine(sandbox, self.terminal).await?,
             None => trusted.load((&self.sandbox, &self.component_cache), self.terminal).await?,
@@ -133,6 +146,16 @@ impl PluginUpdate<'_> {
             self.target.folder.install(new, &fetched.bytes, ReplacePolicy::LockedFile).map_err(failed)?;
         }
         Ok(Outcome::Newer)
+    }
+
+    /// If the host refuses a new version, records this in the audit log. With `--check`, nothing is stored.
+    async fn audited<T>(&self, plugin: &LockedPlugin, result: Result<T, Failure>) -> Result<T, Failure> {
+        if let Err(refused) = &result
+            && !self.arguments.check
+        {
+            audit_refusal(self.data, self.target.folder.path(), (&plugin.reference, &refused.message)).await;
+        }
+        result
     }
 
     /// Prints what the newer version changes.
