@@ -31,5 +31,6 @@ pub mod text_dialect;
 pub mod thinking;
 pub mod tokens;
 pub mod tool;
+pub mod trace;
 pub mod view;
 pub mod visible;

@@ -15,6 +15,7 @@ mod outbox;
 mod projections;
 mod schedules;
 mod sessions;
+mod trace_exports;
 mod usage;
 mod versions;
 
@@ -106,6 +107,9 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     projections::projections_match_the_log(new_store()).await;
     projections::pending_messages_do_not_count_as_differences(new_store()).await;
     projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
+    trace_exports::export_begins_with_new_events(new_store()).await;
+    trace_exports::turns_are_read_after_a_position(new_store()).await;
+    trace_exports::one_instance_exports_a_session(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
     usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;

@@ -19,6 +19,7 @@ mod session_holder;
 mod session_index;
 mod session_log;
 mod sqlite;
+mod trace_exports;
 mod versions;
 
 pub use agent_core::memory::{Memory, MemoryKind};
@@ -44,6 +45,7 @@ pub use session_log::{
     ViewPiece,
 };
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
+pub use trace_exports::{ExportPosition, StoredTurn, TraceExports};
 pub use versions::{
     PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, TrialCalls, VersionChange,
     VersionEndReason, VersionFilter,
@@ -64,6 +66,7 @@ pub trait Store:
     + PluginVersions
     + Projections
     + Integrity
+    + TraceExports
 {
 }
 
@@ -80,5 +83,6 @@ impl<T> Store for T where
         + PluginVersions
         + Projections
         + Integrity
+        + TraceExports
 {
 }

@@ -23,6 +23,7 @@ const MIGRATIONS: &[&str] = &[
     TURN_USAGE,
     CONTINUATION_TIMES,
     DELIVERIES_AND_SCHEDULES,
+    TRACE_EXPORTS,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -465,6 +466,19 @@ CREATE TABLE schedules (
     last_session TEXT,
     PRIMARY KEY (agent, name)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Adds the positions up to which sessions were exported as traces, the store instances that export them, and the agents
+/// whose export has begun.
+const TRACE_EXPORTS: &str = "
+CREATE TABLE trace_exports (
+    session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+    event INTEGER NOT NULL,
+    record INTEGER NOT NULL,
+    turn_start INTEGER NOT NULL,
+    owner TEXT
+) STRICT;
+CREATE TABLE traced_agents (agent TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 ";
 
 #[cfg(test)]
