@@ -24,6 +24,7 @@ use agent_core::run::{
     StepPlan, Turn, TurnError,
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
+use agent_core::trace::SpanKey;
 use agent_core::view::shown_message;
 use agent_core::visible::visible_request;
 use agent_models::{ModelError, Purpose, RawReply, ReplyContext};
@@ -166,7 +167,7 @@ async fn step_sections(
     let Some(turn) = &context.run.turn else { return Ok(Vec::new()) };
     let request = StepRequest {
         lifecycle: plan.lifecycle,
-        scope: context.scope(),
+        scope: context.scope(Some(SpanKey::Step(plan.step))),
         model: context.model().info().model.clone(),
         step: turn.interactions,
         steps_left: plan.steps_left,
