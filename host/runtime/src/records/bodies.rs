@@ -288,6 +288,9 @@ pub(crate) struct PromptRecord {
     /// The text at the end of the prompt, if this is the last model call of the turn (L4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_call: Option<String>,
+    /// When the prompt was sent, in milliseconds since the Unix epoch. `None` in records of earlier hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sent_at: Option<u64>,
 }
 
 /// The text that the host adds at the end of a planning model's prompt.

@@ -90,8 +90,13 @@ pub(super) async fn one_instance_exports_a_session(test: TestStore) {
     assert_eq!(second.claim_trace_export("s/new").await, Ok(None));
     assert_eq!(second.set_export_position("s/new", position).await, lost);
     assert_eq!(unexported(&second).await, Vec::<String>::new(), "another instance exports the session");
+    let mut later = SessionWriter::new(store, "s/newer").await;
+    commit_event(&mut later, 1, "trace").await;
+    later.release().await;
+    let first = second.unexported_sessions(&agents(), "", 1).await;
+    assert_eq!(first, Ok(vec!["s/newer".to_owned()]), "sessions of other instances do not fill the list");
     session.release().await;
     drop(test.store);
-    assert_eq!(unexported(&second).await, ["s/new"], "the other instance was closed");
+    assert_eq!(unexported(&second).await, ["s/new", "s/newer"], "the other instance was closed");
     assert_eq!(second.claim_trace_export("s/new").await, Ok(Some(position)));
 }

@@ -94,16 +94,19 @@ fn unexported(
     (agents, after): (&str, &str),
     limit: usize,
 ) -> Result<Vec<String>, Failure> {
+    let owners = collect(connection, "SELECT DISTINCT owner FROM trace_exports WHERE owner IS NOT NULL", [], |row| {
+        Ok(row.get::<_, String>(0)?)
+    })?;
+    let others: Vec<String> = owners.into_iter().filter(|holder| !is_free(owner, Some(holder))).collect();
+    let others = serde_json::to_string(&others).map_err(|error| invalid("a list of owners", error.to_string()))?;
     let sql = "
-        SELECT s.subject, t.owner FROM sessions s LEFT JOIN trace_exports t ON t.session = s.id
+        SELECT s.subject FROM sessions s LEFT JOIN trace_exports t ON t.session = s.id
         WHERE s.last_event > coalesce(t.event, 0) AND s.state <> ?1
         AND s.agent IN (SELECT value FROM json_each(?2)) AND s.subject > ?3
+        AND (t.owner IS NULL OR t.owner NOT IN (SELECT value FROM json_each(?5)))
         ORDER BY s.subject LIMIT ?4";
-    let parameters = params![SessionState::Incomplete.as_str(), agents, after, sql_limit(limit)];
-    let found =
-        collect(connection, sql, parameters, |row| Ok((row.get::<_, String>(0)?, row.get::<_, Option<String>>(1)?)))?;
-    let free = found.into_iter().filter(|(_, holder)| is_free(owner, holder.as_deref()));
-    Ok(free.map(|(session, _)| session).collect())
+    let parameters = params![SessionState::Incomplete.as_str(), agents, after, sql_limit(limit), others];
+    collect(connection, sql, parameters, |row| Ok(row.get::<_, String>(0)?))
 }
 
 fn claim(connection: &Connection, owner: &Owner, session: &str) -> Result<Option<ExportPosition>, Failure> {

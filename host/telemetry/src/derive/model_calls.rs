@@ -35,7 +35,9 @@ impl<'d> TurnWalk<'d> {
         let parent = self.in_step(record.record.step);
         let name = format!("{} {}", gen_ai::operation::CHAT, prompt.model.name);
         let span = self.span((Some(SpanKey::Record(record.number, 0)), parent), kind::LLM, name);
-        let mut span = Self::timed(span, self.boundary, self.now);
+        // The time before the request was sent belongs to the host, for example because it was not running.
+        let sent = prompt.sent_at.map_or(self.boundary, |time| time.saturating_mul(1_000_000));
+        let mut span = Self::timed(span, sent.clamp(self.boundary, self.now), self.now);
         self.set_request(&mut span, &prompt);
         span.set(host::STEP, Value::count(record.record.step.into()));
         let role = records.plan.and_then(body_of::<PlanPromptBody>).map(|plan| plan.asked);

@@ -37,6 +37,9 @@ pub(crate) struct Prompt {
     /// Digest of the list of tools.
     #[serde(default)]
     pub(crate) tool_list: Option<String>,
+    /// When the prompt was sent, in milliseconds since the Unix epoch.
+    #[serde(default)]
+    pub(crate) sent_at: Option<u64>,
 }
 
 /// References to messages: the id of each message, and a number that is not used here.

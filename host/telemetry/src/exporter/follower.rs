@@ -32,6 +32,15 @@ pub(super) struct Follower {
     has_failed: bool,
 }
 
+/// What happens to the position of a session whose latest commits complete no span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WithoutSpans {
+    /// The position is stored, so that the next search does not find the session again.
+    Store,
+    /// The position is not stored, because a later commit soon completes a span.
+    Skip,
+}
+
 /// Why the export cannot continue now.
 enum Obstacle {
     Store(StoreError),
@@ -119,24 +128,31 @@ impl Follower {
     /// Sends the spans of all sessions that have changed. With `scan`, all sessions of the agents in the store are
     /// considered.
     async fn export_changed(&mut self, scan: bool) -> Result<(), Obstacle> {
-        let TakenSessions { mut sessions, are_more } = self.changed.take();
-        if scan || are_more {
-            let mut after = String::new();
-            loop {
-                let page = self.store.unexported_sessions(&self.group.agents, &after, PAGE).await;
-                let page = page.inspect_err(|_| self.changed.put_back(sessions.clone()))?;
-                let Some(last) = page.last() else { break };
-                after.clone_from(last);
-                // The sessions of a page are exported before the next page is read, so that memory stays bounded.
-                self.export_all(page.into_iter().collect()).await?;
-            }
+        let TakenSessions { sessions, are_more } = self.changed.take();
+        if (scan || are_more)
+            && let Err(obstacle) = self.export_stored().await
+        {
+            self.changed.put_back(sessions);
+            return Err(obstacle);
         }
-        self.export_all(std::mem::take(&mut sessions)).await
+        self.export_all(sessions, WithoutSpans::Skip).await
     }
 
-    async fn export_all(&mut self, mut sessions: BTreeSet<String>) -> Result<(), Obstacle> {
+    /// Sends the spans of all sessions in the store that have unexported events. The sessions of a page are exported before
+    /// the next page is read, so that memory stays bounded.
+    async fn export_stored(&mut self) -> Result<(), Obstacle> {
+        let mut after = String::new();
+        loop {
+            let page = self.store.unexported_sessions(&self.group.agents, &after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after.clone_from(last);
+            self.export_all(page.into_iter().collect(), WithoutSpans::Store).await?;
+        }
+    }
+
+    async fn export_all(&mut self, mut sessions: BTreeSet<String>, without: WithoutSpans) -> Result<(), Obstacle> {
         while let Some(session) = sessions.first().cloned() {
-            match self.export(&session).await {
+            match self.export(&session, without).await {
                 Ok(()) => drop(sessions.remove(&session)),
                 // The other sessions can still be exported. This session is tried again at the next search.
                 Err(Obstacle::Store(error)) if concerns_one_session(&error) => {
@@ -153,25 +169,25 @@ impl Follower {
     }
 
     /// Sends the spans of a session that were not sent before.
-    async fn export(&mut self, session: &str) -> Result<(), Obstacle> {
+    async fn export(&mut self, session: &str, without: WithoutSpans) -> Result<(), Obstacle> {
         let Some(position) = self.store.claim_trace_export(session).await? else { return Ok(()) };
         let mut trace = SessionTrace::new(self.store.clone(), session, self.group.scrubber.clone(), position);
         while let Some(commits) = trace.next().await? {
             let mut left = commits.as_slice();
             while left.iter().any(|commit| !commit.spans.is_empty()) {
-                let count = first_batch(left, (self.batch_spans, self.options.batch_bytes));
-                let (batch, rest) = left.split_at(count);
+                let (batch, rest) = left.split_at(first_batch(left, (self.batch_spans, self.options.batch_bytes)));
                 match self.send(session, batch).await {
                     Ok(()) => left = rest,
                     // The next batch is smaller.
-                    Err(SendError::TooLarge { .. }) => {}
+                    Err(SendError::TooLarge { .. }) => continue,
                     Err(error) => return Err(Obstacle::Collector(error)),
                 }
-                if left.len() == rest.len()
-                    && let Some(last) = batch.last()
-                {
+                if let Some(last) = batch.last() {
                     self.store.set_export_position(session, last.position).await?;
                 }
+            }
+            if let Some(last) = left.last().filter(|_| without == WithoutSpans::Store) {
+                self.store.set_export_position(session, last.position).await?;
             }
         }
         Ok(())

@@ -317,6 +317,28 @@ async fn o1_every_position_splits_the_spans_without_a_loss() {
     assert_eq!(exported, whole);
 }
 
+/// A model call begins when its prompt is sent, and never before the commit before it or after its own commit.
+#[tokio::test]
+async fn o1_a_model_call_begins_when_its_prompt_is_sent() {
+    let store = store();
+    let mut session = StoredSession::open(&store, "reader/1").await;
+    session.begin("Wait.", None).await;
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a time").as_millis();
+    let sent = u64::try_from(now).expect("milliseconds");
+    session.sent_at = Some(sent);
+    tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+    session.reply("Again.", vec![plain("read")]).await;
+    let calls = session.dispatch().await;
+    session.outcome(&calls[0], "read", false, Vec::new()).await;
+    session.sent_at = Some(1);
+    session.reply("Early.", Vec::new()).await;
+    let spans = spans_of(&store, "reader/1", ContentLevel::Off).await;
+    let calls: Vec<_> = spans.iter().filter(|span| span.name == "chat gpt-4.1").collect();
+    assert_eq!(calls[0].start, sent * 1_000_000);
+    assert_eq!(calls[1].start, named(&spans, "execute_tool read").end, "a time before the previous commit is ignored");
+}
+
 #[tokio::test]
 async fn o1_turns_without_a_trace_record_have_a_trace() {
     let store = store();

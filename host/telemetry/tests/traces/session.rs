@@ -30,6 +30,8 @@ pub(crate) struct StoredSession {
     lease: Lease,
     revision: u64,
     texts: Vec<String>,
+    /// When the next prompt is sent, in milliseconds since the Unix epoch.
+    pub(crate) sent_at: Option<u64>,
 }
 
 impl StoredSession {
@@ -40,7 +42,14 @@ impl StoredSession {
             None => Run::new(subject, "reader").with_id_ending("0123456789ab"),
             Some(snapshot) => Run::restore(Some(&snapshot)).expect("a snapshot"),
         };
-        Self { store: store.clone(), run, lease: opened.lease, revision: opened.revision, texts: Vec::new() }
+        Self {
+            store: store.clone(),
+            run,
+            lease: opened.lease,
+            revision: opened.revision,
+            texts: Vec::new(),
+            sent_at: None,
+        }
     }
 
     /// Closes the session, as a process does that stops. Another process can continue it.
@@ -93,7 +102,7 @@ impl StoredSession {
         let list = json!({"names": "sha256:00", "definitions": [digest(&definition)]}).to_string();
         let body = json!({
             "model": {"provider": "openai", "name": model, "window": 100_000}, "lifecycle": "init", "max_tokens": 500,
-            "system": [digest(&system)], "messages": messages, "tool_list": digest(&list),
+            "system": [digest(&system)], "messages": messages, "tool_list": digest(&list), "sent_at": self.sent_at,
         });
         self.texts.extend([system, definition, list]);
         StepRecord { step: self.step() + 1, ..self.record("prompt", body) }

@@ -138,12 +138,13 @@ fn d1_model_call_records_keep_their_json() {
         tool_dialect: ToolDialect::default(),
         output_schema: None,
         last_call: None,
+        sent_at: Some(1_700_000_000_000),
     };
     let expected = json!({"model": model(), "lifecycle": "init", "max_tokens": 4096, "system": ["sha256:aa"],
         "messages": [[1, 2], [2, 1]], "result_characters": 400, "left_out": ["call_1_1_1"], "masked": [mask],
         "downscaled": [downscaled], "tools": ["text.count"], "tool_list": "sha256:bb",
         "tool_sections": ["sha256:cc"], "labels": true, "tool_dialect": ToolDialect::default(),
-        "output_schema": null});
+        "output_schema": null, "sent_at": 1_700_000_000_000_u64});
     assert_stored(StepRecordBody::Prompt(Box::new(record)), "prompt", &expected);
     let record = PlanPromptRecord { asked: ModelRole::Executor { step: 1, of: 2 }, text: "Do it.".to_owned() };
     let expected = json!({"asked": {"executor": {"step": 1, "of": 2}}, "text": "Do it."});
