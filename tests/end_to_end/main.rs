@@ -100,5 +100,6 @@ mod terminal;
 #[path = "../../host/registry/tests/registry/registry.rs"]
 mod test_registry;
 mod text_dialect;
+mod traces;
 mod walls;
 mod wire_formats;

@@ -254,7 +254,7 @@ async fn l12_the_model_corrects_a_rejected_output() {
     let kinds: Vec<String> =
         records(&test_host, &session, 1).await.into_iter().map(|stored| stored.record.kind).collect();
     let expected =
-        ["context", "prompt", "reply", "verdict", "prompt", "reply", "verdict", "prompt", "reply", "verdict"];
+        ["trace", "context", "prompt", "reply", "verdict", "prompt", "reply", "verdict", "prompt", "reply", "verdict"];
     assert_eq!(kinds, expected);
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod sharing;
 mod shell;
 mod stored_data;
 pub(crate) mod test;
+mod trace;
 pub(crate) mod trust;
 mod typo_hints;
 pub(crate) mod versions;
@@ -45,6 +46,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 pub(crate) use stored_data::{OutboxCommand, StoreCommand};
 use test::TestArguments;
+pub(crate) use trace::{ContentArgument, TraceCommand, TraceExportArguments};
 pub(crate) use typo_hints::hint_for_error;
 use versions::{AuditArguments, HistoryArguments, QuarantineArguments, RollbackArguments};
 
@@ -185,6 +187,9 @@ pub(crate) enum Command {
     /// Check the database, and rebuild its indexes
     #[command(subcommand)]
     Store(StoreCommand),
+    /// Export traces of stored sessions to a collector or a file
+    #[command(subcommand)]
+    Trace(TraceCommand),
     /// Write, check and list agent configurations
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -39,6 +39,8 @@ pub(crate) mod store;
 mod stored_sessions;
 pub(crate) mod test;
 pub(crate) mod token;
+pub(crate) mod trace;
+mod trace_export;
 pub(crate) mod trust;
 mod user_presence;
 mod yes_patterns;

@@ -21,6 +21,7 @@ mod providers;
 mod secrets;
 mod services;
 mod sharing;
+mod telemetry;
 mod template;
 mod text_format;
 
@@ -36,6 +37,7 @@ pub use mcp::McpTable;
 pub use nearest::nearest;
 pub use providers::ProviderTable;
 pub use services::ServiceTable;
+pub use telemetry::TelemetryTable;
 pub use template::{starter, template};
 pub use text_format::url_problem;
 
@@ -154,6 +156,8 @@ pub struct AgentFile {
     pub schedules: BTreeMap<String, ScheduleTable>,
     /// Webhooks through which requests begin sessions, by name.
     pub webhooks: BTreeMap<String, WebhookTable>,
+    /// The collector that receives the traces of the agent.
+    pub telemetry: TelemetryTable,
     /// The rules about signatures of plugins, and the keys that are trusted.
     pub sharing: Trust,
     /// Limits that apply to each call of each plugin.
@@ -308,6 +312,7 @@ impl AgentFile {
             outbox: events::outbox(root),
             schedules: events::schedules(root),
             webhooks: events::webhooks(root),
+            telemetry: telemetry::telemetry(root),
             sharing: root.table("sharing").map(|table| sharing::trust(&table)).unwrap_or_default(),
             call_limits: root.table("limits").map(|table| limits::read(&table, &CALL_LIMITS)).unwrap_or_default(),
             limits: BTreeMap::new(),

@@ -8,6 +8,7 @@ mod model_offers;
 mod models;
 mod problems;
 mod providers;
+pub(crate) mod telemetry;
 
 pub use agent_lookup::{AGENT_FILE, AGENT_FOLDER};
 pub use events::EventSettings;
@@ -15,6 +16,7 @@ pub use model_choice::{ModelChooser, choose_model};
 pub use model_offers::ModelOffer;
 pub use models::{Chain, Helpers, NamedModel, WantedModels, problem as model_problem, provider_of};
 pub use problems::Problems;
+pub use telemetry::TelemetrySettings;
 
 use crate::agent_file::{AgentFile, Located, UNNAMED, is_name, name_of_file};
 use crate::environment::HostEnvironment;
@@ -76,6 +78,8 @@ pub struct Settings {
     pub grants: ResolvedGrants,
     /// The receiver of outgoing events, the schedules and the webhooks.
     pub events: EventSettings,
+    /// The collector of the agent's traces.
+    pub telemetry: TelemetrySettings,
     /// The options from which the settings were read.
     pub options: AgentOptions,
     /// The environment in which the settings were read.
@@ -210,6 +214,7 @@ impl Settings {
             problems.collect(grants::resolve(&all_grants, variable).map_err(settings_error)).unwrap_or_default();
         problems.collect(grants::add_secrets(&file.secrets, variable, &mut grants).map_err(settings_error));
         let mut event_problems = Vec::new();
+        let telemetry = telemetry::telemetry(&file, variable, &mut event_problems);
         let events = events::events(&file, variable, &mut event_problems);
         event_problems.iter().for_each(|problem| problems.add(problem));
         let granted = options.grants.iter().filter_map(|grant| Some((grant.plugin()?, grant.origin.as_str())));
@@ -234,6 +239,7 @@ impl Settings {
             file,
             grants,
             events,
+            telemetry,
             options,
             environment,
             unapplied_grants: Vec::new(),

@@ -32,5 +32,6 @@ pub mod text_dialect;
 pub mod thinking;
 pub mod tokens;
 pub mod tool;
+pub mod trace;
 pub mod view;
 pub mod visible;

@@ -89,3 +89,4 @@ pub use recording::guest_log::LostLog;
 pub use recording::host_calls::{FoundValue, HostCallLog, HostCallResult, RequestOutcome, digest_of_request};
 pub use recording::replay_inputs::ReplayInputs;
 pub use recording::stopped_calls::StoppedCalls;
+pub use recording::timing::{Timing, TimingClock};

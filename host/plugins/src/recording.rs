@@ -12,5 +12,6 @@ pub(crate) mod host_calls;
 pub(crate) mod missed_lookups;
 pub(crate) mod replay_inputs;
 pub(crate) mod stopped_calls;
+pub(crate) mod timing;
 
 pub(crate) use call_record::CallRecord;

@@ -1,5 +1,5 @@
 //! The services that the process provides to sessions: the store, the sandbox, the host functions for plugins (ports),
-//! the questions before a plugin's first use, and trace contexts.
+//! and the questions before a plugin's first use.
 
 mod budget;
 mod checkpoint;
@@ -9,11 +9,10 @@ mod first_use_question;
 mod key_values;
 mod plugin_model;
 mod services;
-pub(crate) mod trace;
 
 pub(crate) use budget::{Account, BudgetRefusal, Reservation, estimate};
 pub use budget::{BudgetUse, CallsInFlight};
-pub use checkpoint::{Checkpoint, CheckpointObserver};
+pub use checkpoint::{Checkpoint, CheckpointObserver, CommitObserver};
 pub use file_changes::{FileChange, FileChanges, ProposedChange};
 pub use first_use::{FirstUse, FirstUses};
 pub(crate) use first_use_question::PluginUse;

@@ -11,10 +11,11 @@ mod notes;
 mod positions;
 
 pub(crate) use bodies::{
-    BuilderCallRecord, BuilderQuestion, BuilderSurroundings, ContextRecord, FORK_KIND, ForkOrigin, ForkRecord,
-    HostAnswersRecord, MediaPolicyRecord, ModelQuestionRecord, PlanPromptRecord, PluginModelRecord, PluginModelReply,
-    PolicyQuestion, PromptRecord, Question, ReplyRecord, ServiceAnswerRecord, ServiceRequestRecord, StepQuestion,
-    StepRecordBody, SummaryRecord, UnreadableRecord, UnscaledPicture, ValidatorQuestion, VerdictRecord,
+    BuilderCallRecord, BuilderQuestion, BuilderSurroundings, ContextRecord, EmbeddingRecord, FORK_KIND, ForkOrigin,
+    ForkRecord, HostAnswersRecord, MediaPolicyRecord, ModelQuestionRecord, PlanPromptRecord, PluginModelRecord,
+    PluginModelReply, PolicyQuestion, PromptRecord, Question, ReplyRecord, ServiceAnswerRecord, ServiceRequestRecord,
+    StepQuestion, StepRecordBody, SummaryRecord, TraceRecord, UnreadableRecord, UnscaledPicture, ValidatorQuestion,
+    VerdictRecord,
 };
 pub(crate) use notes::CommitNotes;
 pub(crate) use positions::MessagePositions;

@@ -12,15 +12,17 @@ use self::recorded_model::RecordedModel;
 pub use self::sent_request::{RebuiltBody, SentRequest, SentRequestError, sent_request};
 use self::turns::TurnReader;
 use crate::agent::{Agent, AgentConfig, AgentError, PluginAllowance};
-use crate::host::trace;
 use crate::media::{StoredMedia, describe_without_storing};
 use crate::tools::results::{denials_in, result_of};
 use crate::transfer::Origins;
 use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::{Digest, Media};
 use agent_core::model::MediaDecision;
-use agent_core::plugin::{BuilderRequest, PluginFailure, PolicyRequest, Scope, StepRequest, ValidatorRequest, Verdict};
+use agent_core::plugin::{
+    BuilderRequest, PluginFailure, PolicyRequest, Scope, StepRequest, TraceContext, ValidatorRequest, Verdict,
+};
 use agent_core::tool::{ServiceRequest, ToolError, ToolOutcome};
+use agent_core::trace::TurnName;
 use agent_core::view::result_text;
 use agent_models::Providers;
 use agent_plugins::{
@@ -411,7 +413,8 @@ impl Surroundings {
 
 fn scope(session: &SessionSummary, turn: u32) -> Scope {
     let SessionSummary { agent, subject, delegated_by, user, .. } = session.clone();
-    Scope { agent, session: subject, delegated_by, user, turn, trace: trace::root() }
+    let trace = TraceContext::of_turn(TurnName { session: &subject, id_ending: "", turn }, None);
+    Scope { agent, session: subject, delegated_by, user, turn, trace }
 }
 
 fn replayed<T>(report: CallReport<Result<T, PluginFailure>>, outcome: impl Fn(T) -> ReplayedOutcome) -> Replayed {

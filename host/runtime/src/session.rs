@@ -18,7 +18,7 @@ use crate::approvals::{
 };
 use crate::events::{SessionWatch, Watchers};
 use crate::history::LoadedHistory;
-use crate::host::{Account, BudgetUse, Checkpoint, FinishedQuestion, Reservation, SessionServices, trace};
+use crate::host::{Account, BudgetUse, Checkpoint, FinishedQuestion, Reservation, SessionServices};
 use crate::media::AttachError;
 use crate::open_sessions::Inbox;
 use crate::outbox::{self, DeferredDelivery, OutboxError, Receivers, ResultOrigin, now_ms};
@@ -225,7 +225,7 @@ impl Session {
     /// input (I6). A `trace` that is not valid according to the W3C Trace Context recommendation is ignored, and the
     /// turn starts a new trace.
     pub fn continue_trace(&mut self, trace: TraceContext) {
-        self.incoming_trace = Some(trace).filter(trace::is_trace);
+        self.incoming_trace = Some(trace).filter(TraceContext::is_valid);
     }
 
     /// Queues a prompt that arrives while a turn is open, together with the trace context of the event that contains
@@ -243,12 +243,13 @@ impl Session {
         Some(queued.input.clone())
     }
 
-    pub(crate) fn next_trace(&mut self, input: &TurnInput) -> TraceContext {
-        let incoming = match self.run.queued_prompts.first().filter(|queued| queued.input == *input) {
+    /// Returns the trace context of the event or request that contains the input of the next turn. `None` if the turn
+    /// begins a trace.
+    pub(crate) fn incoming_trace(&mut self, input: &TurnInput) -> Option<TraceContext> {
+        match self.run.queued_prompts.first().filter(|queued| queued.input == *input) {
             Some(queued) => queued.trace.clone(),
             None => self.incoming_trace.take(),
-        };
-        incoming.map_or_else(trace::root, |incoming| trace::child(&incoming))
+        }
     }
 
     /// Returns an error if the store contains no state of the session, because no turn of the session was
@@ -406,6 +407,7 @@ impl Session {
         self.services.reach_checkpoint(Checkpoint::BeforeCommit(name));
         self.log.commit(&*self.services.store, commit).await?;
         self.services.reach_checkpoint(Checkpoint::AfterCommit(name));
+        self.services.report_commit();
         self.work_clock.committed(&run, is_charged);
         self.run = run;
         self.stored_texts.extend(texts);

@@ -2,6 +2,7 @@
 
 use crate::problem::Problem;
 use crate::tokens::{Right, Token, digest};
+use agent_core::plugin::TraceContext;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use std::collections::HashSet;
 use url::Url;
@@ -76,10 +77,19 @@ fn host_name(host: &str) -> Option<String> {
     url.host_str().filter(|_| is_only_host && url.fragment().is_none()).map(str::to_owned)
 }
 
+/// Returns the trace context of a request. As W3C Trace Context requires, a header that occurs twice is ignored.
+fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    let text = |name| single(headers, name).ok().flatten().map(str::to_owned);
+    Some(TraceContext { traceparent: text("traceparent")?, tracestate: text("tracestate") })
+}
+
 /// The sender of a request, whose token was checked.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) token: Token,
+    /// The trace context in the headers `traceparent` and `tracestate`, to which a turn of this request belongs (I6). If it is
+    /// not valid, the turn begins a trace.
+    pub(crate) trace: Option<TraceContext>,
 }
 
 impl Caller {
@@ -95,7 +105,7 @@ impl Caller {
         let digest = digest(presented.trim());
         let token = tokens.iter().find(|token| token.digest == digest);
         let token = token.ok_or_else(|| unauthorized("this token does not exist, or it was revoked"))?;
-        Ok(Self { token: token.clone() })
+        Ok(Self { token: token.clone(), trace: trace_of(headers) })
     }
 
     /// Checks that the token has a right.

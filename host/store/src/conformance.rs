@@ -16,6 +16,7 @@ mod outbox;
 mod projections;
 mod schedules;
 mod sessions;
+mod trace_exports;
 mod usage;
 mod versions;
 
@@ -114,6 +115,9 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     budget_ledger::all_tokens_of_a_prompt_are_charged(new_store()).await;
     budget_ledger::delegated_work_is_charged_to_the_delegating_turns(new_store()).await;
     budget_ledger::charges_never_overflow(new_store()).await;
+    trace_exports::export_begins_with_new_events(new_store()).await;
+    trace_exports::turns_are_read_after_a_position(new_store()).await;
+    trace_exports::one_instance_exports_a_session(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
     usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;

@@ -20,6 +20,7 @@ mod session_holder;
 mod session_index;
 mod session_log;
 mod sqlite;
+mod trace_exports;
 mod versions;
 
 pub use agent_core::memory::{Memory, MemoryKind};
@@ -48,6 +49,7 @@ pub use session_log::{
     ViewPiece,
 };
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
+pub use trace_exports::{ExportPosition, StoredTurn, TraceExports};
 pub use versions::{
     PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, TrialCalls, VersionChange,
     VersionEndReason, VersionFilter,
@@ -69,6 +71,7 @@ pub trait Store:
     + PluginVersions
     + Projections
     + Integrity
+    + TraceExports
 {
 }
 
@@ -86,5 +89,6 @@ impl<T> Store for T where
         + PluginVersions
         + Projections
         + Integrity
+        + TraceExports
 {
 }

@@ -22,6 +22,7 @@ mod schema;
 mod search;
 mod session_index;
 mod sessions;
+mod trace_exports;
 mod usage;
 mod versions;
 mod writer;

@@ -85,7 +85,7 @@ pub(crate) async fn chat(
 ) -> Result<Exit, Failure> {
     let _echo_off = terminal.echo_off_guard();
     interrupts.restore_keyboard_on_suspend(terminal.clone());
-    let OpenedSession { settings, host, agents, first_uses, session, storage } = opened;
+    let OpenedSession { settings, host, agents, first_uses, traces, session, storage } = opened;
     let agent = agents.agent.clone();
     let watch = if run.no_watch { ChatWatch::inactive() } else { ChatWatch::begin(&host, &agents) };
     let watch = watch.with_sources(sources);
@@ -132,6 +132,7 @@ pub(crate) async fn chat(
         servers.shorten_grace_periods();
     }
     servers.shutdown().await;
+    traces.finish(terminal).await;
     let exit = ended?;
     closed?;
     Ok(exit)

@@ -2,6 +2,7 @@
 
 use super::agent_settings::{self, BuildingReader};
 use super::stored_sessions;
+use super::trace_export::TraceExport;
 use super::user_presence::UserPresence;
 use crate::arguments::RunArguments;
 use crate::environment;
@@ -33,6 +34,8 @@ pub(crate) struct OpenedSession {
     pub(crate) agents: AssembledAgents,
     /// Receives the questions that are asked before a plugin with missing grants is used for the first time.
     pub(crate) first_uses: Receiver<FirstUse>,
+    /// The export of the traces of the turns.
+    pub(crate) traces: TraceExport,
     /// The session, whose lease this process has.
     pub(crate) session: Session,
     /// Store and data folder of the session.
@@ -91,9 +94,11 @@ pub(crate) async fn open_in(
     };
     let assembler = Assembler { store: &*store, sandbox: &sandbox, delegates, unusable_plugins, reporter: terminal };
     let agents = assembler.assemble(&settings).await?;
+    let traces = TraceExport::start(&store, &[&agents]).await;
     let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USE_QUEUE);
     let host = Host {
         checkpoint: checkpoint(),
+        committed: traces.observer(),
         first_uses: Some(sender),
         leaving: terminal.exiting(),
         file_changes: (opened_for == OpenedFor::Conversation).then(FileChanges::default),
@@ -102,7 +107,7 @@ pub(crate) async fn open_in(
     let timeout = if opened_for == OpenedFor::AnAnswer { BUSY_TIMEOUT } else { Duration::ZERO };
     let session = open_when_free(&host, &agents.agent, target, timeout).await?;
     let storage = Storage { store: host.store.clone(), data };
-    Ok(OpenedSession { settings, host, agents, first_uses, session, storage })
+    Ok(OpenedSession { settings, host, agents, first_uses, traces, session, storage })
 }
 
 /// Returns the observer that ends the process at a chosen point, for crash tests. Returns `None` in release builds.

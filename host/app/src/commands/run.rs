@@ -100,7 +100,7 @@ pub(super) async fn run_once(
     (yes, cancel): (&[String], &CancellationToken),
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
-    let OpenedSession { host, mut session, storage, agents, first_uses, settings } = opened;
+    let OpenedSession { host, mut session, storage, agents, first_uses, settings, traces } = opened;
     let watch = AgentWatch::revocations(&host, &agents.all);
     let (data, store) = (storage.data.clone(), storage.store.clone());
     let user = if format == Format::Json { UserPresence::Absent } else { UserPresence::of(terminal) };
@@ -126,6 +126,7 @@ pub(super) async fn run_once(
         servers.shorten_grace_periods();
     }
     servers.shutdown().await;
+    traces.finish(terminal).await;
     let exit = view.end(result?).await?;
     closed?;
     if let Some(parent) = parent {

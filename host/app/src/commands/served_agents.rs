@@ -2,6 +2,7 @@
 
 use super::chat::build_news;
 use super::open_session::checkpoint;
+use super::trace_export::TraceExport;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::{AssembledAgents, Assembler, UnusablePlugins, open_sandbox, open_store};
@@ -23,6 +24,7 @@ pub(super) struct ServedAgents {
     /// The agents that the command line names, each with its delegates.
     pub(super) agents: Vec<AssembledAgents>,
     watches: Vec<AgentWatch>,
+    traces: TraceExport,
 }
 
 impl ServedAgents {
@@ -56,14 +58,16 @@ impl ServedAgents {
             agents.push(assembler.assemble(settings).await?);
         }
         refuse_shared_names(&agents)?;
+        let traces = TraceExport::start(&store, &agents.iter().collect::<Vec<_>>()).await;
         let host = Host {
             checkpoint: checkpoint(),
+            committed: traces.observer(),
             leaving: CancellationToken::new(),
             ..Host::new(store.clone(), sandbox.clone())
         };
         let host = prepare(host);
         let watches = agents.iter().map(|agents| AgentWatch::begin(&host, &agents.all)).collect();
-        Ok(Self { host, agents, watches })
+        Ok(Self { host, agents, watches, traces })
     }
 
     /// Returns the name of the first agent of the command line.
@@ -101,13 +105,14 @@ impl ServedAgents {
         }
     }
 
-    /// Stores the results of trials, and stops the MCP servers.
+    /// Stores the results of trials, stops the MCP servers, and sends the latest traces.
     pub(super) async fn close(self, terminal: &Terminal) {
         drop(self.watches);
         for agents in &self.agents {
             agents.record_trials(&*self.host.store, terminal).await;
             agents.agent.current().servers().shutdown().await;
         }
+        self.traces.finish(terminal).await;
     }
 }
 

@@ -10,6 +10,7 @@ mod mcp;
 mod services;
 mod sharing;
 mod tables;
+mod telemetry;
 
 use super::text_format::TextFormat;
 use agent::{AGENT, MODELS, TURN, UNITS};
@@ -22,6 +23,7 @@ use mcp::{MCP_ADDRESS, MCP_PROCESS};
 use services::SERVICE;
 use sharing::SHARING;
 use tables::{DELEGATES, GRANTS, HOST_GRANTS, PROVIDER, PROVIDER_MODEL, RETRY, SECRETS};
+use telemetry::TELEMETRY;
 
 /// A table of `agent.toml`, with some or all of the keys that the table allows.
 pub(super) struct Section {
@@ -126,5 +128,6 @@ pub(super) const SECTIONS: &[Section] = &[
     OUTBOX_SERVER,
     SCHEDULE,
     WEBHOOK,
+    TELEMETRY,
     SHARING,
 ];

@@ -97,7 +97,11 @@ fn signing_key(located: &Located, variable: Variables<'_>, problems: &mut Vec<St
     }
 }
 
-fn required_variable(located: &Located, variable: Variables<'_>, problems: &mut Vec<String>) -> Option<String> {
+pub(super) fn required_variable(
+    located: &Located,
+    variable: Variables<'_>,
+    problems: &mut Vec<String>,
+) -> Option<String> {
     let Located { value: name, location } = located;
     match variable(name).filter(|value| !value.trim().is_empty()) {
         Some(value) if !value.trim().contains(char::is_control) => Some(value.trim().to_owned()),

@@ -153,6 +153,10 @@ fn permissions(file: &AgentFile, text: &str) -> Vec<String> {
         let keys = server.header_env.values().chain(&server.signing_key_env);
         lines.push(format!("events: sent to {}{}", server.url.value, with_variables(keys)));
     }
+    if let Some(endpoint) = &file.telemetry.endpoint {
+        let variables = with_variables(file.telemetry.header_env.values());
+        lines.push(format!("traces: sent to {}{variables}", endpoint.value));
+    }
     lines.extend(file.schedules.keys().map(|name| format!("schedule: {name}")));
     lines
         .extend(file.webhooks.iter().map(|(name, table)| format!("webhook: {name}{}", with_variables(&table.key_env))));

@@ -4,6 +4,7 @@
 
 use super::bytes::{Extent, RecordedBytes};
 use super::file_records::{FinalFileState, GrantedTree, InitialFileState};
+use super::timing::{Timing, TimingClock};
 use crate::ports::http::HttpRefusal;
 use crate::sync::lock;
 use agent_core::message::Digest;
@@ -50,6 +51,10 @@ pub enum HostCallResult {
         headers: Option<Digest>,
         /// The response to the request, or the reason why there is none.
         answer: RequestOutcome,
+        /// When the request was sent, and how long it took until the last part of the response arrived that the guest
+        /// read. `None` means that an earlier version of the host wrote the record.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        timing: Option<Timing>,
     },
     /// The value of a key when the call first read it.
     Value {
@@ -219,6 +224,8 @@ struct RecordedRequest {
     asked: Sha256,
     headers: Digest,
     answer: RequestOutcome,
+    clock: TimingClock,
+    took: Duration,
 }
 
 /// The index of a request in the record, or None if the request is not recorded.
@@ -243,6 +250,8 @@ impl HostCallRecorder {
             asked: hash_of_request_line(method, url.as_str()),
             headers: headers.clone(),
             answer: RequestOutcome::Refused(HttpRefusal::ConnectionBroken),
+            clock: TimingClock::start(),
+            took: Duration::ZERO,
         }));
         RequestNumber(Some(recorded.entries.len() - 1))
     }
@@ -301,6 +310,7 @@ impl HostCallRecorder {
         let mut recorded = lock(&self.recorded);
         let RecordedAnswers { entries, used, left_out, .. } = &mut *recorded;
         if let Some(Entry::Request(request)) = entries.get_mut(index) {
+            request.took = request.clock.elapsed();
             let mut room = |size| reserve(self.capacity, (used, left_out), size);
             change(request, &mut room);
         }
@@ -402,9 +412,10 @@ impl HostCallRecorder {
         let random = (!random.is_empty()).then_some(HostCallResult::Random { bytes: RecordedBytes(random) });
         let entries = entries.into_iter().map(|entry| match entry {
             Entry::Other(answer) => answer,
-            Entry::Request(RecordedRequest { method, url, asked, headers, answer }) => {
+            Entry::Request(RecordedRequest { method, url, asked, headers, answer, clock, took }) => {
                 let asked = Digest::from_sha256(asked.finalize().into());
-                HostCallResult::Request { method, url, asked, headers: Some(headers), answer }
+                let timing = Some(clock.timing(took));
+                HostCallResult::Request { method, url, asked, headers: Some(headers), answer, timing }
             }
         });
         let written = written.into_iter().map(|((bucket, key), value)| HostCallResult::Wrote { bucket, key, value });

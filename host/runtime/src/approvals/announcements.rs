@@ -33,7 +33,7 @@ pub(crate) fn announce_approvals(services: &SessionServices, (before, after): (&
             data["expires_at"] = json!(expires_at);
         }
         let id = approval_request_id(before, event.sequence);
-        let attributes = attributes(&services.scope(before), id.clone());
+        let attributes = attributes(&services.scope(before, None), id.clone());
         let sent = OutgoingEvent::of_host(HostEventType::ApprovalRequested, attributes, data);
         change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(sent) });
     }

@@ -20,6 +20,7 @@ use agent_core::message::{CallId, Digest};
 use agent_core::run::{Dispatch, UnapprovedRequest};
 use agent_core::schema::Schema;
 use agent_core::tool::{ServiceRequest, ToolError, ToolSource};
+use agent_core::trace::SpanKey;
 use agent_plugins::event_denied;
 use agent_store::StoreError;
 use serde_json::Value;
@@ -245,10 +246,11 @@ impl ApprovalContext<'_> {
             Schema::compile(schema)
                 .map_err(|error| refused(format!("the schema of its answer cannot be used: {error}")))?;
         }
+        let scope = self.services.scope(self.run, Some(SpanKey::Call(&record.id)));
         match self.service_of(request).map_err(refused)? {
             None => {
                 let contract = ServiceContract::of_request(request);
-                let forwarded = forward(&self.services.scope(self.run), &record.id, (request.clone(), None), contract);
+                let forwarded = forward(&scope, &record.id, (request.clone(), None), contract);
                 Ok(PermittedRequest { forwarded, service: None, denial: self.domain_denied(record, request, None) })
             }
             Some((name, config)) => {
@@ -256,8 +258,7 @@ impl ApprovalContext<'_> {
                 let data = service.outgoing(&request.data, &self.run.session).into_owned();
                 let outgoing = ServiceRequest { data, ..request.clone() };
                 let contract = ServiceContract::of_service(config, Some(request));
-                let forwarded =
-                    forward(&self.services.scope(self.run), &record.id, (outgoing, config.domain.clone()), contract);
+                let forwarded = forward(&scope, &record.id, (outgoing, config.domain.clone()), contract);
                 let denial = self.domain_denied(record, request, config.domain.as_deref());
                 Ok(PermittedRequest { forwarded, service: Some(service), denial })
             }

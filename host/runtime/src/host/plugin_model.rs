@@ -12,7 +12,7 @@ use agent_core::tokens;
 use agent_core::tool::ModelUse;
 use agent_core::visible::visible_request;
 use agent_models::{ModelError, NoMedia, Provider, Purpose, RawReply, ReplyContext};
-use agent_plugins::{ModelCaller, ModelPort, ModelPortRequest, ModelPortResponse, ModelRefusal};
+use agent_plugins::{ModelCaller, ModelPort, ModelPortRequest, ModelPortResponse, ModelRefusal, TimingClock};
 use agent_store::digest_of;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,6 +92,7 @@ impl ModelLedger {
             answer: None,
             reply: None,
             error: None,
+            timing: None,
         };
         let texts = texts_of(question);
         Ok(ReservedTokens { ledger, asker, number, prompt, answer, record, texts, outcome: None, reservation: None })
@@ -164,7 +165,9 @@ impl ModelPort for AgentModel {
         let prompt = u64::from(prompt_tokens(&question));
         let max_answer = question.max_tokens.unwrap_or(u32::MAX).min(self.reply_tokens);
         let mut reserved = self.ledger.reserve(asker, &question, (prompt, max_answer.into()))?;
+        let clock = TimingClock::start();
         let result = self.ask_in_order(&question, &mut reserved).await;
+        reserved.record.timing = Some(clock.stop());
         match result {
             Ok(RawReply { reply, raw }) => {
                 reserved.record.answer = Some(raw);

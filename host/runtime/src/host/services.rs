@@ -2,19 +2,19 @@
 //! and model calls.
 
 use super::budget::{BudgetGate, CallsInFlight};
-use super::checkpoint::{Checkpoint, CheckpointObserver};
+use super::checkpoint::{Checkpoint, CheckpointObserver, CommitObserver};
 use super::file_changes::FileChanges;
 use super::first_use::FirstUses;
 use super::key_values::StoredValues;
 use super::plugin_model::{AgentModel, ModelLedger};
-use super::trace;
 use crate::agent::{Agent, AnsweredGrants, LiveAgent, MemoryUse};
 use crate::media::{AttachError, Downscaler, OutgoingMedia, StoredMedia, describe};
 use crate::open_sessions::OpenSessions;
 use agent_core::message::{CallId, Media};
 use agent_core::model::Downscaled;
-use agent_core::plugin::Scope;
+use agent_core::plugin::{Scope, TraceContext};
 use agent_core::run::Run;
+use agent_core::trace::{SpanKey, TurnName};
 use agent_plugins::{
     Grants, HttpPort, MediaPort, ModelPort, NewMediaItem, PluginSetup, Ports, Sandbox, TreeGrant, intersect_trees,
 };
@@ -35,6 +35,8 @@ pub struct Host {
     pub downscaler: Downscaler,
     /// Function that is called at every checkpoint. Only tests set this field.
     pub checkpoint: Option<CheckpointObserver>,
+    /// Function that is called after each commit of a session, for example to export traces (O1).
+    pub committed: Option<CommitObserver>,
     /// Channel for the questions that ask the user, at a plugin's first use, to give missing grants (P6). `None` if
     /// nobody can answer questions.
     pub first_uses: Option<FirstUses>,
@@ -64,6 +66,7 @@ impl Host {
             sandbox,
             downscaler: Downscaler::default(),
             checkpoint: None,
+            committed: None,
             first_uses: None,
             file_changes: None,
             http: None,
@@ -98,6 +101,7 @@ pub(crate) struct SessionServices {
     /// on a delegated task.
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
+    pub(crate) committed: Option<CommitObserver>,
     pub(crate) first_uses: Option<FirstUses>,
     pub(crate) file_changes: Option<FileChanges>,
     /// Token that is cancelled when the process shuts down.
@@ -138,6 +142,7 @@ impl SessionServices {
             id_ending: run.id_ending.clone(),
             delegated_by: run.delegated_by.clone(),
             checkpoint: host.checkpoint.clone(),
+            committed: host.committed.clone(),
             first_uses: host.first_uses.clone(),
             file_changes: host.file_changes.clone(),
             leaving: host.leaving.clone(),
@@ -154,10 +159,13 @@ impl SessionServices {
         Self { agent, ports, ..self.clone() }
     }
 
-    /// Returns the scope that a plugin call in the open turn receives: the agent, session, user and turn, and a new
-    /// span of the turn's trace.
-    pub(crate) fn scope(&self, run: &Run) -> Scope {
-        let trace = run.turn.as_ref().map_or_else(trace::root, |turn| trace::child(&turn.trace));
+    /// Returns the scope that a plugin call in the open turn receives: the agent, session, user and turn, and the trace
+    /// context of the part `part` of the turn, or of the whole turn.
+    pub(crate) fn scope(&self, run: &Run, part: Option<SpanKey<'_>>) -> Scope {
+        let Run { session, id_ending, turns, .. } = run;
+        let of_turn = || TraceContext::of_turn(TurnName { session, id_ending, turn: *turns }, None);
+        let turn = run.turn.as_ref().map_or_else(of_turn, |turn| turn.trace.clone());
+        let trace = part.map_or_else(|| turn.clone(), |part| turn.part(part));
         Scope {
             agent: run.agent.clone(),
             session: run.session.clone(),
@@ -168,9 +176,17 @@ impl SessionServices {
         }
     }
 
+    /// Reports a commit of the session.
+    pub(crate) fn report_commit(&self) {
+        if let Some(committed) = &self.committed {
+            committed(&self.agent.config().name, &self.subject);
+        }
+    }
+
     /// Returns the filter for the memories that the session may recall, or `None` if it may recall no memories. A
     /// tool result is recalled only by the agent that called the tool, because the result depends on the agent's
-    /// grants. By default, memories of other projects are not recalled. A delegated session recalls no memories, because the task contains everything that the session needs
+    /// grants. By default, memories of other projects are not recalled. A delegated session recalls no memories, because the
+    /// task contains everything that the session needs
     /// (L16). Memories that were stored by this session are excluded, because the session's history already
     /// contains their content.
     pub(crate) fn recall_filter(&self) -> Option<MemoryFilter> {
@@ -198,6 +214,7 @@ impl SessionServices {
             sandbox: self.sandbox.clone(),
             downscaler: self.downscaler.clone(),
             checkpoint: self.checkpoint.clone(),
+            committed: self.committed.clone(),
             first_uses: self.first_uses.clone(),
             file_changes: self.file_changes.clone(),
             http: self.ports.http.clone(),

@@ -36,7 +36,7 @@ pub(crate) async fn announce_end(
         TurnEnd::Cancelled => (HostEventType::TurnCancelled, with_cost(json!({}), turn.cost())),
     };
     let id = before.unique_id(&format!("turn_{}", after.turns));
-    let event = OutgoingEvent::of_host(event_type, attributes(&services.scope(before), id.clone()), data);
+    let event = OutgoingEvent::of_host(event_type, attributes(&services.scope(before, None), id.clone()), data);
     change.outbox.push(OutboxItem { id, effect: OutboxEffect::Event(event) });
     Ok(())
 }

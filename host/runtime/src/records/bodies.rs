@@ -8,7 +8,7 @@ use agent_core::plugin::{Budget, Lifecycle, MediaPosition, PolicyItem, Recollect
 use agent_core::run::{Mask, ModelRole, PinnedPlugin};
 use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{CallCost, ServiceRequest};
-use agent_plugins::HostCallLog;
+use agent_plugins::{HostCallLog, Timing};
 use agent_store::StepRecord;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 
 /// Kind of the records that describe a plugin's question to the agent's model.
 const MODEL_QUESTION_KIND: &str = "host_model";
+/// Kind of the record that describes a turn's trace. `agent-telemetry` reads these records.
+const TRACE_KIND: &str = "trace";
 /// Kind of the record that describes the origin of a fork.
 pub(crate) const FORK_KIND: &str = "fork";
 
@@ -24,8 +26,12 @@ pub(crate) const FORK_KIND: &str = "fork";
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub(crate) enum StepRecordBody {
+    /// The trace to which a turn belongs.
+    Trace(TraceRecord),
     /// The plugins, servers, tools and memories with which a turn began.
     Context(Box<ContextRecord>),
+    /// The call of an embedding model that selected the tools of a turn.
+    Embedding(EmbeddingRecord),
     /// The call to the context builder that the host makes immediately before a step of the turn.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
     /// The prompt of a model call, which refers to its system texts by digest and to its messages by position.
@@ -63,7 +69,9 @@ impl StepRecordBody {
     /// Returns the name of the record's kind, as it is stored with the record.
     pub(crate) fn kind(&self) -> &'static str {
         match self {
+            Self::Trace(_) => TRACE_KIND,
             Self::Context(_) => "context",
+            Self::Embedding(_) => "embedding",
             Self::StepContext(_) => "step_context",
             Self::Prompt(_) => "prompt",
             Self::PlanPrompt(_) => "plan_prompt",
@@ -93,7 +101,9 @@ impl StepRecordBody {
         }
         let body = &record.body;
         Ok(match record.kind.as_str() {
+            TRACE_KIND => Self::Trace(read(body)?),
             "context" => Self::Context(read(body)?),
+            "embedding" => Self::Embedding(read(body)?),
             "step_context" => Self::StepContext(read(body)?),
             "prompt" => Self::Prompt(read(body)?),
             "plan_prompt" => Self::PlanPrompt(read(body)?),
@@ -145,6 +155,21 @@ impl<'de, Q: DeserializeOwned> Deserialize<'de> for Question<Q> {
     }
 }
 
+/// The trace to which a turn belongs (O1). Readers compute the ids of the turn's other spans from this record. It is
+/// committed with the turn's input.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TraceRecord {
+    /// The trace context of the turn. Its span describes the whole turn.
+    #[serde(flatten)]
+    pub(crate) turn: TraceContext,
+    /// The `traceparent` of the span to which the turn belongs: that of the event or request with the turn's input, or of
+    /// the call that delegated the work. `None` if the turn begins a trace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) parent: Option<String>,
+    /// Id of the first message that the turn appends. All messages of the turn have this id or higher ids.
+    pub(crate) first_message: MessageId,
+}
+
 /// The plugins, servers, tools and memories with which a turn began.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct ContextRecord {
@@ -165,6 +190,19 @@ pub(crate) struct ContextRecord {
     /// Names of the tools that were offered to the model in this turn. `None` if all tools were offered.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) offered: Option<Vec<String>>,
+}
+
+/// The call of an embedding model that selected the tools of a turn (L25).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EmbeddingRecord {
+    /// Name of the model as `provider/model`.
+    pub(crate) model: String,
+    /// Number of texts that were compared with the tools. The model may also have been asked for the vectors of tools.
+    pub(crate) texts: usize,
+    pub(crate) took_ms: u64,
+    /// Why the tools were selected by their words instead. `None` if the model answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) error: Option<String>,
 }
 
 /// A call to a context builder, with the context builder's input and output.
@@ -250,6 +288,9 @@ pub(crate) struct PromptRecord {
     /// The text at the end of the prompt, if this is the last model call of the turn (L4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) last_call: Option<String>,
+    /// When the prompt was sent, in milliseconds since the Unix epoch. `None` in records of earlier hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) sent_at: Option<u64>,
 }
 
 /// The text that the host adds at the end of a planning model's prompt.
@@ -352,6 +393,9 @@ pub(crate) struct PluginModelRecord {
     pub(crate) reply: Option<PluginModelReply>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
+    /// When the question was asked and answered. `None` in records of earlier hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) timing: Option<Timing>,
 }
 
 /// The content of a plugin's question to the model, with digests instead of texts.

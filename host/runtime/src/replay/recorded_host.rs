@@ -62,7 +62,7 @@ impl RecordedHost {
         let mut state = State::default();
         for answer in recorded.answers.clone() {
             match answer {
-                HostCallResult::Request { method, url, asked, headers, answer } => {
+                HostCallResult::Request { method, url, asked, headers, answer, timing: _ } => {
                     let answered = AnsweredRequest { shown: format!("{method} {url}"), headers, answer };
                     state.requests.entry(asked.to_string()).or_default().push_back(answered);
                 }
@@ -383,6 +383,7 @@ mod tests {
                 body: RecordedBytes(text.as_bytes().to_vec()),
                 read: Extent::Whole,
             },
+            timing: None,
         };
         let host = host(vec![request("GET", ""), request("POST", "1"), request("POST", "2"), request("PUT", "3")]);
         let ask = async |method: &str, body: &str, headers: u8| {

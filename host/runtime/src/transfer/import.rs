@@ -11,10 +11,11 @@ use super::document::{Batch, DocumentSession, Head, Items, List, SessionDocument
 use super::staging::Staging;
 use super::{TransferError, damaged, summary};
 use crate::agent::UserName;
-use crate::host::trace::{self, is_trace};
 use crate::session::{TITLE_CHARACTERS, new_id_ending};
 use agent_core::message::{CallId, MessageId, Role};
+use agent_core::plugin::TraceContext;
 use agent_core::run::{DroppedClaims, ImportTerms, Mask, Run};
+use agent_core::trace::TurnName;
 use agent_store::{SessionMeta, SessionState, Store, StoreError};
 use calls::OpenCall;
 use serde::de::DeserializeOwned;
@@ -361,8 +362,9 @@ impl Import {
 
     fn replace_malformed_trace(&mut self) {
         let Some(turn) = &mut self.run.turn else { return };
-        if !is_trace(&turn.trace) {
-            turn.trace = trace::root();
+        if !turn.trace.is_valid() {
+            let (session, id_ending) = (&self.run.session, &self.run.id_ending);
+            turn.trace = TraceContext::of_turn(TurnName { session, id_ending, turn: turn.number }, None);
             self.dropped.push("the trace context of the last turn, which is malformed".to_owned());
         }
     }

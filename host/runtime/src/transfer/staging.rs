@@ -73,8 +73,14 @@ impl<'a> Staging<'a> {
             records,
             ..Commit::default()
         };
+        // The copied turns ran in another session or on another host, which has exported them (O1). They are skipped before
+        // an exporter can see the session. After the commit, it is also known where an open turn begins.
+        self.store.skip_trace_export(self.session()).await?;
         match self.store.commit(&self.opened.lease, self.revision, commit).await {
-            Ok(_) => self.store.release(self.opened.lease).await,
+            Ok(_) => {
+                self.store.skip_trace_export(self.session()).await?;
+                self.store.release(self.opened.lease).await
+            }
             Err(error) => {
                 self.abandon().await?;
                 Err(error)

@@ -18,6 +18,7 @@ use agent_core::message::{CallId, Digest, Message};
 use agent_core::model::ModelRequest;
 use agent_core::plugin::{PluginFailure, Scope};
 use agent_core::run::{Input, PromptBudget, Run, TurnError, ViewEntry};
+use agent_core::trace::SpanKey;
 use agent_models::Provider;
 use agent_plugins::{CallFailure, CallReport, PluginSetup};
 use agent_store::StoreError;
@@ -88,9 +89,10 @@ impl<'t> ActionContext<'t> {
         }
     }
 
-    /// Returns the scope in which the turn's plugins run, with a new trace span for each call.
-    pub(super) fn scope(&self) -> Scope {
-        self.services.scope(self.run)
+    /// Returns the scope of a plugin that runs for a purpose other than a tool call. The trace context is that of the
+    /// part `part` of the turn, or of the whole turn.
+    pub(super) fn scope(&self, part: Option<SpanKey<'_>>) -> Scope {
+        self.services.scope(self.run, part)
     }
 
     /// Collects the denials of a plugin that ran for a purpose other than a tool call. The denials are committed with

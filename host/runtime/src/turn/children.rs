@@ -203,7 +203,7 @@ async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
     let ChildTurn { input, bounds, trace, cancel, .. } = child;
     let ended = match (session.state().turns, cancel.is_cancelled()) {
         (0, true) => Ok(TurnResult::Idle),
-        (0, false) => session.begin((input, None), TurnBounds::OfParent(bounds), trace, cancel).await,
+        (0, false) => session.begin((input, None), TurnBounds::OfParent(bounds), Some(trace), cancel).await,
         _ => session.run(None, cancel).await,
     };
     let closed = session.close().await;

@@ -2,7 +2,7 @@
 
 use super::action::{ActionContext, ActionResult, plugin_answer, store_failed};
 use super::plan_step::plan_budgets;
-use super::tool_selection::{SelectionBasis, select_tools, tool_tokens};
+use super::tool_selection::{SelectedTools, SelectionBasis, select_tools, tool_tokens};
 use crate::records::{
     BuilderCallRecord, BuilderQuestion, BuilderSurroundings, CommitNotes, ContextRecord, Question, StepRecordBody,
 };
@@ -13,6 +13,7 @@ use agent_core::plugin::{BuilderMemory, BuilderRequest, BuilderTool, BuiltPrompt
 use agent_core::prompt::{TurnMode, preface, record, system_sections, texts};
 use agent_core::run::{Input, PromptBudget, TurnContext, TurnError};
 use agent_core::tokens;
+use agent_core::trace::SpanKey;
 use agent_plugins::PluginSetup;
 use agent_store::digest_of;
 use serde_json::json;
@@ -45,7 +46,8 @@ pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResu
     let query = context.run.turn.as_ref().map(|turn| turn.input.message().plain_text()).unwrap_or_default();
     let ids: Vec<_> = context.run.sent().map(|entry| entry.id).collect();
     let earlier = context.history.load(&ids).await.map_err(store_failed)?;
-    let offered = select_tools(context.services, &SelectionBasis::new(query, &earlier)).await;
+    let SelectedTools { offered, embedding } =
+        select_tools(context.services, &SelectionBasis::new(query, &earlier)).await;
     let budget = context.budget_of(context.model(), tool_tokens(context.services, offered.as_deref()));
     let recollections = recollections(context, budget.remaining(0)).await;
     let reply = match agent.context_builder().map(|builder| context.services.current_setup(builder).into_owned()) {
@@ -74,6 +76,7 @@ pub(super) async fn build_context(context: &mut ActionContext<'_>) -> ActionResu
     };
     let texts = texts.into_iter().chain(referenced_texts).collect();
     let mut notes = CommitNotes { texts, ..CommitNotes::default() };
+    notes.records.extend(embedding.map(|record| StepRecordBody::Embedding(record).into_record(context.run.turns, 0)));
     notes.add(context.run, 0, StepRecordBody::Context(Box::new(record)));
     let context = TurnContext {
         sections,
@@ -109,7 +112,7 @@ async fn ask_builder(
     let hidden = context.run.next_message - 1 - context.run.view.len() as u64;
     let request = BuilderRequest {
         lifecycle: Lifecycle::Init,
-        scope: context.scope(),
+        scope: context.scope(Some(SpanKey::Context)),
         model: context.model().info().model.clone(),
         input: turn.input.clone(),
         tools: tools.collect(),

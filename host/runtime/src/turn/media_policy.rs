@@ -11,6 +11,7 @@ use agent_core::model::{Downscaled, MediaDecision};
 use agent_core::plugin::{MediaPosition, PolicyRequest};
 use agent_core::run::{Mask, Run, TurnError};
 use agent_core::tokens;
+use agent_core::trace::SpanKey;
 use agent_plugins::Kind;
 use futures::future::join_all;
 
@@ -63,7 +64,7 @@ async fn ask_policy(
         return Ok(vec![MediaDecision::Keep; found.len()]);
     };
     let request = PolicyRequest {
-        scope: context.scope(),
+        scope: context.scope(Some(SpanKey::Step(step))),
         model: context.model().info().model.clone(),
         messages: u32::try_from(outgoing.request.messages.len()).unwrap_or(u32::MAX),
         items: found.iter().map(|media_item| media_item.item.clone()).collect(),

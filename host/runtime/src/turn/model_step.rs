@@ -7,6 +7,7 @@ use super::plan_step::{add_plan_prompt, read_plan};
 use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
 use crate::host::{BudgetRefusal, Checkpoint};
+use crate::outbox::now_ms;
 use crate::prompts;
 use crate::records::{
     BuilderCallRecord, BuilderSurroundings, CommitNotes, MessagePositions, PromptRecord, Question, ReplyRecord,
@@ -25,6 +26,7 @@ use agent_core::run::{
     StepPlan, Turn, TurnError,
 };
 use agent_core::tool::{ToolError, ToolSource, Violation};
+use agent_core::trace::SpanKey;
 use agent_core::view::shown_message;
 use agent_core::visible::visible_request;
 use agent_models::{ModelError, Purpose, RawReply, ReplyContext};
@@ -174,7 +176,7 @@ async fn step_sections(
     let Some(turn) = &context.run.turn else { return Ok(Vec::new()) };
     let request = StepRequest {
         lifecycle: plan.lifecycle,
-        scope: context.scope(),
+        scope: context.scope(Some(SpanKey::Step(plan.step))),
         model: context.model().info().model.clone(),
         step: turn.interactions,
         steps_left: plan.steps_left,
@@ -253,6 +255,7 @@ fn prompt_record(
         tool_dialect: context.agent().config().tool_dialect,
         output_schema: request.output_schema.clone(),
         last_call: last_call_notice(context),
+        sent_at: Some(now_ms()),
     };
     (record, blocks)
 }

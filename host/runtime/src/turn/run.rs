@@ -3,11 +3,12 @@
 use super::driver::drive;
 use crate::agent::{UserName, pinned};
 use crate::host::SessionServices;
-use crate::records::CommitNotes;
+use crate::records::{CommitNotes, StepRecordBody, TraceRecord};
 use crate::session::{Session, SessionError, TurnResult};
 use agent_core::message::TurnInput;
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Input, InputError, LoopConfig};
+use agent_core::run::{Input, InputError, LoopConfig, Run};
+use agent_core::trace::TurnName;
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
@@ -33,9 +34,9 @@ impl Session {
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         if let Some(input) = input {
-            let trace = self.next_trace(&input);
+            let parent = self.incoming_trace(&input);
             // The future of a turn is large, so it is not kept on the stack of the caller.
-            return self.begin((input, None), TurnBounds::OfAgent, trace, cancel).boxed().await;
+            return self.begin((input, None), TurnBounds::OfAgent, parent, cancel).boxed().await;
         }
         self.require_stored_state()?;
         // Dropping `_servers` releases the servers. `_servers` is dropped when the turn ends or waits, when an error
@@ -63,16 +64,16 @@ impl Session {
         input: TurnInput,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
-        let trace = self.next_trace(&input);
-        self.begin((input, Some(user)), TurnBounds::OfAgent, trace, cancel).boxed().await
+        let parent = self.incoming_trace(&input);
+        self.begin((input, Some(user)), TurnBounds::OfAgent, parent, cancel).boxed().await
     }
 
-    /// Starts a turn that has the limits `bounds` and belongs to the trace `trace`.
+    /// Starts a turn that has the limits `bounds`. The turn belongs to the trace of `parent`, or begins a trace.
     pub(super) async fn begin(
         &mut self,
         (input, user): (TurnInput, Option<UserName>),
         bounds: TurnBounds,
-        trace: TraceContext,
+        parent: Option<TraceContext>,
         cancel: CancellationToken,
     ) -> Result<TurnResult, SessionError> {
         let client_tools = std::mem::take(&mut self.client_tools);
@@ -96,12 +97,24 @@ impl Session {
             TurnBounds::OfAgent => self.services.agent.bounds(),
             TurnBounds::OfParent(config) => LoopConfig { user: self.services.agent.config().user.clone(), ..config },
         };
-        self.apply(Input::Start { input, config, plugins, pinned, trace }, CommitNotes::default()).await?;
+        let (trace, notes) = self.turn_trace(parent);
+        self.apply(Input::Start { input, config, plugins, pinned, trace }, notes).await?;
         self.services.ledger.begin(&self.run);
         prepare_plugins(&self.services, &cancel).await;
         let result = drive(self, &cancel).await;
         self.release_turn();
         result
+    }
+
+    /// Returns the trace context of the next turn, and the record of it that is committed with the turn's input (O1).
+    fn turn_trace(&self, parent: Option<TraceContext>) -> (TraceContext, CommitNotes) {
+        let Run { session, id_ending, turns, next_message, .. } = &self.run;
+        let number = turns.saturating_add(1);
+        let trace = TraceContext::of_turn(TurnName { session, id_ending, turn: number }, parent.as_ref());
+        let parent = parent.filter(TraceContext::is_valid).map(|parent| parent.traceparent);
+        let record = TraceRecord { turn: trace.clone(), parent, first_message: *next_message };
+        let record = StepRecordBody::Trace(record).into_record(number, 0);
+        (trace, CommitNotes { records: vec![record], ..CommitNotes::default() })
     }
 
     /// If the turn has ended, releases its resources, including its generation of plugins.

@@ -2,6 +2,7 @@
 
 use crate::agent::Agent;
 use crate::host::SessionServices;
+use crate::records::EmbeddingRecord;
 use crate::tools::builtins;
 use agent_core::loop_break::LoopBreak;
 use agent_core::message::{Part, Role, StoredMessage};
@@ -15,6 +16,7 @@ use agent_core::{prompt, tokens};
 use agent_models::Embedder;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The built-in tools that do not belong to the loop.
 const ORDINARY_BUILTINS: [&str; 2] = [builtins::name::LIST_DIRECTORY, builtins::name::READ_FILE];
@@ -57,14 +59,23 @@ impl SelectionBasis {
     }
 }
 
-/// Returns the names of the tools that the open turn offers, as their authors spelled them and in the order of the
-/// registry. `None` means that all tools are offered.
+/// The tools that a turn offers, and how they were selected.
+#[derive(Default)]
+pub(super) struct SelectedTools {
+    /// Names of the tools, as their authors spelled them and in the order of the registry. `None` means that all tools are
+    /// offered.
+    pub(super) offered: Option<Vec<String>>,
+    /// The call of the embedding model. `None` means that no embedding model was called.
+    pub(super) embedding: Option<EmbeddingRecord>,
+}
+
+/// Returns the tools that the open turn offers.
 ///
 /// The configured number of tools counts every tool except those that end a turn, which are always offered. The tool
 /// `read_result` is always selected if the configured number is at least 2, because results can be cut during the turn.
 /// The tools of the client are selected next, because the client chose them for this turn. The tools that were used before
 /// follow, and after them the tools that are nearest to the input and the last messages.
-pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBasis) -> Option<Vec<String>> {
+pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBasis) -> SelectedTools {
     let agent = &services.agent;
     let tools = agent.registry().offered();
     let name = |index: &usize| tools[*index].author_name.as_str();
@@ -72,9 +83,10 @@ pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBa
     let (ending, counted): (Vec<usize>, Vec<usize>) = (0..tools.len()).partition(ends_turn);
     let count = agent.config().offered_tools as usize;
     if counted.len() <= count {
-        return None;
+        return SelectedTools::default();
     }
-    let order = nearest(services, std::slice::from_ref(&basis.query)).await.pop().unwrap_or_default();
+    let Ranking { mut orders, embedding } = nearest(services, std::slice::from_ref(&basis.query)).await;
+    let order = orders.pop().unwrap_or_default();
     let is_fixed = |index: &usize| name(index) == builtins::name::READ_RESULT && belongs_to_loop(services, name(index));
     let of_client = |index: &usize| agent.registry().source_of(name(index)) == Some(&ToolSource::Client);
     let used_program = basis.used.iter().any(|used| agent.registry().is_run_by_name(used));
@@ -87,7 +99,7 @@ pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBa
     let used = by_nearness().filter(is_used);
     let others = by_nearness().filter(|index| !is_fixed(index) && !of_client(index) && !is_used(index));
     let selected: Vec<usize> = fixed.chain(clients).chain(used).chain(others).take(count).chain(ending).collect();
-    Some(names_at(services, selected))
+    SelectedTools { offered: Some(names_at(services, selected)), embedding }
 }
 
 /// Selects the tools that the executor is offered in each step of the plan: the tool that the planner chose for the
@@ -96,7 +108,7 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;
     let queries: Vec<String> = steps.iter().map(|step| format!("{} {}", step.tool, step.task)).collect();
-    let orders = nearest(services, &queries).await;
+    let orders = nearest(services, &queries).await.orders;
     let planned = steps.into_iter().zip(orders).map(|(step, order)| {
         let is_named = |tool: &OfferedTool| tool.author_name == step.tool || tool.name == step.tool;
         let named = tools.iter().position(|tool| is_named(tool) && may_be_planned(services, tool));
@@ -143,14 +155,27 @@ fn names_at(services: &SessionServices, mut indexes: Vec<usize>) -> Vec<String> 
     indexes.into_iter().map(|index| tools[index].author_name.clone()).collect()
 }
 
-/// For each query, returns the indexes of all tools, with the best match first. If the embedding model fails, the tools
-/// are ranked by the words that they share with the query, and the turn continues.
-async fn nearest(services: &SessionServices, queries: &[String]) -> Vec<Vec<usize>> {
+/// The indexes of all tools, with the best match first, and how they were ranked.
+struct Ranking {
+    /// For each query, the indexes of the tools.
+    orders: Vec<Vec<usize>>,
+    embedding: Option<EmbeddingRecord>,
+}
+
+/// Ranks all tools for each query. If the embedding model fails, the tools are ranked by the words that they share with
+/// the query, and the turn continues.
+async fn nearest(services: &SessionServices, queries: &[String]) -> Ranking {
     let agent = &services.agent;
     let tools = agent.registry().offered();
+    let mut embedding = None;
     if let Some(embedder) = agent.models().embedder.as_ref().filter(|_| !queries.is_empty() && !tools.is_empty()) {
-        match rank_by_meaning(services, agent, embedder, queries).await {
-            Ok(orders) => return orders,
+        let begun = Instant::now();
+        let ranked = rank_by_meaning(services, agent, embedder, queries).await;
+        let took_ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let (model, error) = (embedder.model(), ranked.as_ref().err().cloned());
+        embedding = Some(EmbeddingRecord { model, texts: queries.len(), took_ms, error });
+        match ranked {
+            Ok(orders) => return Ranking { orders, embedding },
             Err(error) => {
                 tracing::warn!(
                     session = services.subject,
@@ -161,7 +186,8 @@ async fn nearest(services: &SessionServices, queries: &[String]) -> Vec<Vec<usiz
         }
     }
     let search_index = agent.registry().search_index();
-    queries.iter().map(|query| nearest_by_words(search_index, query, tools.len())).collect()
+    let orders = queries.iter().map(|query| nearest_by_words(search_index, query, tools.len())).collect();
+    Ranking { orders, embedding }
 }
 
 async fn rank_by_meaning(

@@ -6,6 +6,7 @@ use crate::records::{CommitNotes, Question, StepRecordBody, ValidatorQuestion, V
 use agent_core::plugin::{OutputData, ValidatorRequest, Verdict};
 use agent_core::run::{Input, OutputVerdict, Validation};
 use agent_core::tool::Violation;
+use agent_core::trace::SpanKey;
 use serde_json::Value;
 
 /// Name that is recorded as the validator if the output schema rejects an output.
@@ -16,6 +17,7 @@ const OUTPUT_SCHEMA: &str = "output schema";
 pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Validation) -> ActionResult {
     let agent = context.agent();
     let number = context.run.turns;
+    let step = context.run.turn.as_ref().map_or(0, |turn| turn.interactions);
     let turn = match agent.config().validators.is_empty() {
         true => Vec::new(),
         false => context.shown(|entry| entry.turn == number).await?,
@@ -30,7 +32,7 @@ pub(super) async fn validate(context: &mut ActionContext<'_>, validation: Valida
     };
     for validator in agent.validators() {
         let request = ValidatorRequest {
-            scope: context.scope(),
+            scope: context.scope(Some(SpanKey::Step(step))),
             text: data.for_history(),
             structured: structured(&data),
             output_schema: agent.config().output_schema.clone(),

@@ -8,6 +8,7 @@ use agent_core::message::{CallId, TurnInput};
 use agent_core::plugin::TraceContext;
 use agent_core::run::{LoopConfig, RestoreError, Run};
 use agent_core::tool::ToolError;
+use agent_core::trace::SpanKey;
 use agent_store::{OpenMode, StoreError};
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,6 +29,7 @@ pub(crate) struct ChildTurn {
     pub(crate) new_run: Run,
     pub(crate) input: TurnInput,
     pub(crate) bounds: LoopConfig,
+    /// The trace context of the call. The child's turn belongs to it.
     pub(crate) trace: TraceContext,
     pub(crate) parent_watchers: ParentWatchers,
     pub(crate) cancel: CancellationToken,
@@ -89,7 +91,7 @@ impl Session {
             true => delegate.agent.clone(),
             false => child.into(),
         };
-        let trace = self.services.scope(&self.run).trace;
+        let trace = self.services.scope(&self.run, Some(SpanKey::Call(&record.id))).trace;
         let (written, tool) = (record.effective_arguments(), agent.registry().get(&record.name));
         let arguments = tool.map_or(Cow::Borrowed(written), |tool| tool.outgoing(written, &self.run.session));
         Ok(child.map_err(|error| ToolError::Failed { message: error.to_string() }).map(|child| ChildTurn {

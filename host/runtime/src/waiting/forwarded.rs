@@ -7,6 +7,7 @@ use agent_core::change::CallRecord;
 use agent_core::event::WaitCause;
 use agent_core::run::{Awaited, Run};
 use agent_core::tool::ToolSource;
+use agent_core::trace::SpanKey;
 
 /// Returns a description of the answer that a call waits for. Returns `None` if the host runs the call itself.
 pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &CallRecord) -> Option<ForwardedCall> {
@@ -24,7 +25,7 @@ pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &Cal
     let data = tool.outgoing(record.effective_arguments(), &run.session).into_owned();
     let contract = ServiceContract::of_service(service, None);
     let request = (service.request(data), service.domain.clone());
-    Some(forward(&services.scope(run), &record.id, request, contract))
+    Some(forward(&services.scope(run, Some(SpanKey::Call(&record.id))), &record.id, request, contract))
 }
 
 /// Returns a description of the result that a call to another agent waits for, or `None` if the call is not to

@@ -4,7 +4,6 @@
 use crate::agent::ANY_TYPE;
 use crate::approvals::{APPROVAL_RESOLVED, without_edit_note};
 use crate::host::SessionServices;
-use crate::host::trace::is_trace;
 use crate::records::{CommitNotes, ServiceAnswerRecord, StepRecordBody};
 use crate::session::{Session, SessionError};
 use crate::tools::results::{bounded, error_result};
@@ -249,7 +248,7 @@ fn settled_outcome(record: &CallRecord, answer: &CallResult) -> Option<ResponseO
 /// Builds the step record that states where an answer came from and to which trace the answer belongs.
 fn answer_record(record: &CallRecord, event: &CloudEvent) -> StepRecord {
     let (traceparent, tracestate) = (event.traceparent.clone(), event.tracestate.clone());
-    let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate }).filter(is_trace);
+    let trace = traceparent.map(|traceparent| TraceContext { traceparent, tracestate }).filter(TraceContext::is_valid);
     let body = ServiceAnswerRecord {
         call: record.id.clone(),
         id: event.id.clone(),

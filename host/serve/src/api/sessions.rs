@@ -221,7 +221,7 @@ pub(crate) async fn create_session(
     state.check_agent(&caller, &new.agent)?;
     let (input, user) = (input_of(new.prompt)?, user_of(&caller, new.user)?);
     let attachments = decode_attachments(new.attachments).map_err(Problem::invalid)?;
-    let prompt = Prompt { user, attachments, ..Prompt::new(input) };
+    let prompt = Prompt { user, attachments, trace: caller.trace, ..Prompt::new(input) };
     let session = state.supervisor.create(&new.agent, prompt).await?;
     Ok((StatusCode::CREATED, Json(CreatedSession { events: events_path(&session), session })))
 }
@@ -417,7 +417,7 @@ pub(crate) async fn send_prompt(
     let (input, user) = (input_of(new.prompt)?, user_of(&caller, new.user)?);
     let during_turn = if new.steer { DuringTurn::Steer } else { DuringTurn::Queue };
     let attachments = decode_attachments(new.attachments).map_err(Problem::invalid)?;
-    let prompt = Prompt { during_turn, user, attachments, ..Prompt::new(input) };
+    let prompt = Prompt { during_turn, user, attachments, trace: caller.trace, ..Prompt::new(input) };
     let accepted = match state.supervisor.send(&session, SessionRequest::Prompt(prompt)).await? {
         Accepted::Started { turn } => AcceptedPrompt { status: "started", turn: Some(turn) },
         _ => AcceptedPrompt { status: "queued", turn: None },

@@ -137,16 +137,15 @@ async fn begin(
     start: Start,
     (on_disconnect, open): (OnDisconnect, OpenStream),
 ) -> Result<FollowedTurn, OpenAiError> {
-    let user = user_of(&caller)?;
     let supervisor = &state.supervisor;
     let (session, events, progress) = match start {
         Start::NewSession { agent, input } => {
-            let (session, events) = supervisor.begin_session(&agent, prompt(input, user)).await?;
+            let (session, events) = supervisor.begin_session(&agent, prompt(input, &caller)?).await?;
             (session, events, Progress::default())
         }
         Start::NextTurn { session, input } => {
             let in_session = |error: OpenAiError| error.in_session(&session);
-            let (events, progress) = next_turn(&state, &session, input, user).await.map_err(in_session)?;
+            let (events, progress) = next_turn(&state, &caller, &session, input).await.map_err(in_session)?;
             (session, events, progress)
         }
         Start::TakeResults(SessionResults { session, results }) => {
@@ -176,9 +175,10 @@ fn user_of(caller: &Caller) -> Result<Option<UserName>, Problem> {
     caller.token.user.as_deref().map(|user| UserName::new(user).map_err(Problem::invalid)).transpose()
 }
 
-fn prompt(input: ClientInput, user: Option<UserName>) -> Prompt {
+fn prompt(input: ClientInput, caller: &Caller) -> Result<Prompt, Problem> {
     let ClientInput { input, attachments, tools, after_turn, .. } = input;
-    Prompt { attachments, user, client_tools: tools, after_turn, ..Prompt::new(input) }
+    let (user, trace) = (user_of(caller)?, caller.trace.clone());
+    Ok(Prompt { attachments, user, client_tools: tools, after_turn, trace, ..Prompt::new(input) })
 }
 
 /// Where the reply of a continued turn begins.
@@ -191,9 +191,9 @@ struct Progress {
 /// Begins the next turn of a session. If its turn waits for the answer to a question, the text of the user is the answer.
 async fn next_turn(
     state: &ApiState,
+    caller: &Caller,
     session: &str,
     input: ClientInput,
-    user: Option<UserName>,
 ) -> Result<(TurnEvents, Progress), OpenAiError> {
     let run = stored_run(state.store(), session).await?;
     let waits = run.as_ref().map(Run::waits).unwrap_or_default();
@@ -206,7 +206,7 @@ async fn next_turn(
             );
             return Err(OpenAiError::new(StatusCode::CONFLICT, "turn_waits", message));
         }
-        let events = state.supervisor.begin(session, prompt(input, user)).await?;
+        let events = state.supervisor.begin(session, prompt(input, caller)?).await?;
         return Ok((events, Progress::default()));
     };
     if !input.attachments.is_empty() {

@@ -27,6 +27,7 @@ const MIGRATIONS: &[&str] = &[
     MEMORY_PROJECTS,
     AUDIT_CHAIN,
     BUDGET_LEDGER,
+    TRACE_EXPORTS,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -538,6 +539,19 @@ INSERT INTO period_charges
     JOIN (SELECT session, turn, max(time) AS time FROM events GROUP BY session, turn) ended
         ON ended.session = c.session AND ended.turn = c.turn
     GROUP BY s.agent, coalesce(s.user, ''), ended.time / 900000000;
+";
+
+/// Adds the positions up to which sessions were exported as traces, the store instances that export them, and the agents
+/// whose export has begun.
+const TRACE_EXPORTS: &str = "
+CREATE TABLE trace_exports (
+    session INTEGER PRIMARY KEY REFERENCES sessions (id) ON DELETE CASCADE,
+    event INTEGER NOT NULL,
+    record INTEGER NOT NULL,
+    turn_start INTEGER NOT NULL,
+    owner TEXT
+) STRICT;
+CREATE TABLE traced_agents (agent TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 ";
 
 #[cfg(test)]

@@ -265,7 +265,7 @@ fn records(connection: &Connection, session: &str, range: RecordRange) -> Result
     }
 }
 
-fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
+pub(super) fn stored_record(row: &Row<'_>) -> Result<StoredRecord, Failure> {
     let body = from_json(row.get_ref(5)?.as_str().map_err(rusqlite::Error::from)?)?;
     let record = StepRecord { turn: row.get(1)?, step: row.get(2)?, kind: row.get(3)?, body };
     Ok(StoredRecord { number: unsigned(row.get(0)?), time: rfc3339(row.get(4)?)?, record })

@@ -40,6 +40,20 @@ fn read(kind: &str, body: Value) -> Result<StepRecordBody, UnreadableRecord> {
     StepRecordBody::read(&StepRecord { turn: 1, step: 1, kind: kind.to_owned(), body })
 }
 
+/// O1: the JSON of the records of a turn's trace and of an embedding model's call does not change. `agent-telemetry` reads
+/// these records.
+#[test]
+fn o1_trace_and_embedding_records_keep_their_json() {
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01".to_owned();
+    let turn = TraceContext { traceparent: traceparent.clone(), tracestate: Some("a=b".to_owned()) };
+    let record = TraceRecord { turn, parent: Some("00-1-2-01".to_owned()), first_message: 3 };
+    let expected = json!({"traceparent": traceparent, "tracestate": "a=b", "parent": "00-1-2-01", "first_message": 3});
+    assert_stored(StepRecordBody::Trace(record), "trace", &expected);
+    let record = EmbeddingRecord { model: "openai/e".to_owned(), texts: 1, took_ms: 7, error: None };
+    let expected = json!({"model": "openai/e", "texts": 1, "took_ms": 7});
+    assert_stored(StepRecordBody::Embedding(record), "embedding", &expected);
+}
+
 /// D1: the JSON of the context records for the beginning of a turn and for a step does not change.
 #[test]
 fn d1_context_records_keep_their_json() {
@@ -124,12 +138,13 @@ fn d1_model_call_records_keep_their_json() {
         tool_dialect: ToolDialect::default(),
         output_schema: None,
         last_call: None,
+        sent_at: Some(1_700_000_000_000),
     };
     let expected = json!({"model": model(), "lifecycle": "init", "max_tokens": 4096, "system": ["sha256:aa"],
         "messages": [[1, 2], [2, 1]], "result_characters": 400, "left_out": ["call_1_1_1"], "masked": [mask],
         "downscaled": [downscaled], "tools": ["text.count"], "tool_list": "sha256:bb",
         "tool_sections": ["sha256:cc"], "labels": true, "tool_dialect": ToolDialect::default(),
-        "output_schema": null});
+        "output_schema": null, "sent_at": 1_700_000_000_000_u64});
     assert_stored(StepRecordBody::Prompt(Box::new(record)), "prompt", &expected);
     let record = PlanPromptRecord { asked: ModelRole::Executor { step: 1, of: 2 }, text: "Do it.".to_owned() };
     let expected = json!({"asked": {"executor": {"step": 1, "of": 2}}, "text": "Do it."});
@@ -211,6 +226,7 @@ fn d1_call_and_fork_records_keep_their_json() {
         answer: Some(json!({"id": 1})),
         reply: Some(reply),
         error: None,
+        timing: None,
     };
     let question = json!({"system": null, "messages": [["user", "sha256:aa"]], "output_schema": null, "max_tokens": 5});
     let reply = json!({"text": "Yes.", "stop": "stop", "usage": Usage::default(), "model": "openai/gpt"});
@@ -218,7 +234,10 @@ fn d1_call_and_fork_records_keep_their_json() {
         "reply": reply});
     assert_stored(StepRecordBody::PluginModel(Box::new(record.clone())), "host_model", &expected);
     (record.answer, record.reply, record.error) = (None, None, Some("busy".to_owned()));
-    let expected = json!({"plugin": "a", "call": "call_1_1_1", "question": question, "error": "busy"});
+    record.timing = Some(Timing { started_us: 1_700_000_000_000_000, took_us: 5 });
+    let timing = json!({"started_us": 1_700_000_000_000_000_u64, "took_us": 5});
+    let expected =
+        json!({"plugin": "a", "call": "call_1_1_1", "question": question, "error": "busy", "timing": timing});
     assert_stored(StepRecordBody::PluginModel(Box::new(record)), "host_model", &expected);
     let call = CallId("call_1_1_1".to_owned());
     let host = HostCallLog { answers: vec![HostCallResult::Time { nanoseconds: 7 }], left_out: 2 };

@@ -49,7 +49,7 @@ impl Session {
         let records = self.history.load_calls(std::slice::from_ref(call)).await?;
         let Some(record) = records.into_iter().next() else { return Ok(Vec::new()) };
         let edited = edited.cloned().or(record.edited.clone());
-        let scope = self.services.scope(&self.run);
+        let scope = self.services.scope(&self.run, None);
         Ok(rehearse(&self.services, &CallRecord { edited, ..record }, scope).await.unwrap_or_default())
     }
 }

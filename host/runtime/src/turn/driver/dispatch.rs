@@ -11,6 +11,7 @@ use crate::waiting::forwarded_call;
 use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::run::{Dispatch, DispatchedCall, Input, TurnError};
+use agent_core::trace::SpanKey;
 
 /// The outcome of an attempt to dispatch calls.
 pub(super) enum Dispatched {
@@ -123,7 +124,8 @@ impl Driver<'_> {
             if !session.run.is_running(&record.id) {
                 continue;
             }
-            let (services, scope) = (session.services.clone(), session.services.scope(&session.run));
+            let key = Some(SpanKey::Call(&record.id));
+            let (services, scope) = (session.services.clone(), session.services.scope(&session.run, key));
             self.running.spawn(async move {
                 services.reach_checkpoint(Checkpoint::BeforeCall(&record.name));
                 let result = calls::run(&services, &record, dispatch.attempt, scope).await;

@@ -112,7 +112,7 @@ pub(super) async fn begin(
 fn prompt_of(caller: &Caller, input: &RunInput, user_input: &UserInput) -> Result<Prompt, Problem> {
     let (attachments, client_tools) = (user_input.attachments.clone(), input.client_tools());
     let prompt = Prompt::new(user_input.prompt());
-    Ok(Prompt { user: user_of(caller, None)?, attachments, client_tools, ..prompt })
+    Ok(Prompt { user: user_of(caller, None)?, attachments, client_tools, trace: caller.trace.clone(), ..prompt })
 }
 
 /// Finds the session of a thread: a session that the token may use and that has the thread's id as its own id, or else the

@@ -1,0 +1,288 @@
+//! The task that sends the spans of a group of agents.
+
+use super::batches::first_batch;
+use super::changed_sessions::{ChangedSessions, TakenSessions};
+use super::{AgentGroup, ExporterOptions};
+use crate::otlp::SendError;
+use crate::session_trace::{CommitSpans, SessionTrace};
+use crate::span::Span;
+use agent_store::{Store, StoreError};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// Number of sessions that one query of the store returns.
+const PAGE: usize = 200;
+
+/// Follows the sessions of a group of agents.
+pub(super) struct Follower {
+    store: Arc<dyn Store>,
+    group: AgentGroup,
+    changed: Arc<ChangedSessions>,
+    options: ExporterOptions,
+    /// Maximum number of spans of a request. It becomes smaller if the collector refuses requests as too large.
+    batch_spans: usize,
+    backoff: ExponentialBackoff,
+    /// Whether the beginning of the export is stored.
+    has_begun: bool,
+    /// Whether the last attempt has failed, so that a failure is reported only once.
+    has_failed: bool,
+}
+
+/// What happens to the position of a session whose latest commits complete no span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WithoutSpans {
+    /// The position is stored, so that the next search does not find the session again.
+    Store,
+    /// The position is not stored, because a later commit soon completes a span.
+    Skip,
+}
+
+/// Why the export cannot continue now.
+enum Obstacle {
+    Store(StoreError),
+    Collector(SendError),
+}
+
+impl From<StoreError> for Obstacle {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl Follower {
+    pub(super) fn new(
+        store: Arc<dyn Store>,
+        group: AgentGroup,
+        changed: Arc<ChangedSessions>,
+        options: ExporterOptions,
+    ) -> Self {
+        let backoff = new_backoff(options);
+        let batch_spans = options.batch_spans.max(1);
+        Self { store, group, changed, options, batch_spans, backoff, has_begun: false, has_failed: false }
+    }
+
+    /// Sends spans until `stop` is cancelled, and once more after that. Returns whether all spans were sent.
+    pub(super) async fn run(mut self, stop: CancellationToken) -> bool {
+        let mut scan_due = Instant::now();
+        loop {
+            let is_last = stop.is_cancelled();
+            let round = async {
+                if !self.has_begun {
+                    self.try_to_begin().await?;
+                }
+                let scan = Instant::now() >= scan_due;
+                self.export_changed(scan).await.map(|()| scan)
+            };
+            let pause = match round.await {
+                Ok(scanned) => {
+                    scan_due = if scanned { Instant::now() + self.options.rescan_interval } else { scan_due };
+                    self.succeeded();
+                    None
+                }
+                Err(obstacle) => Some(self.failed(&obstacle)),
+            };
+            if is_last {
+                return pause.is_none();
+            }
+            self.pause(pause, scan_due, &stop).await;
+        }
+    }
+
+    /// Marks the events that are stored now as exported, if the agents were never exported before. If the store fails, this
+    /// is tried again later.
+    pub(super) async fn begin(&mut self) {
+        if let Err(error) = self.try_to_begin().await {
+            self.failed(&Obstacle::Store(error));
+        }
+    }
+
+    async fn try_to_begin(&mut self) -> Result<(), StoreError> {
+        for agent in &self.group.agents {
+            self.store.begin_trace_export(agent).await?;
+        }
+        self.has_begun = true;
+        Ok(())
+    }
+
+    /// Waits until there is something to do: the time of the next attempt, a changed session or the next search.
+    async fn pause(&self, pause: Option<Duration>, scan_due: Instant, stop: &CancellationToken) {
+        let next = async {
+            match pause {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => tokio::select! {
+                    () = self.changed.added() => tokio::time::sleep(self.options.interval).await,
+                    () = tokio::time::sleep_until(scan_due) => {}
+                },
+            }
+        };
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = next => {}
+        }
+    }
+
+    /// Sends the spans of all sessions that have changed. With `scan`, all sessions of the agents in the store are
+    /// considered.
+    async fn export_changed(&mut self, scan: bool) -> Result<(), Obstacle> {
+        let TakenSessions { sessions, are_more } = self.changed.take();
+        if (scan || are_more)
+            && let Err(obstacle) = self.export_stored().await
+        {
+            self.changed.put_back(sessions);
+            return Err(obstacle);
+        }
+        self.export_all(sessions, WithoutSpans::Skip).await
+    }
+
+    /// Sends the spans of all sessions in the store that have unexported events. The sessions of a page are exported before
+    /// the next page is read, so that memory stays bounded.
+    async fn export_stored(&mut self) -> Result<(), Obstacle> {
+        let mut after = String::new();
+        loop {
+            let page = self.store.unexported_sessions(&self.group.agents, &after, PAGE).await?;
+            let Some(last) = page.last() else { return Ok(()) };
+            after.clone_from(last);
+            self.export_all(page.into_iter().collect(), WithoutSpans::Store).await?;
+        }
+    }
+
+    async fn export_all(&mut self, mut sessions: BTreeSet<String>, without: WithoutSpans) -> Result<(), Obstacle> {
+        while let Some(session) = sessions.first().cloned() {
+            match self.export(&session, without).await {
+                Ok(()) => drop(sessions.remove(&session)),
+                // The other sessions can still be exported. This session is tried again at the next search.
+                Err(Obstacle::Store(error)) if concerns_one_session(&error) => {
+                    tracing::warn!(session, %error, "the session cannot be exported now");
+                    sessions.remove(&session);
+                }
+                Err(obstacle) => {
+                    self.changed.put_back(sessions);
+                    return Err(obstacle);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends the spans of a session that were not sent before.
+    async fn export(&mut self, session: &str, without: WithoutSpans) -> Result<(), Obstacle> {
+        let Some(position) = self.store.claim_trace_export(session).await? else { return Ok(()) };
+        let mut trace = SessionTrace::new(self.store.clone(), session, self.group.scrubber.clone(), position);
+        while let Some(commits) = trace.next().await? {
+            let mut left = commits.as_slice();
+            while left.iter().any(|commit| !commit.spans.is_empty()) {
+                let (batch, rest) = left.split_at(first_batch(left, (self.batch_spans, self.options.batch_bytes)));
+                match self.send(session, batch).await {
+                    Ok(()) => left = rest,
+                    // The next batch is smaller.
+                    Err(SendError::TooLarge { .. }) => continue,
+                    Err(error) => return Err(Obstacle::Collector(error)),
+                }
+                if let Some(last) = batch.last() {
+                    self.store.set_export_position(session, last.position).await?;
+                }
+            }
+            if let Some(last) = left.last().filter(|_| without == WithoutSpans::Store) {
+                self.store.set_export_position(session, last.position).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a batch. Spans that the collector will never accept are dropped and reported. Fails with
+    /// [`SendError::TooLarge`] if a smaller batch must be tried.
+    async fn send(&mut self, session: &str, batch: &[CommitSpans]) -> Result<(), SendError> {
+        let oldest = SystemTime::now().checked_sub(self.group.max_age).unwrap_or(UNIX_EPOCH);
+        let oldest = oldest.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
+        let (new, old): (Vec<&CommitSpans>, _) = batch.iter().partition(|commit| u128::from(commit.time) >= oldest);
+        let old: usize = old.iter().map(|commit| commit.spans.len()).sum();
+        if old > 0 {
+            tracing::warn!(session, spans = old, "spans are too old and are not sent; see `telemetry.max_age_hours`");
+        }
+        let spans: Vec<&Span> = new.iter().flat_map(|commit| &commit.spans).collect();
+        if spans.is_empty() {
+            return Ok(());
+        }
+        match self.group.collector.send(&spans).await {
+            Ok(None) => Ok(()),
+            Ok(Some((refused, reason))) => {
+                tracing::warn!(session, refused, reason, "the collector refused spans");
+                Ok(())
+            }
+            Err(SendError::TooLarge { message }) if batch.len() == 1 || spans.len() == 1 => {
+                self.send_one_by_one(session, &spans, &message).await
+            }
+            Err(SendError::TooLarge { message }) => {
+                self.batch_spans = (spans.len() / 2).max(1);
+                Err(SendError::TooLarge { message })
+            }
+            Err(SendError::Rejected { message }) => {
+                tracing::error!(session, spans = spans.len(), message, "the collector rejected spans");
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Sends the spans of one commit that is too large for one request. Spans that are too large are dropped.
+    async fn send_one_by_one(&self, session: &str, spans: &[&Span], message: &str) -> Result<(), SendError> {
+        for span in spans {
+            let sent = if spans.len() == 1 {
+                Err(SendError::TooLarge { message: message.to_owned() })
+            } else {
+                self.group.collector.send(&[*span]).await
+            };
+            match sent {
+                Err(error @ SendError::Retryable { .. }) => return Err(error),
+                Err(SendError::TooLarge { message } | SendError::Rejected { message }) => {
+                    tracing::error!(session, span = span.name, message, "the collector rejected a span");
+                }
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn succeeded(&mut self) {
+        if std::mem::take(&mut self.has_failed) {
+            tracing::info!(collector = %self.group.collector.url(), "spans are sent again");
+        }
+        self.backoff = new_backoff(self.options);
+    }
+
+    /// Reports a failure, and returns the time until the next attempt.
+    fn failed(&mut self, obstacle: &Obstacle) -> Duration {
+        let delay = self.backoff.next().unwrap_or(self.options.retry_interval.1);
+        let (message, asked) = match obstacle {
+            Obstacle::Store(error) => (error.to_string(), None),
+            Obstacle::Collector(SendError::Retryable { message, retry_after }) => (message.clone(), *retry_after),
+            Obstacle::Collector(error) => (error.to_string(), None),
+        };
+        if !std::mem::replace(&mut self.has_failed, true) {
+            tracing::warn!(message, "spans cannot be sent now; they stay in the store and are sent later");
+        }
+        delay.max(asked.unwrap_or_default())
+    }
+}
+
+/// Whether an error concerns only the session that was read, for example because the session was deleted or is damaged.
+fn concerns_one_session(error: &StoreError) -> bool {
+    !matches!(
+        error,
+        StoreError::Locked { .. }
+            | StoreError::DiskFull { .. }
+            | StoreError::ReadOnly { .. }
+            | StoreError::Newer { .. }
+            | StoreError::Failed { .. }
+            | StoreError::Closed
+    )
+}
+
+fn new_backoff(options: ExporterOptions) -> ExponentialBackoff {
+    let (min, max) = options.retry_interval;
+    ExponentialBuilder::new().with_min_delay(min).with_max_delay(max).with_jitter().without_max_times().build()
+}
