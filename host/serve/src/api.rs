@@ -116,7 +116,7 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
     let requested = requested(&request);
     if let Some(origin) = page.clone().filter(|_| request.method() == Method::OPTIONS) {
         let response = preflight(&state, request.headers(), origin);
-        audit_refusal(&state, None, ("http", requested), &response).await;
+        audit_refusal(&state, None, ("http", requested), refusal_of(&response)).await;
         return response;
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
@@ -142,7 +142,7 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         Err(problem) => problem.into_response(),
     };
     let protocol = if may_be_signed { "webhook" } else { "http" };
-    audit_refusal(&state, token, (protocol, requested), &response).await;
+    audit_refusal(&state, token, (protocol, requested), refusal_of(&response)).await;
     if is_openai {
         response = openai::with_openai_error(response);
     }
@@ -181,14 +181,21 @@ async fn audit_refusal(
     state: &ApiState,
     token: Option<String>,
     (protocol, request): (&'static str, String),
-    response: &Response,
+    refusal: Option<&'static str>,
 ) {
-    if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        return;
+    if let Some(code) = refusal {
+        state.supervisor.refusals().record(RefusedRequest { protocol, token, request, object: None, code }).await;
     }
-    let default = if response.status() == StatusCode::FORBIDDEN { "forbidden" } else { "unauthorized" };
-    let code = response.extensions().get::<Problem>().map_or(default, |problem| problem.code);
-    state.supervisor.refusals().record(RefusedRequest { protocol, token, request, object: None, code }).await;
+}
+
+/// Returns the code of the problem if the response refuses the request because of a missing right or token.
+fn refusal_of(response: &Response) -> Option<&'static str> {
+    let default = match response.status() {
+        StatusCode::FORBIDDEN => "forbidden",
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        _ => return None,
+    };
+    Some(response.extensions().get::<Problem>().map_or(default, |problem| problem.code))
 }
 
 /// Answers the question of a browser whether a page of another origin may send a request. Only configured origins may.
