@@ -5,7 +5,7 @@
 use crate::embedded::{ProjectFile, javascript_sdk_files, python_sdk_files, sdk_files, wit_files};
 use crate::file_list::{FileList, Files, LIST, PYTHON_SDK_FOLDER, SDK_FOLDER};
 use crate::language::Language;
-use crate::project::{Project, SdkPlace};
+use crate::project::Project;
 use agent_plugins::{digest_of, write_file_atomically};
 use semver::Version;
 use std::collections::{BTreeMap, BTreeSet};
@@ -198,12 +198,12 @@ impl VendoredFiles {
             let embedded = sdk_files().map_err(|error| RenewError::Embedded { reason: error.to_string() })?;
             return Ok(Some(Self::sdk(project, SDK_FOLDER, embedded)));
         }
+        // A project that uses the SDK of this binary gets a copy.
         match (project.sdk(), project.language()) {
-            (Some(SdkPlace::Project), Language::Python) => {
+            (Some(_), Language::Python) => {
                 return Ok(Some(Self::sdk(project, PYTHON_SDK_FOLDER, python_sdk_files())));
             }
-            (Some(SdkPlace::Project), _) => return Ok(Some(Self::sdk(project, SDK_FOLDER, javascript_sdk_files()))),
-            (Some(SdkPlace::Binary), _) => return Ok(None),
+            (Some(_), _) => return Ok(Some(Self::sdk(project, SDK_FOLDER, javascript_sdk_files()))),
             (None, _) => {}
         }
         let folder = project.directory().join(project.build().wit.as_deref().unwrap_or("wit")).join("deps");
