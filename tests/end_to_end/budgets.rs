@@ -61,7 +61,7 @@ async fn priced_agent(test_host: &TestHost, server: &ChatServer, price: Option<P
         timeouts: Default::default(),
         models: [("m".to_owned(), model)].into(),
     }]);
-    let provider = providers.provider("local/m", test_host.directory.path()).expect("the provider exists");
+    let provider = providers.model("local/m", test_host.directory.path()).expect("the provider exists");
     Agent::new(config, provider, test_host.generation().await).expect("an agent")
 }
 
