@@ -52,7 +52,8 @@ fn collect_folder(folder: &Path, depth: usize, sources: &mut SourceFiles) {
 /// Whether a file with this name is a source file. Build output, test data and temporary files of editors are not
 /// source files.
 fn is_source(name: &str) -> bool {
-    let is_generated = name.ends_with(".wasm") || matches!(name, "Cargo.lock" | "package-lock.json");
+    let is_generated =
+        name.ends_with(".wasm") || name.ends_with(".minisig") || matches!(name, "Cargo.lock" | "package-lock.json");
     let is_test_data = [".scenario.toml", ".golden"].iter().any(|ending| name.ends_with(ending));
     let is_temporary = name.starts_with('.')
         || name.starts_with('#')

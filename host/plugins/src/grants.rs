@@ -282,7 +282,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
     let secrets = secrets.map(|name| UnmetNeed {
         need: Need::Secret(name.clone()),
         thing: format!("the secret {name}"),
-        advice: secret_advice(plugin, name),
+        advice: secret_advice(plugin, name, &asks.http),
     });
     let key_value = (asks.key_value && grants.key_value.is_none()).then(|| {
         let (thing, advice) = key_value_denied(plugin);

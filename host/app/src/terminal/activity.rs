@@ -98,7 +98,7 @@ async fn show_lines(terminal: Terminal, number: u64, announced: Announced) {
         let Some(activity) = terminal.screen().activity.text_of(number) else { return };
         let time = match waited.as_secs() {
             0 => String::new(),
-            seconds => format!(", for {seconds} s"),
+            seconds => format!(" ({seconds} s so far)"),
         };
         terminal.note(format!("{DIM}… {activity}{time}{DIM:#}"));
         next = REPEAT_INTERVAL;

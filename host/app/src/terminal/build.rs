@@ -4,6 +4,7 @@ use super::{Announced, BOLD, DIM, Terminal, YELLOW, text};
 use agent_devkit::build::{BuildEvent, BuiltPlugin, Written};
 use agent_devkit::renew::{Age, VersionMismatch};
 use agent_plugins::{CodeSource, LoadEvent};
+use std::path::{Path, PathBuf};
 
 /// Shows a build event. On a terminal, the toolchain's output appears in the spinner. On other outputs, the toolchain's
 /// output is printed as lines.
@@ -22,8 +23,21 @@ pub(crate) fn show_build(terminal: &Terminal, event: &BuildEvent<'_>) {
         BuildEvent::Built(plugin) => {
             terminal.idle();
             tracing::info!(plugin = plugin.name, digest = plugin.digest.short(), "built");
+            if plugin.written == Written::Changed && signature_of(&plugin.path).is_file() {
+                terminal.note(format!(
+                    "{YELLOW}!{YELLOW:#} {} has changed, so its signature is no longer valid: sign it again with `agent-host plugin sign`",
+                    plugin.path.display()
+                ));
+            }
         }
     }
+}
+
+/// Returns the path of the signature of a component file.
+fn signature_of(component: &Path) -> PathBuf {
+    let mut path = component.as_os_str().to_owned();
+    path.push(".minisig");
+    PathBuf::from(path)
 }
 
 fn version_warning(mismatch: &VersionMismatch) -> String {

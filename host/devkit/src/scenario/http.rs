@@ -79,10 +79,17 @@ impl RecordedHttp {
     }
 
     /// Returns the first [`MAX_REPORTED`] requests of plugins that matched no recorded request.
-    pub(crate) fn unrecorded(&self) -> Vec<HttpPortRequest> {
+    pub(crate) fn unrecorded(&self) -> Vec<Unrecorded> {
         let log = self.lock();
         let unrecorded = log.requests.iter().filter(|(_, index)| index.is_none()).map(|(question, _)| question.clone());
-        unrecorded.take(MAX_REPORTED).collect()
+        let near_miss = |question: &HttpPortRequest| {
+            let mut same = self.exchanges.iter().enumerate();
+            let (index, (exchange, _)) =
+                same.find(|(_, (exchange, _))| is_same_request(&exchange.request, question))?;
+            Some(NearMiss { index, difference: difference(exchange, question) })
+        };
+        let unrecorded = unrecorded.take(MAX_REPORTED);
+        unrecorded.map(|question| Unrecorded { near_miss: near_miss(&question), question }).collect()
     }
 
     /// Returns failures for recorded requests that were not sent as often as expected.
@@ -125,6 +132,48 @@ impl RecordedHttp {
     }
 }
 
+/// A request of a plugin that matched no recorded request.
+pub(crate) struct Unrecorded {
+    pub(crate) question: HttpPortRequest,
+    /// The first recorded request with the same method and address. `None` if there is no such request.
+    pub(crate) near_miss: Option<NearMiss>,
+}
+
+/// A recorded request with the same method and address as a request that did not match it.
+pub(crate) struct NearMiss {
+    /// Index of the recorded request in the scenario.
+    pub(crate) index: usize,
+    /// Why the requests do not match, as the end of a sentence.
+    pub(crate) difference: String,
+}
+
+/// Returns why a request does not match a recorded request with the same method and address. The values of headers are not
+/// shown, because they may be secrets.
+fn difference(exchange: &Exchange, question: &HttpPortRequest) -> String {
+    for (name, value) in &exchange.request_headers {
+        let mut sent = question.headers.iter().filter(|(sent, _)| sent.eq_ignore_ascii_case(name)).peekable();
+        if sent.peek().is_none() {
+            return format!(
+                "without the header `{name}` of `request_headers`; if it contains a secret, the secret must be granted for \
+                 this server"
+            );
+        }
+        if !sent.any(|(_, sent)| sent == value) {
+            return format!("with another value of the header `{name}` than `request_headers` contains");
+        }
+    }
+    match exchange.times {
+        Some(times) if exchange.request_body.as_ref().is_none_or(|body| is_body(body, question)) => {
+            format!("more often than `times = {times}` allows")
+        }
+        _ => "with a body that does not match `request_body`".to_owned(),
+    }
+}
+
+fn is_body(pattern: &Pattern, question: &HttpPortRequest) -> bool {
+    pattern.mismatches(&String::from_utf8_lossy(&question.body), None).is_empty()
+}
+
 fn matches(exchange: &Exchange, question: &HttpPortRequest) -> bool {
     let has = |(name, value): (&String, &String)| {
         question
@@ -132,11 +181,9 @@ fn matches(exchange: &Exchange, question: &HttpPortRequest) -> bool {
             .iter()
             .any(|(sent_name, sent_value)| sent_name.eq_ignore_ascii_case(name) && sent_value == value)
     };
-    let body = String::from_utf8_lossy(&question.body);
-    let sends = |pattern: &Pattern| pattern.mismatches(&body, None).is_empty();
     is_same_request(&exchange.request, question)
         && exchange.request_headers.iter().all(has)
-        && exchange.request_body.as_ref().is_none_or(sends)
+        && exchange.request_body.as_ref().is_none_or(|body| is_body(body, question))
 }
 
 /// Whether the request has the recorded method and address. The recorded address may omit a final `/`.

@@ -5,7 +5,7 @@ use super::answers::{Answers, Requests};
 use super::check::{PlayedTurn, Scope, text_of};
 use super::file::Scenario;
 use super::golden::{GoldenMode, GoldenResult, compare_or_update};
-use super::http::RecordedHttp;
+use super::http::{NearMiss, RecordedHttp, Unrecorded};
 use super::model::{ReplyUse, RequestProblem, ScenarioModel};
 use super::report::{Failure, Report, Verdict};
 use super::script::{self, ExpectedCall, Turn};
@@ -374,11 +374,16 @@ impl ScenarioRun<'_> {
     }
 
     fn http_failures(&self) -> Vec<Failure> {
-        let unrecorded = self.recorded.unrecorded().into_iter().map(|question| {
+        let unrecorded = self.recorded.unrecorded().into_iter().map(|Unrecorded { question, near_miss }| {
             let request = format!("{} {}", question.method, question.url);
             let body = String::from_utf8_lossy(&question.body).into_owned();
             let body =
                 if body.is_empty() { String::new() } else { format!(" with the body {}", pattern::quoted(&body)) };
+            if let Some(NearMiss { index, difference }) = near_miss {
+                let place = self.scenario.place(self.scenario.script.http[index].span(), format!("http[{index}]"));
+                let found = format!("`{}` sent {request} {difference}, so it was denied", question.plugin);
+                return Failure::at(place, "a request that matches this recorded request", found);
+            }
             let found = format!("`{}` sent {request}{body}, which was denied", question.plugin);
             let advice = format!("record the request:\n[[http]]\nrequest = {request:?}\nbody = \"…\"");
             Failure::at(self.scenario.top(), "only requests that are recorded under `http`", found).advising(advice)

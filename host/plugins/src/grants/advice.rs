@@ -133,12 +133,26 @@ pub(crate) fn file_change_advice(plugin: &str) -> GrantAdvice {
     files_advice(plugin, Access::ReadWrite).advice
 }
 
-pub(super) fn secret_advice(plugin: &str, name: &str) -> GrantAdvice {
+/// Advice on how to grant a secret. `requested` contains the patterns of the requests that the plugin asks for. The servers that
+/// they name exactly are written into the advice, so that the user sees where the secret would be sent.
+pub(super) fn secret_advice(plugin: &str, name: &str, requested: &[String]) -> GrantAdvice {
+    let mut hosts: Vec<String> =
+        requested.iter().filter_map(|pattern| origin_of(pattern)).map(|host| quoted(&host)).collect();
+    hosts.dedup();
+    let hosts = if hosts.is_empty() { "\"…\"".to_owned() } else { hosts.join(", ") };
     GrantAdvice {
         table: format!("[plugins.{}.secrets]", toml_key(plugin)),
-        line: format!("{} = {{ env = {}, hosts = [\"…\"] }}", toml_key(name), quoted(name)),
+        line: format!("{} = {{ env = {}, hosts = [{hosts}] }}", toml_key(name), quoted(name)),
         flag: String::new(),
     }
+}
+
+/// Returns the server of a request pattern such as `GET https://a.example`, in the form that a secret's `hosts` accept.
+/// Returns `None` if the pattern contains wildcards.
+fn origin_of(pattern: &str) -> Option<String> {
+    let origin = pattern.split_whitespace().find(|word| word.contains("://"))?;
+    let server = origin.strip_prefix("https://").unwrap_or(origin);
+    (!server.contains('*')).then(|| server.to_owned())
 }
 
 pub(crate) fn files_advice(plugin: &str, access: Access) -> UnmetNeed {

@@ -91,13 +91,7 @@ pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal
             arguments.file.display()
         )));
     }
-    if is_development_build(&component) {
-        return Err(Failure::refused(format!(
-            "`{}` is a development build of `agent-host test` or `agent-host dev`, which is only for this machine; build the \
-             plugin with `agent-host plugin build`, and push it again",
-            arguments.file.display()
-        )));
-    }
+    refuse_development_build(&component, &arguments.file)?;
     let facts = facts(&plugin);
     // Ask for the key's password before the component is sent to the registry.
     let key = match &arguments.sign {
@@ -164,10 +158,23 @@ pub(super) async fn sign(arguments: SignArguments, data: Option<&Path>, terminal
     print(terminal, format!("  signed    {}", key.public))
 }
 
+/// Refuses a component that was built only for this machine.
+fn refuse_development_build(component: &[u8], path: &Path) -> Result<(), Failure> {
+    match is_development_build(component) {
+        false => Ok(()),
+        true => Err(Failure::refused(format!(
+            "`{}` is a development build of `agent-host test` or `agent-host dev`, which is only for this machine; build the \
+             plugin with `agent-host plugin build`, and try again",
+            path.display()
+        ))),
+    }
+}
+
 /// Signs a local component, and writes the signature next to it.
 fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), Failure> {
     let component = read_component(path, agent_plugins::HostLimits::default().component)
         .map_err(|error| Failure::refused(format!("`{}`: {error}", path.display())))?;
+    refuse_development_build(&component, path)?;
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let claims = local_claims(&stem, &component).map_err(failed)?;
     let signature = signature_of(key, &component, &claims).map_err(failed)?;
