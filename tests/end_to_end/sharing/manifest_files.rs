@@ -139,7 +139,7 @@ fn p11_push_publishes_the_manifest_inside_the_component() {
     let digest = cli.digest("shout.wasm");
     assert!(pushed.contains("2.5.0") && pushed.contains(&digest), "{digest}: {pushed}");
     let other = TestCli::with_registry(&cli.registry);
-    let key = std::fs::read_to_string(cli.path("team.key.pub")).unwrap();
+    let key = std::fs::read_to_string(cli.path("team.pub")).unwrap();
     let key = key.lines().find(|line| line.starts_with("RW")).unwrap();
     let sharing = format!(
         "plugin_directory = \"plugins\"\n[sharing]\nsignatures = \"required\"\n[sharing.trusted_keys]\n\"{}/team\" = \"{key}\"\n",
@@ -180,7 +180,7 @@ fn p11_a_changed_manifest_file_is_not_the_locked_plugin() {
     let (_, listed) = cli.run_with_merged_output(&["plugin", "list", "plugins"]);
     assert!(listed.contains("it is not the locked file"), "{listed}");
     cli.fails(2, &in_plugins(&["plugin", "remove", "shout"]), &["differs from its entry"]);
-    let key = std::fs::read_to_string(cli.path("team.key.pub")).unwrap();
+    let key = std::fs::read_to_string(cli.path("team.pub")).unwrap();
     let key = key.lines().find(|line| line.starts_with("RW")).unwrap();
     let agent = format!(
         "plugin_directory = \"signed\"\n[sharing]\nsignatures = \"required\"\n[sharing.trusted_keys]\nlocal = \"{key}\"\n"
@@ -191,7 +191,7 @@ fn p11_a_changed_manifest_file_is_not_the_locked_plugin() {
         std::fs::copy(cli.path(&format!("plugins/{name}")), cli.path(&format!("signed/{name}"))).unwrap();
     }
     let (_, refused) = cli.run_with_merged_output(&["plugin", "list", "--agent", "agent.toml"]);
-    assert!(refused.contains("signature") && !refused.contains("shout@"), "{refused}");
+    assert!(refused.contains("signature") && !refused.contains("shout Runs"), "{refused}");
     cli.edit("signed/shout.plugin.toml", "files = \"read-write\"", "# files = \"read\"");
     let (code, accepted) = cli.run_with_merged_output(&["plugin", "list", "--agent", "agent.toml"]);
     assert_eq!(code, 0, "{accepted}");
@@ -226,7 +226,7 @@ fn row_47_hostile_manifest_files_affect_only_their_own_component() {
     ] {
         std::fs::write(cli.path("plugins/whisper.plugin.toml"), manifest).unwrap();
         let (_, listed) = cli.run_with_merged_output(&["plugin", "list", "plugins"]);
-        assert!(listed.contains(reason) && listed.contains("shout@"), "{reason}: {listed}");
+        assert!(listed.contains(reason) && listed.contains("shout Runs"), "{reason}: {listed}");
     }
 }
 
