@@ -35,6 +35,8 @@ fn i1_answers_at_the_terminal_are_used_in_all_folders() {
     assert_eq!(printed.code, Some(0), "{printed:?}");
     assert!(printed.stdout.contains("Two words."), "{printed:?}");
     assert!(printed.stderr.contains("a.txt has"), "{printed:?}");
+    let shown = user.run("home/project", &["config", "show"]);
+    assert!(shown.stdout.contains("grant for files: read the folder in which agent-host is started"), "{shown:?}");
     let in_home = user.run("home", &["Count the words."]);
     assert!(in_home.stderr.contains("it would be your home folder"), "{in_home:?}");
     assert!(!in_home.stderr.contains("a.txt has"), "nothing was read: {in_home:?}");

@@ -26,10 +26,29 @@ pub struct AgentAuthority {
     pub permissions: Vec<String>,
 }
 
+/// The folder to which the relative folders in grants refer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GrantFolder {
+    /// The folder of the agent's file.
+    OfFile,
+    /// The folder in which agent-host is started.
+    OfStart,
+}
+
 impl AgentAuthority {
     /// Reads the agent's file at `path` and all files with authority that it names. Fails if the agent's file itself
     /// cannot be read. If the file of a delegate cannot be read, a permission says so.
     pub fn of(path: &Path) -> Result<Self, ConfigError> {
+        Self::read(path, GrantFolder::OfFile)
+    }
+
+    /// Reads the user-wide file at `path` as [`AgentAuthority::of`] does. Its relative grants refer to the folder in which
+    /// agent-host is started.
+    pub fn of_user_file(path: &Path) -> Result<Self, ConfigError> {
+        Self::read(path, GrantFolder::OfStart)
+    }
+
+    fn read(path: &Path, grant_folder: GrantFolder) -> Result<Self, ConfigError> {
         let mut authority = Self { path: location(path), files: BTreeMap::new(), permissions: Vec::new() };
         let mut agents = 0;
         let mut waiting = vec![(path.to_owned(), String::new())];
@@ -54,7 +73,11 @@ impl AgentAuthority {
             };
             authority.files.insert(name, digest(text.as_bytes()));
             match AgentFile::parse(&text, &file) {
-                Ok(parsed) => authority.add(&parsed, &text, (&prefix, &mut waiting)),
+                Ok(parsed) => {
+                    // Only the grants of the user-wide file itself refer to the folder of the start.
+                    let folder = if prefix.is_empty() { grant_folder } else { GrantFolder::OfFile };
+                    authority.add(&parsed, (&text, folder), (&prefix, &mut waiting));
+                }
                 Err(error) if prefix.is_empty() => return Err(error.into()),
                 Err(_) => {
                     authority.permissions.push(format!("{prefix}its file `{}` is not valid", file.display()));
@@ -64,8 +87,13 @@ impl AgentAuthority {
         Ok(authority)
     }
 
-    fn add(&mut self, file: &AgentFile, text: &str, (prefix, waiting): (&str, &mut Vec<(PathBuf, String)>)) {
-        let lines = permissions(file, text);
+    fn add(
+        &mut self,
+        file: &AgentFile,
+        (text, grant_folder): (&str, GrantFolder),
+        (prefix, waiting): (&str, &mut Vec<(PathBuf, String)>),
+    ) {
+        let lines = permissions(file, text, grant_folder);
         self.permissions.extend(lines.into_iter().map(|line| format!("{prefix}{line}")));
         if let Some(folder) = &file.plugin_directory {
             self.add_file(&folder.join(LOCK_FILE));
@@ -129,14 +157,14 @@ fn files_of_server(table: &McpTable, folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Lists what an agent's file allows.
-fn permissions(file: &AgentFile, text: &str) -> Vec<String> {
+fn permissions(file: &AgentFile, text: &str, grant_folder: GrantFolder) -> Vec<String> {
     let mut lines = Vec::new();
     // Sessions, memories and approvals belong to a name, so a name gives access to those of another agent.
     lines.extend(file.name.as_ref().map(|name| format!("name: {name}")));
     lines.extend(models(file));
     lines.extend(file.providers.iter().map(|(name, table)| provider(name, table)));
     lines.extend(file.plugin_directory.as_ref().map(|folder| format!("plugins: {}", shown(folder, &file.folder))));
-    lines.extend(file.grants.iter().map(|given| grant(given, &file.folder)));
+    lines.extend(file.grants.iter().map(|given| grant(given, (&file.folder, grant_folder))));
     lines.extend(file.secrets.iter().map(|secret| {
         let hosts = secret.template.hosts.join(", ");
         format!("secret for {}: {} is sent to {hosts} in `{}`", secret.plugin, secret.env, secret.template.header)
@@ -194,12 +222,18 @@ fn with_variables<'l>(variables: impl IntoIterator<Item = &'l Located>) -> Strin
     if names.is_empty() { String::new() } else { format!(" with the value of {}", names.join(", ")) }
 }
 
-fn grant(grant: &Grant, folder: &Path) -> String {
+fn grant(grant: &Grant, (folder, grant_folder): (&Path, GrantFolder)) -> String {
     let receiver: &str = match &grant.receiver {
         Receiver::Host => "the host's own tools",
         Receiver::Plugin(name) => name,
     };
     let value = match grant.kind {
+        Kind::Read | Kind::Write if grant_folder == GrantFolder::OfStart && Path::new(&grant.value).is_relative() => {
+            match grant.value.as_str() {
+                "." => "the folder in which agent-host is started".to_owned(),
+                below => format!("{below} in the folder in which agent-host is started"),
+            }
+        }
         Kind::Read | Kind::Write => shown(&grant.base.join(&grant.value), folder),
         _ => grant.value.clone(),
     };

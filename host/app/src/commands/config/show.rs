@@ -16,7 +16,10 @@ pub(super) fn show(options: AgentOptions, data: Option<&Path>, terminal: &Termin
     let environment = environment::host();
     let (settings, _) = Settings::examine(&options, &environment)?;
     let path = settings.path.clone().unwrap_or_default();
-    let authority = AgentAuthority::of(&path)?;
+    let authority = match settings.is_user_wide() {
+        true => AgentAuthority::of_user_file(&path)?,
+        false => AgentAuthority::of(&path)?,
+    };
     let state = match settings.is_user_wide() {
         true => "the user-wide configuration".to_owned(),
         false => match starting_agent::trust_store(data, &environment).map(|store| store.state(&authority)) {
