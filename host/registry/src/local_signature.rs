@@ -46,11 +46,12 @@ pub fn local_claims(stem: &str, component: &[u8]) -> Result<Claims, RegistryErro
 }
 
 impl Trust {
-    /// Checks a local file before it is added to the lock file. The file needs a signature only if the policy
-    /// requires signatures.
+    /// Checks a local file before it is added to the lock file. If the policy requires signatures, a file without the
+    /// signature of a trusted key is an error. Otherwise, only a signature next to the file is checked: the result says
+    /// if no trusted key made it, and a signature of a trusted key that does not match is an error.
     pub fn verify_file(&self, file: &Path, component: &[u8], plugin: &PluginIdentity) -> Result<Signer, RegistryError> {
         if !self.requires_signature() {
-            return Ok(Signer::Untrusted { reason: String::new() });
+            return self.verify_present_signature(file, component);
         }
         let signed = verify_local(file, plugin, component, self)
             .map_err(|reason| RegistryError::Signature { place: file.display().to_string(), reason })?;
@@ -59,6 +60,16 @@ impl Trust {
             Some((key, signature)) => Signer::Trusted { key, signature },
             None => Signer::Untrusted { reason: String::new() },
         })
+    }
+
+    /// Checks the signature next to a file, if there is one.
+    fn verify_present_signature(&self, file: &Path, component: &[u8]) -> Result<Signer, RegistryError> {
+        let signatures = if self.checks_signatures() { local_signatures(file)? } else { Vec::new() };
+        if signatures.is_empty() {
+            return Ok(Signer::Untrusted { reason: String::new() });
+        }
+        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        self.verify(LOCAL_NAMESPACE, component, &local_claims(stem, component)?, &signatures)
     }
 }
 
