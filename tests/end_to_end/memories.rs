@@ -14,12 +14,12 @@ use agent_runtime::{
 };
 use agent_store::{
     Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, CallFilter, Commit, ContinuableSession,
-    Deletion, Integrity, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit,
-    MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison,
-    Projections, RebuiltProjection, RecordRange, Rollback, ScheduleState, Schedules, ServedPlugin, SessionFilter,
-    SessionIndex, SessionLog, SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredGrant,
-    StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, Swap, TimedEvent, TrialCalls, UsageTotal, VersionChange,
-    VersionFilter,
+    Deletion, ExportPosition, Integrity, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind,
+    MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions,
+    ProjectionComparison, Projections, RebuiltProjection, RecordRange, Rollback, ScheduleState, Schedules,
+    ServedPlugin, SessionFilter, SessionIndex, SessionLog, SessionMeta, SessionSummary, SqliteStore, StatusReader,
+    StoreError, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent,
+    TraceExports, TrialCalls, UsageTotal, VersionChange, VersionFilter,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -453,6 +453,14 @@ macro_rules! forward_to_real_store {
 }
 
 forward_to_real_store! {
+    TraceExports {
+        fn begin_trace_export(agent: &str) -> ();
+        fn unexported_sessions(agents: &[String], after: &str, limit: usize) -> Vec<String>;
+        fn claim_trace_export(session: &str) -> Option<ExportPosition>;
+        fn set_export_position(session: &str, position: ExportPosition) -> ();
+        fn skip_trace_export(session: &str) -> ();
+        fn turn_after(session: &str, position: ExportPosition) -> Option<StoredTurn>;
+    }
     Integrity {
         fn integrity_check() -> ();
     }

@@ -11,6 +11,7 @@ mod openai;
 mod operations;
 pub(crate) mod process;
 mod streams;
+mod trace_context;
 mod webhooks;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
