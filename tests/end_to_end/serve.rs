@@ -12,6 +12,7 @@ mod operations;
 pub(crate) mod process;
 mod refusals;
 mod streams;
+mod trace_context;
 mod webhooks;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};

@@ -2,6 +2,7 @@
 //! another process, uses a fallback model and corrects a rejected output (O1, row 16).
 
 mod collector;
+mod phoenix;
 
 use crate::support::{SharedCompiledCode, components};
 use agent_store::{Options, SessionFilter, SessionIndex, SqliteStore};

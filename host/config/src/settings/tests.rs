@@ -190,3 +190,33 @@ fn i9_row_16_keys_of_event_tables_come_from_the_environment() {
     let delegate = read("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw").0.of_delegate().events;
     assert!(delegate.webhooks.is_empty() && delegate.schedules.is_empty() && delegate.server.is_some());
 }
+
+/// O1, row 16: the key of a collector comes from the environment and is never shown. Problems name the file, the line and
+/// the key, and what has problems is left out.
+#[test]
+fn o1_row_16_telemetry_is_read_without_showing_keys() {
+    let read = |redact: &str, key: Option<&'static str>| {
+        let text = format!(
+            "[telemetry]\nendpoint = \"http://localhost:4318\"\nredact = [{redact}]\nheader_env = {{ Authorization = \"KEY\" }}\n"
+        );
+        let file = AgentFile::parse(&text, Path::new("/base/agent.toml")).expect("the file is valid");
+        let environment = HostEnvironment::new(move |_| key.map(str::to_owned));
+        let options = AgentOptions { plugins: Some(std::env::temp_dir()), ..AgentOptions::default() };
+        Settings::of_file((None, file), &options, &environment).expect("the settings are read")
+    };
+    let (settings, problems) = read("'\\d+'", Some("Bearer collector-4711"));
+    assert!(problems.is_empty(), "{problems:?}");
+    let url = settings.telemetry.collector().map(|collector| collector.url().to_string());
+    assert_eq!(url.as_deref(), Some("http://localhost:4318/v1/traces"));
+    assert!(!format!("{:?}", settings.telemetry).contains("4711"));
+    let none = agent_core::redaction::Redaction::default();
+    assert!(settings.telemetry.group(vec!["a".to_owned()], &none).is_some());
+    let (settings, problems) = read("'\\d+', '('", None);
+    let problems = format!("{problems:?}");
+    assert!(settings.telemetry.collector().is_none(), "a collector without its key is not used");
+    assert!(problems.contains("agent.toml:4") && problems.contains("`KEY` is not set"), "{problems}");
+    assert!(problems.contains("agent.toml:3") && problems.contains("`(` is not a usable regular"), "{problems}");
+    assert!(
+        settings_with("name = \"a\"\nplugin_directory = \"plugins\"\n").telemetry.group(Vec::new(), &none).is_none()
+    );
+}
