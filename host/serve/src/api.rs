@@ -115,7 +115,9 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
     let requested = requested(&request);
     if let Some(origin) = page.clone().filter(|_| request.method() == Method::OPTIONS) {
         let response = preflight(&state, request.headers(), origin);
-        audit_refusal(&state, None, ("http", requested), &response).await;
+        if let Some(refused) = refusal(&response, None, ("http", requested)) {
+            state.supervisor.refusals().record(refused).await;
+        }
         return response;
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
@@ -141,7 +143,9 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         Err(problem) => problem.into_response(),
     };
     let protocol = if may_be_signed { "webhook" } else { "http" };
-    audit_refusal(&state, token, (protocol, requested), &response).await;
+    if let Some(refused) = refusal(&response, token, (protocol, requested)) {
+        state.supervisor.refusals().record(refused).await;
+    }
     if is_openai {
         response = openai::with_openai_error(response);
     }
@@ -175,19 +179,19 @@ fn requested(request: &Request) -> String {
     format!("{method} {route}")
 }
 
-/// Records an answer that refuses a request because of its sender (O3).
-async fn audit_refusal(
-    state: &ApiState,
+/// Returns the refusal that the audit log records, if the answer refuses a request because of its sender (O3).
+fn refusal(
+    response: &Response,
     token: Option<String>,
     (protocol, request): (&'static str, String),
-    response: &Response,
-) {
-    if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-        return;
-    }
-    let default = if response.status() == StatusCode::FORBIDDEN { "forbidden" } else { "unauthorized" };
+) -> Option<RefusedRequest> {
+    let default = match response.status() {
+        StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
+        _ => return None,
+    };
     let code = response.extensions().get::<Problem>().map_or(default, |problem| problem.code);
-    state.supervisor.refusals().record(RefusedRequest { protocol, token, request, object: None, code }).await;
+    Some(RefusedRequest { protocol, token, request, object: None, code })
 }
 
 /// Answers the question of a browser whether a page of another origin may send a request. Only configured origins may.
