@@ -168,7 +168,6 @@ async fn o4_the_budget_of_a_day_covers_all_sessions() {
 #[tokio::test(flavor = "multi_thread")]
 async fn o4_a_budget_of_money_needs_prices() {
     let test_host = TestHost::new(&[]).await;
-    // Each answer of the server has 100 tokens of prompt and 20 tokens of reply.
     let server = ChatServer::start((0..9).map(|_| Answer::Text("Fine."))).await;
     let run = async |price, limit| {
         let budgets = Budgets { session: dollars(limit), ..Budgets::default() };
@@ -202,7 +201,7 @@ async fn o4_concurrent_sessions_share_a_budget() {
     let budgets = Budgets { user_day: tokens(LIMIT), ..Budgets::default() };
     let config = AgentConfig { reply_tokens: 1_000, ..agent("clerk", budgets) };
     // The provider reports as many tokens as a reply may have.
-    let agent = test_host.agent(config, script(&[reply_of("Done.", 1_000)])).await;
+    let agent = test_host.agent(config, script(&vec![reply_of("Done.", 1_000); 8])).await;
     let mut running = tokio::task::JoinSet::new();
     for _ in 0..8 {
         let mut session = Session::open(&host, agent.clone(), OpenSession::New).await.unwrap();
@@ -247,14 +246,14 @@ async fn o4_questions_of_plugins_count() {
 #[tokio::test(flavor = "multi_thread")]
 async fn o4_time_of_work_is_limited() {
     let test_host = TestHost::new(&["probe"]).await;
-    let limits = BudgetLimits { milliseconds: Some(300), ..BudgetLimits::default() };
-    let sleep = call_reply(&[("probe.sleep", json!({"ms": 400}))]);
+    let limits = BudgetLimits { milliseconds: Some(2_000), ..BudgetLimits::default() };
+    let sleep = call_reply(&[("probe.sleep", json!({"ms": 2_500}))]);
     let budgets = Budgets { turn: limits, ..Budgets::default() };
     let mut session = test_host.session(agent("clerk", budgets), script(&[sleep, text_reply("Done.")])).await;
     let result = run_turn(&mut session, "Go.").await;
     let budget = exceeded(&result);
     assert_eq!((budget.scope, budget.shortage.resource), (BudgetScope::Turn, BudgetResource::Time));
-    assert!(budget.shortage.used >= 400, "{budget:?}");
+    assert!(budget.shortage.used >= 2_500, "{budget:?}");
     let (_, is_error, _) = results(&test_host, &session).await.remove(0);
     assert!(!is_error, "the call of the tool was completed");
 }

@@ -190,3 +190,24 @@ const fn local(name: &'static str, base_url: &'static str) -> KnownProvider {
 pub fn known_provider(name: &str) -> Option<&'static KnownProvider> {
     KNOWN_PROVIDERS.iter().find(|provider| provider.name == name)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::model::TokenDetails;
+
+    /// O4: no call with these tokens costs more, whichever part of its prompt is cached.
+    #[test]
+    fn o4_the_highest_cost_covers_all_uses_of_the_cache() {
+        let price = Price { cache_read: Some(0.5), cache_write: Some(5.0), ..Price::new(4.0, 20.0) };
+        let highest = price.highest_cost(1_000_000, 10_000);
+        assert_eq!(highest.dollars(), 5.2);
+        for (uncached_prompt, cache_read, cache_write) in [(1_000_000, 0, 0), (0, 1_000_000, 0), (0, 0, 1_000_000)] {
+            let details = TokenDetails { uncached_prompt, cache_read, cache_write, completion: 10_000, thinking: 0 };
+            let cost = price.cost(Usage { details: Some(details), ..Usage::default() });
+            assert!(cost.nanodollars <= highest.nanodollars, "{cost}");
+        }
+        let long = Price { long_prompt: Some(200_000), ..price };
+        assert_eq!(long.highest_cost(1_000_000, 10_000).dollars(), 2.0 * 5.0 + 1.5 * 0.2);
+    }
+}

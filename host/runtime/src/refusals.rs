@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 use tokio::time::Instant;
+use tokio_util::task::TaskTracker;
 
 /// Length of the first interval in which refusals of one kind share an entry.
 const FIRST_INTERVAL: Duration = Duration::from_secs(60);
@@ -49,6 +50,8 @@ struct Shared {
     store: Arc<dyn Store>,
     intervals: Intervals,
     state: Mutex<State>,
+    /// The entries that are being stored without waiting.
+    writes: TaskTracker,
 }
 
 /// The lengths of the first and of the longest interval.
@@ -87,7 +90,7 @@ impl RefusalLog {
     }
 
     fn with_intervals(store: Arc<dyn Store>, intervals: Intervals) -> Self {
-        Self(Arc::new(Shared { store, intervals, state: Mutex::default() }))
+        Self(Arc::new(Shared { store, intervals, state: Mutex::default(), writes: TaskTracker::new() }))
     }
 
     /// Records a refusal. If it is the first of its kind, waits until the entry is stored. If the entry cannot be stored, the
@@ -100,11 +103,8 @@ impl RefusalLog {
 
     /// Records a refusal without waiting.
     pub fn note(&self, refused: RefusedRequest) {
-        if let Some(entry) = self.count(refused)
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            let log = self.0.store.clone();
-            runtime.spawn(async move { store(&*log, vec![entry]).await });
+        if let Some(entry) = self.count(refused) {
+            self.0.store_in_task(vec![entry]);
         }
     }
 
@@ -114,6 +114,8 @@ impl RefusalLog {
         if !entries.is_empty() {
             store(&*self.0.store, entries).await;
         }
+        self.0.writes.close();
+        self.0.writes.wait().await;
     }
 
     /// Counts a refusal. Returns its entry if it must be stored now.
@@ -162,12 +164,20 @@ async fn store_counts(shared: Weak<Shared>) {
         let now = Instant::now();
         let entries = shared.lock().end_intervals(now, shared.intervals.1);
         if !entries.is_empty() {
-            store(&*shared.store, entries).await;
+            shared.store_in_task(entries);
         }
     }
 }
 
 impl Shared {
+    /// Stores entries in a task for which [`RefusalLog::flush`] waits.
+    fn store_in_task(&self, entries: Vec<AuditAction>) {
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let log = self.store.clone();
+            self.writes.spawn_on(async move { store(&*log, entries).await }, &runtime);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -116,7 +116,9 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
     let requested = requested(&request);
     if let Some(origin) = page.clone().filter(|_| request.method() == Method::OPTIONS) {
         let response = preflight(&state, request.headers(), origin);
-        audit_refusal(&state, None, ("http", requested), refusal_of(&response)).await;
+        if let Some(refused) = refusal(&response, None, ("http", requested)) {
+            state.supervisor.refusals().record(refused).await;
+        }
         return response;
     }
     let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
@@ -142,7 +144,9 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         Err(problem) => problem.into_response(),
     };
     let protocol = if may_be_signed { "webhook" } else { "http" };
-    audit_refusal(&state, token, (protocol, requested), refusal_of(&response)).await;
+    if let Some(refused) = refusal(&response, token, (protocol, requested)) {
+        state.supervisor.refusals().record(refused).await;
+    }
     if is_openai {
         response = openai::with_openai_error(response);
     }
@@ -176,26 +180,19 @@ fn requested(request: &Request) -> String {
     format!("{method} {route}")
 }
 
-/// Records an answer that refuses a request because of its sender (O3).
-async fn audit_refusal(
-    state: &ApiState,
+/// Returns the refusal that the audit log records, if the answer refuses a request because of its sender (O3).
+fn refusal(
+    response: &Response,
     token: Option<String>,
     (protocol, request): (&'static str, String),
-    refusal: Option<&'static str>,
-) {
-    if let Some(code) = refusal {
-        state.supervisor.refusals().record(RefusedRequest { protocol, token, request, object: None, code }).await;
-    }
-}
-
-/// Returns the code of the problem if the response refuses the request because of a missing right or token.
-fn refusal_of(response: &Response) -> Option<&'static str> {
+) -> Option<RefusedRequest> {
     let default = match response.status() {
-        StatusCode::FORBIDDEN => "forbidden",
         StatusCode::UNAUTHORIZED => "unauthorized",
+        StatusCode::FORBIDDEN => "forbidden",
         _ => return None,
     };
-    Some(response.extensions().get::<Problem>().map_or(default, |problem| problem.code))
+    let code = response.extensions().get::<Problem>().map_or(default, |problem| problem.code);
+    Some(RefusedRequest { protocol, token, request, object: None, code })
 }
 
 /// Answers the question of a browser whether a page of another origin may send a request. Only configured origins may.

@@ -9,6 +9,7 @@ use agent_store::{
 use proptest::prelude::*;
 use rusqlite::{Connection, params};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use tempfile::TempDir;
 
 const ENTRIES: u64 = 12;
@@ -36,6 +37,18 @@ fn verify(path: &Path, anchor: Option<&AuditAnchor>) -> Result<VerifiedAudit, Au
 
 impl Log {
     fn new() -> Self {
+        static TEMPLATE: OnceLock<(Vec<u8>, ChainHead)> = OnceLock::new();
+        let (file, head) = TEMPLATE.get_or_init(|| {
+            let log = Self::written();
+            (std::fs::read(&log.path).unwrap(), log.head)
+        });
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("agent.db");
+        std::fs::write(&path, file).unwrap();
+        Self { _folder: folder, path, head: head.clone() }
+    }
+
+    fn written() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("agent.db");
         let store = SqliteStore::open(&path, Options::default()).unwrap();

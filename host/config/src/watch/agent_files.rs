@@ -55,8 +55,10 @@ pub(super) async fn watch(
             {
                 tracing::warn!(%error, "the changed grants could not be recorded in the audit log");
             }
-            if let WatchEvent::Misconfigured { reason } = &event {
-                file.audit_refusal(&*store, reason).await;
+            if let WatchEvent::Misconfigured { reason } = &event
+                && let Err(error) = store.audit(vec![file.refusal(reason)]).await
+            {
+                tracing::warn!(%error, "a refused change of the configuration could not be recorded in the audit log");
             }
             if events.try_send(event).is_err() {
                 tracing::debug!("an event about the configuration was dropped because nobody receives it");
@@ -88,13 +90,10 @@ impl WatchedFile {
         Some(Self { agent, path, text, last_stamp: (None, Instant::now()), handled: None })
     }
 
-    /// Records in the audit log that a changed file is not used (O3).
-    async fn audit_refusal(&self, store: &dyn Store, reason: &str) {
+    /// Returns the entry of the audit log about a changed file that is not used (O3).
+    fn refusal(&self, reason: &str) -> AuditAction {
         let directory = self.path.parent().unwrap_or(Path::new(".")).display().to_string();
-        let (subject, reason) = (self.path.display().to_string(), reason.to_owned());
-        if let Err(error) = store.audit(vec![AuditAction::Refused { directory, subject, reason }]).await {
-            tracing::warn!(%error, "a refused change of the configuration could not be recorded in the audit log");
-        }
+        AuditAction::Refused { directory, subject: self.path.display().to_string(), reason: reason.to_owned() }
     }
 
     /// Applies the file to the agent if the file has changed. Returns an event if the change must be reported.
