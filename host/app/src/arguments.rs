@@ -4,6 +4,7 @@ pub(crate) mod acp;
 pub(crate) mod approval;
 pub(crate) mod compile;
 mod config;
+pub(crate) mod describe;
 mod help;
 pub(crate) mod mcp;
 mod model;
@@ -30,6 +31,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use compile::CompileArguments;
 pub(crate) use config::ConfigCommand;
+use describe::DescribeArguments;
 use help::{LONG, SHORT, USAGE};
 pub(crate) use model::ModelCommand;
 use new::{DevArguments, NewArguments};
@@ -265,16 +267,7 @@ pub(crate) enum PluginCommand {
         agent: AgentArguments,
     },
     /// Write a manifest (NAME.plugin.toml) beside a component that has none, such as a command-line program
-    Describe {
-        /// Component file without a manifest (*.wasm)
-        file: PathBuf,
-        /// Write the manifest to this file instead of NAME.plugin.toml beside the component
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
-        /// Replace an existing manifest file
-        #[arg(long)]
-        replace: bool,
-    },
+    Describe(DescribeArguments),
     /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
         /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder
