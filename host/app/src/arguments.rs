@@ -4,6 +4,7 @@ pub(crate) mod acp;
 pub(crate) mod approval;
 pub(crate) mod compile;
 mod config;
+pub(crate) mod describe;
 mod help;
 pub(crate) mod mcp;
 mod model;

@@ -1,6 +1,7 @@
 //! Arguments of the command `plugin`.
 
 use super::compile::CompileArguments;
+use super::describe::DescribeArguments;
 use super::new::NewArguments;
 use super::sharing::{
     AddArguments, FolderArguments, IndexArguments, PushArguments, RemoveArguments, SearchArguments, SignArguments,
@@ -52,16 +53,7 @@ pub(crate) enum PluginCommand {
         agent: AgentArguments,
     },
     /// Write a manifest (NAME.plugin.toml) beside a component that has none, such as a command-line program
-    Describe {
-        /// Component file without a manifest (*.wasm)
-        file: PathBuf,
-        /// Write the manifest to this file instead of NAME.plugin.toml beside the component
-        #[arg(long, value_name = "FILE")]
-        out: Option<PathBuf>,
-        /// Replace an existing manifest file
-        #[arg(long)]
-        replace: bool,
-    },
+    Describe(DescribeArguments),
     /// Show a plugin's kinds, tools, requested grants and imports
     Inspect {
         /// Component file of the plugin (*.wasm), or the name of a plugin in the plugin folder

@@ -65,12 +65,10 @@ pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &
         PluginCommand::Search(arguments) => sharing::search(arguments, terminal).await?,
         PluginCommand::Index(arguments) => index::write_index(&arguments, terminal)?,
         PluginCommand::List { directory, agent } => list(directory, agent, data, terminal).await?,
-        PluginCommand::Describe { file, out, replace } => {
-            use manifest_file::{DescribedFiles, ExistingFile};
-            let existing = if replace { ExistingFile::Replace } else { ExistingFile::Keep };
+        PluginCommand::Describe(arguments) => {
             let data = DataDirectory::open(data, &environment::host())?;
             let sandbox = assembly::open_default_sandbox(&data, &environment::host())?;
-            manifest_file::describe(DescribedFiles { component: file, out, existing }, &sandbox, terminal).await?;
+            manifest_file::describe(arguments, &sandbox, terminal).await?;
         }
         PluginCommand::Inspect { file, agent, json } => {
             let grant_source = GrantSource::read(AgentArguments { agent, ..AgentArguments::default() })?;

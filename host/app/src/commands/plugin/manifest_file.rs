@@ -1,6 +1,7 @@
 //! `plugin describe`: writes a manifest file beside a component that has no manifest, such as a command-line program or a
 //! component that was built for another host (P3).
 
+use crate::arguments::describe::DescribeArguments;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, show_load, text};
 use agent_devkit::describe::manifest_text;
@@ -8,30 +9,15 @@ use agent_plugins::{
     ComponentMetadata, HostLimits, Manifest, Sandbox, existing_manifest_file, manifest_file_of, read_claims,
     read_component_alone, write_file_atomically,
 };
-use std::path::{Path, PathBuf};
-
-/// The files of `plugin describe`.
-pub(super) struct DescribedFiles {
-    /// The component.
-    pub(super) component: PathBuf,
-    /// The manifest file. None means the file beside the component.
-    pub(super) out: Option<PathBuf>,
-    /// Whether an existing manifest file may be replaced.
-    pub(super) existing: ExistingFile,
-}
-
-/// What to do if the manifest file exists.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ExistingFile {
-    /// The existing file is kept, and the command fails.
-    Keep,
-    /// The existing file is replaced.
-    Replace,
-}
+use std::path::Path;
 
 /// Writes the manifest file, and says what is in it.
-pub(super) async fn describe(files: DescribedFiles, sandbox: &Sandbox, terminal: &Terminal) -> Result<(), Failure> {
-    let DescribedFiles { component, out, existing } = files;
+pub(super) async fn describe(
+    arguments: DescribeArguments,
+    sandbox: &Sandbox,
+    terminal: &Terminal,
+) -> Result<(), Failure> {
+    let DescribeArguments { file: component, out, replace } = arguments;
     let refused = |error: &dyn std::fmt::Display| Failure::refused(format!("`{}`: {error}", component.display()));
     let bytes = read_component_alone(&component, HostLimits::default().component).map_err(|error| refused(&error))?;
     let stem = component.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -47,7 +33,7 @@ pub(super) async fn describe(files: DescribedFiles, sandbox: &Sandbox, terminal:
             &"its name does not end with `.wasm`, so a manifest beside it is not read: rename it, or use --out FILE",
         )
     })?;
-    if existing == ExistingFile::Keep && target.symlink_metadata().is_ok() {
+    if !replace && target.symlink_metadata().is_ok() {
         return Err(Failure::refused(format!(
             "`{}` exists already; --replace replaces it, and --out FILE writes another file",
             target.display()
