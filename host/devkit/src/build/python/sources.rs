@@ -13,8 +13,8 @@ const MAX_BYTES: u64 = 4 << 20;
 const FILE_ACCESS: [&str; 4] = ["__file__", "importlib.resources", "pkgutil", "importlib_resources"];
 
 /// The modules of the standard library that all development builds contain. For a package in this list, the list also
-/// contains the modules of the package that plugins can use.
-const STANDARD_MODULES: [&str; 44] = [
+/// contains the modules of the package that plugins can use. The module `unittest` is for the tests of new projects.
+const STANDARD_MODULES: [&str; 45] = [
     "abc",
     "base64",
     "bisect",
@@ -55,6 +55,7 @@ const STANDARD_MODULES: [&str; 44] = [
     "types",
     "typing",
     "unicodedata",
+    "unittest",
     "urllib.parse",
     "uuid",
     "xml.etree.ElementTree",
