@@ -151,8 +151,9 @@ pub(super) fn secret_advice(plugin: &str, name: &str, requested: &[String]) -> G
 /// Returns `None` if the pattern contains wildcards.
 fn origin_of(pattern: &str) -> Option<String> {
     let origin = pattern.split_whitespace().find(|word| word.contains("://"))?;
-    let server = origin.strip_prefix("https://").unwrap_or(origin);
-    (!server.contains('*')).then(|| server.to_owned())
+    let (scheme, rest) = origin.split_once("://")?;
+    let server = rest.split('/').next().filter(|server| !server.is_empty() && !server.contains('*'))?;
+    Some(if scheme == "https" { server.to_owned() } else { format!("{scheme}://{server}") })
 }
 
 pub(crate) fn files_advice(plugin: &str, access: Access) -> UnmetNeed {

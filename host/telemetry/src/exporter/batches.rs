@@ -1,7 +1,7 @@
 //! Divides the spans of a turn into requests. A request contains whole commits, because the position of the export is
 //! between two commits.
 
-use crate::session_trace::CommitSpans;
+use crate::derive::CommitSpans;
 use crate::span::{Span, Value};
 
 /// Estimated size of a span without its texts, and of an attribute without its value, in bytes.
