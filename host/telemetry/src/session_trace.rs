@@ -4,23 +4,12 @@ use crate::content::{ContentLevel, Scrubber};
 use crate::derive::{
     Positions, Prompt, QuestionBody, SummaryBody, TraceBody, TurnData, body_of, commit_spans, message_text,
 };
-use crate::span::Span;
+use crate::span::CommitSpans;
 use agent_core::event::EventKind;
 use agent_core::message::{CallId, Digest, MessageId, Role, StoredMessage};
 use agent_store::{CallFilter, ExportPosition, MAX_PAGE, MessageRange, Store, StoreError, StoredRecord, StoredTurn};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-
-/// The spans that one commit completes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CommitSpans {
-    /// The position after the commit.
-    pub position: ExportPosition,
-    /// Time of the commit in nanoseconds since the Unix epoch.
-    pub time: u64,
-    /// The spans. Their parents may be completed by later commits.
-    pub spans: Vec<Span>,
-}
 
 /// The trace of a stored session. Reading it changes nothing in the store.
 pub struct SessionTrace {

@@ -2,7 +2,7 @@
 
 use super::TurnData;
 use super::turn::TurnWalk;
-use crate::session_trace::CommitSpans;
+use crate::span::CommitSpans;
 use agent_core::event::{Event, EventKind};
 use agent_store::{ExportPosition, StoredRecord, StoredTurn};
 use jiff::Timestamp;
