@@ -16,7 +16,6 @@ mod record_bodies;
 mod tool_calls;
 mod turn;
 
-pub use commits::CommitSpans;
 pub(crate) use commits::commit_spans;
 pub(crate) use messages::message_text;
 pub(crate) use record_bodies::{Positions, Prompt, QuestionBody, SummaryBody, TraceBody, body_of};

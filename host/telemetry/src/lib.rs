@@ -15,8 +15,7 @@ mod session_trace;
 mod span;
 
 pub use content::{ContentLevel, InvalidPattern, Scrubber};
-pub use derive::CommitSpans;
 pub use exporter::{AgentGroup, ExporterOptions, SpansLeft, TraceExporter};
 pub use otlp::{Collector, CollectorConfig, InvalidCollector, SendError, request_of};
 pub use session_trace::SessionTrace;
-pub use span::{Attribute, Span, SpanEvent, SpanKind, SpanStatus, Value};
+pub use span::{Attribute, CommitSpans, Span, SpanEvent, SpanKind, SpanStatus, Value};

@@ -2,8 +2,9 @@
 
 use crate::content::{ContentLevel, Scrubber};
 use crate::derive::{
-    CommitSpans, Positions, Prompt, QuestionBody, SummaryBody, TraceBody, TurnData, body_of, commit_spans, message_text,
+    Positions, Prompt, QuestionBody, SummaryBody, TraceBody, TurnData, body_of, commit_spans, message_text,
 };
+use crate::span::CommitSpans;
 use agent_core::event::EventKind;
 use agent_core::message::{CallId, Digest, MessageId, Role, StoredMessage};
 use agent_store::{CallFilter, ExportPosition, MAX_PAGE, MessageRange, Store, StoreError, StoredRecord, StoredTurn};

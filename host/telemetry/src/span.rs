@@ -1,6 +1,19 @@
-//! A span: one part of a turn, with its time and its attributes.
+//! A span: one part of a turn, with its time and its attributes. The spans of a session are grouped by the commits that
+//! complete them.
 
+use agent_store::ExportPosition;
 use std::borrow::Cow;
+
+/// The spans that one commit completes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CommitSpans {
+    /// The position after the commit.
+    pub position: ExportPosition,
+    /// Time of the commit in nanoseconds since the Unix epoch.
+    pub time: u64,
+    /// The spans. Their parents may be completed by later commits.
+    pub spans: Vec<Span>,
+}
 
 /// One part of a turn, such as a model call or a tool call. All texts are already redacted.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,21 +2,10 @@
 
 use super::TurnData;
 use super::turn::TurnWalk;
-use crate::span::Span;
+use crate::span::CommitSpans;
 use agent_core::event::{Event, EventKind};
 use agent_store::{ExportPosition, StoredRecord, StoredTurn};
 use jiff::Timestamp;
-
-/// The spans that one commit completes.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CommitSpans {
-    /// The position after the commit.
-    pub position: ExportPosition,
-    /// Time of the commit in nanoseconds since the Unix epoch.
-    pub time: u64,
-    /// The spans. Their parents may be completed by later commits.
-    pub spans: Vec<Span>,
-}
 
 /// One commit of a turn.
 pub(super) struct StoredCommit<'d> {

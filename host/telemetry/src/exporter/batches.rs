@@ -1,8 +1,7 @@
 //! Divides the spans of a turn into requests. A request contains whole commits, because the position of the export is
 //! between two commits.
 
-use crate::derive::CommitSpans;
-use crate::span::{Span, Value};
+use crate::span::{CommitSpans, Span, Value};
 
 /// Estimated size of a span without its texts, and of an attribute without its value, in bytes.
 const SPAN_BYTES: usize = 100;

@@ -3,10 +3,9 @@
 use super::batches::first_batch;
 use super::changed_sessions::{ChangedSessions, TakenSessions};
 use super::{AgentGroup, ExporterOptions};
-use crate::derive::CommitSpans;
 use crate::otlp::SendError;
 use crate::session_trace::SessionTrace;
-use crate::span::Span;
+use crate::span::{CommitSpans, Span};
 use agent_store::{Store, StoreError};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 use std::collections::BTreeSet;

@@ -37,9 +37,13 @@ fn options() -> ExporterOptions {
 }
 
 async fn exporter(store: &Arc<dyn Store>, url: &str, options: ExporterOptions) -> TraceExporter {
+    exporter_with(store, collector(url, Duration::from_millis(500)), options).await
+}
+
+async fn exporter_with(store: &Arc<dyn Store>, collector: Arc<Collector>, options: ExporterOptions) -> TraceExporter {
     let group = AgentGroup {
         agents: vec!["reader".to_owned()],
-        collector: collector(url, Duration::from_millis(500)),
+        collector,
         scrubber: scrubber(ContentLevel::Shortened),
         max_age: LONG,
     };
@@ -124,7 +128,8 @@ async fn o1_a_collector_that_is_down_or_killed_loses_nothing() {
 async fn o1_a_slow_collector_does_not_slow_commits() {
     let receiver = Receiver::start(&[Answer::Slow(LONG)]).await;
     let store: Arc<dyn Store> = Arc::new(SqliteStore::open_in_memory().expect("a store"));
-    let exporter = exporter(&store, &receiver.url(), options()).await;
+    // This collector never answers the first request, and the exporter waits for it.
+    let exporter = exporter_with(&store, collector(&receiver.url(), LONG), options()).await;
     let mut session = StoredSession::open(&store, "reader/1").await;
     session.turn_with_tool("One.").await;
     exporter.committed("reader", "reader/1");
@@ -134,7 +139,9 @@ async fn o1_a_slow_collector_does_not_slow_commits() {
         session.turn_with_tool("More.").await;
         exporter.committed("reader", "reader/1");
     }
-    assert_eq!(receiver.ids().len(), 0);
+    assert_eq!((receiver.requests(), receiver.ids().len()), (1, 0));
+    drop(exporter);
+    let exporter = exporter_with(&store, collector(&receiver.url(), PATIENCE), options()).await;
     expect_turns(&receiver, 6).await;
     exporter.shutdown(PATIENCE).await.expect("all spans are sent");
 }
