@@ -6,12 +6,22 @@ use agent_serve::{NewToken, Right};
 use agent_store::{Audit, AuditAction, verify_store};
 use serde_json::json;
 
-/// Returns the recorded refusals as protocol, token, request, object, code and count.
-async fn refusals(test_host: &TestHost) -> Vec<(String, Option<String>, String, Option<String>, String, u64)> {
+/// A recorded refusal.
+#[derive(Debug)]
+struct Refusal {
+    protocol: String,
+    token: Option<String>,
+    request: String,
+    object: Option<String>,
+    code: String,
+    count: u64,
+}
+
+async fn refusals(test_host: &TestHost) -> Vec<Refusal> {
     let entries = test_host.store.audit_entries(0, 0, 1_000).await.unwrap();
     let refusal = |action| match action {
         AuditAction::RequestRefused { protocol, token, request, object, code, count } => {
-            Some((protocol, token, request, object, code, count))
+            Some(Refusal { protocol, token, request, object, code, count })
         }
         _ => None,
     };
@@ -48,10 +58,11 @@ async fn o3_refused_requests_are_recorded() {
     server.stop().await;
     let found = refusals(&test_host).await;
     let total = |protocol: &str, token: Option<&str>, request: &str, code: &str| -> u64 {
-        let is_same = |refusal: &&(String, Option<String>, String, Option<String>, String, u64)| {
-            refusal.0 == protocol && refusal.1.as_deref() == token && refusal.2 == request && refusal.4 == code
+        let is_same = |refusal: &&Refusal| {
+            let found = (refusal.protocol.as_str(), refusal.token.as_deref(), refusal.request.as_str());
+            found == (protocol, token, request) && refusal.code == code
         };
-        found.iter().filter(is_same).map(|refusal| refusal.5).sum()
+        found.iter().filter(is_same).map(|refusal| refusal.count).sum()
     };
     let anonymous = "a request without a valid token";
     assert_eq!(total("http", None, anonymous, "unauthorized"), 2, "{found:?}");
@@ -59,7 +70,7 @@ async fn o3_refused_requests_are_recorded() {
     assert_eq!(total("webhook", None, anonymous, "unauthorized"), 1, "{found:?}");
     assert_eq!(total("http", Some("reader"), "POST /api/sessions", "forbidden"), 1, "{found:?}");
     assert_eq!(total("http", Some("of-bob"), "the use of a session", "not_found"), 1, "{found:?}");
-    assert!(found.iter().any(|refusal| refusal.3.as_deref() == Some(&session)), "{found:?}");
+    assert!(found.iter().any(|refusal| refusal.object.as_deref() == Some(session.as_str())), "{found:?}");
     assert!(!format!("{found:?}").contains("canary"), "{found:?}");
     verify_store(&*test_host.store, None).await.unwrap();
 }
@@ -76,5 +87,5 @@ async fn row_44_a_flood_of_refused_requests_adds_few_entries() {
     server.stop().await;
     let found = refusals(&test_host).await;
     assert!(found.len() <= 4, "{found:?}");
-    assert_eq!(found.iter().map(|refusal| refusal.5).sum::<u64>(), 300);
+    assert_eq!(found.iter().map(|refusal| refusal.count).sum::<u64>(), 300);
 }
