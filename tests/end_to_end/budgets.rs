@@ -100,7 +100,7 @@ async fn o4_the_budget_of_a_session_covers_its_turns() {
     assert!(is_finished(&run_turn(&mut session, "Go on.").await));
     let subject = session.subject().to_owned();
     session.close().await.unwrap();
-    let agent = test_host.agent(config, script(&[])).await;
+    let agent = test_host.agent(config, script(&[text_reply("This is never asked for.")])).await;
     let mut session = Session::open(&test_host.host(), agent, OpenSession::Existing(subject)).await.unwrap();
     let result = run_turn(&mut session, "And then?").await;
     let budget = exceeded(&result);
@@ -235,7 +235,7 @@ async fn o4_questions_of_plugins_count() {
         (results(&test_host, &session).await.remove(0), result)
     };
     let ((_, is_error, text), result) = run(3_950).await;
-    assert!(is_error && text.contains("tokens left"), "the question does not fit: {text}");
+    assert!(is_error && text.contains("tokens are left"), "the question does not fit: {text}");
     assert_eq!(exceeded(&result).shortage.used, 3_900);
     let ((_, is_error, text), result) = run(10_000).await;
     assert!(!is_error, "{text}");
