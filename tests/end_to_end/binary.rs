@@ -81,7 +81,7 @@ async fn i1_the_first_command_of_the_readme_works() {
     let kinds: Vec<&str> = records.iter().map(|stored| stored.record.kind.as_str()).collect();
     assert_eq!(kinds, ["trace", "context", "prompt", "reply", "host_answers", "prompt", "reply"]);
     // The exact prompt can be reconstructed from the record: its system texts are stored by digest.
-    for digest in records[1].record.body["system"].as_array().unwrap() {
+    for digest in records[2].record.body["system"].as_array().unwrap() {
         let digest = agent_core::message::Digest::parse(digest.as_str().unwrap()).unwrap();
         assert!(!agent_store::Blobs::text(&store, &session.subject, &digest).await.unwrap().is_empty());
     }

@@ -241,7 +241,7 @@ impl Terminal {
     fn show_compiling(&self) {
         let line = self.screen().compiling.line();
         if let Some(line) = line {
-            self.busy(line);
+            self.show_compilation(&line);
         }
     }
 

@@ -13,7 +13,7 @@ mod services;
 pub(crate) use budget::{Account, BudgetRefusal, Reservation, estimate};
 pub use budget::{BudgetUse, CallsInFlight};
 pub use checkpoint::{Checkpoint, CheckpointObserver, CommitObserver};
-pub use file_changes::{FileChange, FileChanges, ProposedChange};
+pub use file_changes::{FileChange, FileChanges};
 pub use first_use::{FirstUse, FirstUses};
 pub(crate) use first_use_question::PluginUse;
 pub use key_values::StoredValues;

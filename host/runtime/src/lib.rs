@@ -44,7 +44,7 @@ pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
 pub use host::{
     BudgetUse, CallsInFlight, Checkpoint, CheckpointObserver, CommitObserver, FileChange, FileChanges, FirstUse,
-    FirstUses, Host, ProposedChange, StoredValues,
+    FirstUses, Host, StoredValues,
 };
 pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, InvalidSink};
 pub use media::Downscaler;
@@ -52,7 +52,8 @@ pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
 pub use refusals::{RefusalLog, RefusedRequest};
 pub use requests::{
-    Accepted, ClientResult, DuringTurn, Prompt, RequestError, RequestProblem, SessionName, SessionRequest,
+    Accepted, ClientResult, DuringTurn, Prompt, ProposedChange, RequestError, RequestProblem, SessionName,
+    SessionRequest,
 };
 pub use schedule_times::{InvalidTimes, ScheduleTimes};
 pub use session::{OpenSession, Session, SessionError, TurnResult};

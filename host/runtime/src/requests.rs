@@ -2,7 +2,6 @@
 //! waits, and while no turn is open.
 
 use crate::agent::UserName;
-use crate::host::ProposedChange;
 use agent_core::approval::GrantScope;
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::Wait;
@@ -14,6 +13,7 @@ use agent_plugins::NewMediaItem;
 use agent_store::digest_of;
 use serde_json::Value;
 use std::fmt;
+use std::path::PathBuf;
 use tokio::sync::oneshot;
 
 /// A user's decision about one call that waits for an approval.
@@ -223,6 +223,18 @@ pub enum Accepted {
     Continued,
     /// The session is being closed.
     Closed,
+}
+
+/// A change to a text file that a call would make, according to a rehearsal of the call on copies of its files; see
+/// [`Session::rehearse`](crate::Session::rehearse).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProposedChange {
+    /// Path of the file on the host.
+    pub path: PathBuf,
+    /// The present content. `None` means that the file does not exist.
+    pub old: Option<String>,
+    /// The content after the call. `None` means that the call removes the file.
+    pub new: Option<String>,
 }
 
 /// The reason why a session rejected a request. The session is not changed.

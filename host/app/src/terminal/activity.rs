@@ -25,6 +25,8 @@ pub(super) struct Activity {
     text: String,
     /// Number of activities that have begun or ended. A task that shows an activity stops if the number has changed.
     changes: u64,
+    /// Whether the activity is the compilation of components, of which many follow each other.
+    is_compiling: bool,
 }
 
 impl Activity {
@@ -35,13 +37,23 @@ impl Activity {
         }
         text.clone_into(&mut self.text);
         self.changes += 1;
+        self.is_compiling = false;
         Some(self.changes)
+    }
+
+    /// Continues the compilation with another component. Returns false if nothing is being compiled.
+    fn continue_compilation(&mut self, text: &str) -> bool {
+        if self.is_compiling {
+            text.clone_into(&mut self.text);
+        }
+        self.is_compiling
     }
 
     /// Ends the activity, if there is one.
     pub(super) fn end(&mut self) {
         self.text.clear();
         self.changes += 1;
+        self.is_compiling = false;
     }
 
     /// Returns the text of the activity with this number. Returns `None` if the activity has ended.
@@ -55,6 +67,16 @@ impl Terminal {
     /// line if the activity takes more than 300 ms, and with another line every 30 seconds.
     pub(crate) fn busy(&self, activity: impl AsRef<str>) {
         self.show_activity(activity.as_ref(), Announced::NotYet);
+    }
+
+    /// Shows which component is being compiled. In a pipe, all compilations that follow each other are one activity, so that
+    /// not every component has a line.
+    pub(super) fn show_compilation(&self, line: &str) {
+        let shown = text::one_line(line, MAX_CHARACTERS);
+        if self.is_interactive() || !self.screen().activity.continue_compilation(&shown) {
+            self.busy(line);
+            self.screen().activity.is_compiling = true;
+        }
     }
 
     /// Shows this activity as [`Terminal::busy`] does. `announced` says whether a line has already named the activity.

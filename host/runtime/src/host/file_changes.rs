@@ -20,18 +20,6 @@ pub struct FileChange {
     pub new: String,
 }
 
-/// A change to a text file that a call would make, according to a rehearsal of the call on copies of its files; see
-/// [`Session::rehearse`](crate::Session::rehearse).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProposedChange {
-    /// Path of the file on the host.
-    pub path: PathBuf,
-    /// The present content. `None` means that the file does not exist.
-    pub old: Option<String>,
-    /// The content after the call. `None` means that the call removes the file.
-    pub new: Option<String>,
-}
-
 /// Collects the changes that calls make to files. A process that shows changes sets
 /// [`Host::file_changes`](crate::Host::file_changes), and takes the changes of a call when the call has its result.
 #[derive(Clone, Debug, Default)]

@@ -4,7 +4,8 @@
 
 use super::changed_files::{MAX_BYTES, path_on_host, text_of};
 use super::file_trees::HostTrees;
-use crate::host::{ProposedChange, SessionServices};
+use crate::host::SessionServices;
+use crate::requests::ProposedChange;
 use crate::session::{Session, SessionError};
 use agent_core::change::CallRecord;
 use agent_core::message::CallId;
