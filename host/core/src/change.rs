@@ -53,7 +53,6 @@ pub struct OutboxItem {
 /// The kinds of effects outside the session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind", content = "body")]
-#[expect(clippy::large_enum_variant, reason = "only a few values exist at a time, and they are not buffered")]
 pub enum OutboxEffect {
     /// Send this event to its recipients (I6).
     Event(OutgoingEvent),

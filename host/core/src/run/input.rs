@@ -24,6 +24,7 @@ use serde_json::Value;
 /// An input of a run: a result or an event that the driver reports.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "only one input exists at a time, and it is consumed at once")]
 pub enum Input {
     /// A turn begins (L1).
     Start {

@@ -13,6 +13,7 @@ use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
 
 /// Where the limits of a turn come from.
+#[expect(clippy::large_enum_variant, reason = "each turn has one value, which is consumed when the turn begins")]
 pub(super) enum TurnBounds {
     /// The limits come from the configuration of the turn's agent.
     OfAgent,
