@@ -426,7 +426,7 @@ mod tests {
                 "http = [\"GET https://b.example\"]",
                 "--grant 'files:http=GET https://b.example'",
             ),
-            ("the secret KEY", "KEY = { env = \"KEY\", hosts = [\"…\"] }", ""),
+            ("the secret KEY", "KEY = { env = \"KEY\", hosts = [\"a.example\", \"b.example\"] }", ""),
             ("keeping values between calls", "key_value_mib = 10", "--grant files:key_value_mib=10"),
             ("asking the agent's model", "model_tokens = 5000", "--grant files:model_tokens=5000"),
             // Row 51: event types are case-sensitive.
