@@ -132,21 +132,22 @@ pub(crate) fn explain(failure: Failure) -> Failure {
 
 fn exceeded_limit(message: &str) -> Option<String> {
     let mentions = |words: &[&str]| words.iter().any(|word| message.contains(word));
-    if mentions(&["Too many open files", "os error 24", "unable to open database file"]) && has_no_files_left(message) {
+    if mentions(&["Too many open files", "(os error 24)", "unable to open database file"]) && has_no_files_left(message)
+    {
         let max_files = getrlimit(Resource::Nofile).current.unwrap_or_default();
         return Some(format!(
             "this process may open at most {max_files} files at a time (`ulimit -n`), which is too few: raise the limit"
         ));
     }
     let limit_of = |resource| getrlimit(resource).current;
-    if mentions(&["File too large", "os error 27", "disk I/O error"])
+    if mentions(&["File too large", "(os error 27)", "disk I/O error"])
         && let Some(max_bytes) = limit_of(Resource::Fsize)
     {
         return Some(format!(
             "this process may write files of at most {max_bytes} bytes (`ulimit -f`), which is too small: raise the limit"
         ));
     }
-    if mentions(&["Cannot allocate memory", "os error 12", "out of memory"])
+    if mentions(&["Cannot allocate memory", "(os error 12)", "out of memory"])
         && let Some(max_bytes) = limit_of(Resource::As).or_else(|| limit_of(Resource::Data))
     {
         let max_mib = max_bytes >> 20;
@@ -156,7 +157,7 @@ fn exceeded_limit(message: &str) -> Option<String> {
     }
     let is_about_threads =
         mentions(&["thread cannot be started", "threads cannot be started", "spawn worker thread", "spawn thread"]);
-    if is_about_threads || mentions(&["Resource temporarily unavailable", "os error 11"]) {
+    if is_about_threads || mentions(&["Resource temporarily unavailable", "(os error 11)"]) {
         let allowed = limit_of(Resource::Nproc)
             .map(|limit| format!("{limit} processes and threads of this user"))
             .unwrap_or_default();

@@ -79,7 +79,7 @@ async fn o3_refused_requests_are_recorded() {
 #[tokio::test(flavor = "multi_thread")]
 async fn row_44_a_flood_of_refused_requests_adds_few_entries() {
     let test_host = TestHost::new(&[]).await;
-    let server = TestServer::start(&test_host, &[&clerk(&test_host, &[]).await]).await;
+    let server = TestServer::start(&test_host, &[&clerk(&test_host, &[text_reply("Never.")]).await]).await;
     let anonymous = server.anonymous();
     for number in 0..300 {
         assert_eq!(anonymous.get(&format!("/api/sessions/{number}?x={number}")).await.status, 401);

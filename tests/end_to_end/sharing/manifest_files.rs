@@ -63,7 +63,10 @@ fn p3_describes_a_command_line_program_in_a_file_beside_it() {
     assert!(environment("shout:env=COLOUR").contains("COLOUR=teal"));
     assert!(!environment("shout:env=OTHER").contains("teal"), "the agent does not grant it");
     let explained = cli.succeed(&["plugin", "explain", "shout.wasm"]);
-    assert!(explained.contains("shout.plugin.toml") && explained.contains("the variable COLOUR"), "{explained}");
+    assert!(
+        explained.contains("shout.plugin.toml") && explained.contains("the environment variable COLOUR"),
+        "{explained}"
+    );
     let checked = cli.succeed(&["plugin", "check", "shout.wasm"]);
     assert!(checked.contains("shout.plugin.toml") && !checked.contains("has no manifest"), "{checked}");
 
