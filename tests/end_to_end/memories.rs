@@ -15,11 +15,12 @@ use agent_runtime::{
 use agent_store::{
     Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger, CallFilter, ChargedTo,
     Commit, ContinuableSession, Deletion, ExportPosition, Integrity, KeyValue, Lease, MediaDescription, Memories,
-    Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, OpenMode, OpenedSession, Outbox, OutboxFilter,
-    PluginVersion, PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange, Rollback,
-    ScheduleState, Schedules, ServedPlugin, SessionFilter, SessionIndex, SessionLog, SessionMeta, SessionSummary,
-    SqliteStore, StatusReader, StoreError, StoredAuditEntry, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord,
-    StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls, UsageTotal, VersionChange, VersionFilter,
+    Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox,
+    OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange,
+    Rollback, ScheduleState, Schedules, ServedPlugin, SessionCount, SessionFilter, SessionIndex, SessionLog,
+    SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry, StoredGrant, StoredMemory,
+    StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls, Undelivered,
+    UsageTotal, VersionChange, VersionFilter, WriteStatistics,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -451,6 +452,19 @@ macro_rules! forward_to_real_store {
             })*
         })*
     };
+}
+
+#[async_trait]
+impl Monitoring for FullMemoryStore {
+    async fn session_counts(&self) -> Result<Vec<SessionCount>, StoreError> {
+        self.0.session_counts().await
+    }
+    async fn undelivered(&self) -> Result<Undelivered, StoreError> {
+        self.0.undelivered().await
+    }
+    fn write_statistics(&self) -> WriteStatistics {
+        self.0.write_statistics()
+    }
 }
 
 forward_to_real_store! {

@@ -7,6 +7,7 @@ mod endpoints;
 mod generated_requests;
 mod killed;
 mod mcp;
+mod metrics;
 mod openai;
 mod operations;
 pub(crate) mod process;

@@ -77,6 +77,20 @@ pub(crate) struct CommonArguments {
     /// Log to stderr, including plugin output; repeat for more detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
     pub(crate) verbose: u8,
+    /// Format of the log: lines for people, or JSON lines with trace ids for log collectors
+    #[arg(long, global = true, value_name = "FORMAT", value_enum, default_value_t, env = "AGENT_HOST_LOG")]
+    #[arg(help_heading = "Everywhere", hide_possible_values = false)]
+    pub(crate) log: LogFormat,
+}
+
+/// Formats of the log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    #[default]
+    Text,
+    /// One JSON object per line
+    Json,
 }
 
 /// Options that configure an agent. All commands that need an agent accept these options.

@@ -24,6 +24,7 @@ pub(crate) mod man;
 pub(crate) mod mcp;
 pub(crate) mod memory;
 pub(crate) mod model;
+mod monitoring;
 mod open_session;
 pub(crate) mod outbox;
 pub(crate) mod plugin;

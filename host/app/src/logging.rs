@@ -1,10 +1,15 @@
 //! Logging to stderr. Without `-v`, only warnings are shown, one line each. `-v` adds the actions of the host and the
-//! output of plugins, and `-vv` adds all details.
+//! output of plugins, and `-vv` adds all details. `--log json` writes JSON lines, which also contain the events of sessions that
+//! operators act on, with the trace ids of their turns.
 
+use crate::arguments::{CommonArguments, LogFormat};
 use crate::terminal::text::harmless;
 use crate::terminal::{RED, Terminal, YELLOW};
+use agent_core::event::{ErrorScope, EventKind};
+use agent_core::plugin::TraceContext;
+use agent_runtime::CommittedEvents;
 use std::fmt;
-use tracing::field::{Field, Visit};
+use tracing::field::{self, Field, Visit};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::Writer;
@@ -27,25 +32,93 @@ const HOST_TARGETS: [&str; 11] = [
     "agent_acp",
 ];
 
+/// Target of the log lines about events of sessions.
+const EVENTS: &str = "agent_host::events";
+
 /// Starts logging. The wasm engine and its compiler log only warnings, because only developers of the engine need more
 /// messages. The MCP library logs nothing, because its log lines would contain complete server messages. The host
 /// itself reports the important events of MCP servers.
-pub(crate) fn start(verbose: u8, terminal: &Terminal) {
-    let level = ["warn", "info", "debug"][usize::from(verbose.min(2))];
+pub(crate) fn start(options: &CommonArguments, terminal: &Terminal) {
+    let level = ["warn", "info", "debug"][usize::from(options.verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
+    // JSON lines are for operators, who need the events of sessions even without `-v`.
+    let events = if options.log == LogFormat::Json { ",agent_host::events=info" } else { "" };
     // Messages of the engine's HTTP library are not logged, because a plugin could cause any number of them. The
     // plugin's request returns an error that contains the same information as the log messages.
-    let filter = format!("warn,rmcp=off,agent_client_protocol=error,wasmtime_wasi_http=off{host_levels}");
-    let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    let filter = format!("warn,rmcp=off,agent_client_protocol=error,wasmtime_wasi_http=off{host_levels}{events}");
     let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
-        .with_ansi(colours)
-        .with_timer(uptime())
         // A log line that cannot be written is lost, because an attempt to report the loss on the same stream
         // would panic.
         .log_internal_errors(false)
         .with_writer(terminal.clone());
-    if verbose == 0 { lines.event_format(WarningFormat).init() } else { lines.init() }
+    if options.log == LogFormat::Json {
+        return lines.json().flatten_event(true).with_current_span(true).with_span_list(false).init();
+    }
+    let colours = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    let lines = lines.with_ansi(colours).with_timer(uptime());
+    if options.verbose == 0 { lines.event_format(WarningFormat).init() } else { lines.init() }
+}
+
+/// Logs the events of a commit that operators act on, one line each. Content of conversations is not logged.
+pub(crate) fn log_events(commit: &CommittedEvents<'_>) {
+    if !tracing::enabled!(target: EVENTS, Level::INFO) {
+        return;
+    }
+    let trace = commit.trace.and_then(TraceContext::trace_id).map(|id| format!("{:032x}", u128::from_be_bytes(id)));
+    let (agent, trace_id) = (commit.agent, trace.unwrap_or_default());
+    for event in commit.events {
+        let (session, turn) = (&event.session, event.turn);
+        macro_rules! line {
+            ($message:literal $(, $name:ident = $value:expr)* $(,)?) => {
+                tracing::info!(target: EVENTS, agent, %session, turn, %trace_id $(, $name = $value)*, $message)
+            };
+        }
+        match &event.kind {
+            EventKind::LoopStart { .. } => line!("a turn begins"),
+            EventKind::LoopEnd { reason, cost } => {
+                let (tokens, steps) = cost.map_or((0, 0), |cost| (cost.usage.total(), cost.interactions));
+                line!("a turn has ended", reason = field::debug(reason), tokens = tokens, steps = steps);
+            }
+            EventKind::Suspended { suspension } => line!("a turn waits", calls = suspension.waits.len()),
+            EventKind::Resumed => line!("a turn continues"),
+            EventKind::Error { code, scope: ErrorScope::Turn, .. } => line!("a turn has failed", code = code.as_str()),
+            EventKind::Retry { model, attempt, .. } => {
+                line!("a model call is repeated", model = model.as_str(), attempt = attempt);
+            }
+            EventKind::ModelFallback { from, to, .. } => {
+                line!("another model takes over", from = from.as_str(), to = to.as_str());
+            }
+            EventKind::ToolResultError { call, name, cost, .. } => {
+                line!(
+                    "a tool call has failed",
+                    call = field::display(call),
+                    tool = name.as_str(),
+                    wall_us = cost.wall_us
+                );
+            }
+            EventKind::Denied { denial, .. } => {
+                line!("a request was denied", plugin = denial.plugin.as_str(), request = denial.thing.as_str());
+            }
+            EventKind::ApprovalRequested { calls, .. } => line!("calls need an approval", calls = calls.len()),
+            EventKind::ApprovalResolved { call, verdict, .. } => {
+                line!("an approval was decided", call = field::display(call), verdict = field::debug(verdict));
+            }
+            EventKind::BudgetExceeded { budget } => {
+                line!("a budget is exceeded", budget = field::display(budget.scope))
+            }
+            EventKind::OutputRejected { by, attempt, .. } => {
+                line!("an output was rejected", by = by.as_str(), attempt = attempt);
+            }
+            EventKind::OutcomeUnknown { call, name } => {
+                line!("the outcome of a call is unknown", call = field::display(call), tool = name.as_str());
+            }
+            EventKind::PluginSwapped { plugin, .. } => {
+                line!("a turn uses another plugin version", plugin = plugin.as_str())
+            }
+            _ => {}
+        }
+    }
 }
 
 /// Formats a log event as a line for users: `! message: reason (other fields)`.

@@ -47,7 +47,7 @@ fn run() -> ExitCode {
         return compile();
     }
     let terminal = Terminal::new();
-    logging::start(arguments.common.verbose, &terminal);
+    logging::start(&arguments.common, &terminal);
     environment::raise_file_limit();
     let outcome = arguments.check().map_err(Failure::refused).and_then(|()| {
         let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -1,14 +1,14 @@
 //! Tests that build real projects with the real Rust toolchain (S2).
 
+#[path = "support/toolchain.rs"]
+mod support;
+
 use agent_devkit::build::{BuildError, BuildEvent, Toolchain, Written, build, build_directory, projects_in};
 use std::fs;
 use std::path::Path;
 use std::sync::Mutex;
+use support::toolchain;
 use tempfile::TempDir;
-
-fn toolchain() -> Toolchain {
-    Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() }
-}
 
 /// Creates a workspace with a project for each name, and a folder that is not a project.
 fn workspace(names: &[&str]) -> TempDir {
@@ -178,6 +178,8 @@ fn toolchain_without_target(root: &Path) -> Toolchain {
 #[cfg(unix)]
 #[tokio::test]
 async fn s2_adds_missing_target_and_reports_it() {
+    // The build below needs the real target.
+    let _ = toolchain();
     let root = workspace(&["one"]);
     let plugins = root.path().join("plugins");
     let toolchain = toolchain_without_target(root.path());

@@ -2,6 +2,9 @@
 //! tests use a fake toolchain.
 #![cfg(unix)]
 
+#[path = "support/toolchain.rs"]
+mod support;
+
 use agent_devkit::build::{BuildError, BuildEvent, Toolchain, Tools, Written, build_directory};
 use agent_devkit::dev::{DevEvent, SourceWatcher};
 use std::fs;
@@ -286,7 +289,7 @@ async fn s5_watches_local_dependencies() {
     write("far/Cargo.toml", "[package]\nname = \"far\"\n");
     write("far/src/lib.rs", "");
     write("other/Cargo.toml", "[package]\nname = \"other\"\n");
-    let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
+    let toolchain = support::toolchain();
     let project = folder.path().join("plugin");
     let watcher = SourceWatcher { toolchain, sources: project.clone(), out: project.clone() };
     let ((sender, mut events), cancel) = (channel(16), CancellationToken::new());

@@ -1,7 +1,10 @@
 //! Tests of new projects: they have the expected files, and Rust projects can be built and pass their tests (S1).
 
+#[path = "support/toolchain.rs"]
+mod support;
+
 use agent_devkit::Language;
-use agent_devkit::build::{BuildEvent, Toolchain, build_directory};
+use agent_devkit::build::{BuildEvent, build_directory};
 use agent_devkit::new::{Example, NewError, NewProject, ProjectKind, Sdk, create};
 use std::collections::BTreeMap;
 use std::fs;
@@ -200,7 +203,7 @@ async fn s1_rust_projects_pass_their_tests_and_build() {
     assert_eq!(printed.matches("test result: ok.").count(), members.len(), "{printed}");
     assert_eq!(printed.matches("0 passed").count(), 0, "each project has a test: {printed}");
 
-    let toolchain = Toolchain { cargo: Some(env!("CARGO").into()), ..Toolchain::default() };
+    let toolchain = support::toolchain();
     let ignore_event = |_: BuildEvent<'_>| {};
     let built = build_directory(&toolchain, &projects, &projects, &ignore_event).await.expect("built");
     assert_eq!(built.len(), members.len());

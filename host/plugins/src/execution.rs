@@ -7,6 +7,7 @@ pub(crate) mod engine;
 pub(crate) mod failure;
 pub(crate) mod linkers;
 mod memory_limiter;
+pub(crate) mod observer;
 pub(crate) mod report;
 pub(crate) mod runner;
 pub(crate) mod scheduler;

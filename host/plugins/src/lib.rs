@@ -56,6 +56,7 @@ pub use deployment::plugin_directory::{DirectoryContents, DirectoryScan, PluginD
 pub use execution::admission::QueueFull;
 pub use execution::call_spec::Ports;
 pub use execution::failure::CallFailure;
+pub use execution::observer::{CallEnding, CallObservation, CallObserver, SandboxLoad};
 pub use execution::report::CallReport;
 pub use execution::scheduler::worker_threads;
 pub use execution::trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};

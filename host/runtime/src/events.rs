@@ -5,6 +5,7 @@ use agent_core::event::{Event, EventKind};
 use agent_core::model::Delta;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 use tokio::sync::broadcast::{self, error::SendError};
 use tokio::sync::mpsc::Receiver;
 
@@ -189,10 +190,11 @@ impl Watchers {
     }
 
     /// Publishes the pieces of a reply as provisional events until the reply ends. These events follow the durable
-    /// event `after`, and their numbers start at 1.
-    pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) {
-        let mut number = 0;
+    /// event `after`, and their numbers start at 1. Returns the time of the first piece.
+    pub(crate) async fn stream(&self, after: &Event, mut deltas: Receiver<Delta>) -> Option<Instant> {
+        let (mut number, mut first) = (0, None);
         while let Some(delta) = deltas.recv().await {
+            first.get_or_insert_with(Instant::now);
             number += 1;
             let kind = match delta {
                 Delta::Text(text) => EventKind::StreamToken { text },
@@ -203,6 +205,7 @@ impl Watchers {
             };
             self.publish([Event { provisional: Some(number), kind, ..after.clone() }]);
         }
+        first
     }
 
     fn recent(&self) -> MutexGuard<'_, RecentEvents> {

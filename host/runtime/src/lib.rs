@@ -43,8 +43,8 @@ pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
 pub use host::{
-    BudgetUse, CallsInFlight, Checkpoint, CheckpointObserver, CommitObserver, FileChange, FileChanges, FirstUse,
-    FirstUses, Host, StoredValues,
+    BudgetUse, CallsInFlight, Checkpoint, CheckpointObserver, CommittedEvents, FileChange, FileChanges, FirstUse,
+    FirstUses, Host, ModelCallEnding, Observation, ObservedModelCall, Observer, StoredValues,
 };
 pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, InvalidSink};
 pub use media::Downscaler;

@@ -5,6 +5,7 @@
 //! they are counted, and one entry with their number is stored at the end of an interval. While the refusals go on, the
 //! intervals become longer.
 
+use crate::host::{Observation, Observer};
 use agent_core::visible::visible_name;
 use agent_store::{AuditAction, Store};
 use std::collections::HashMap;
@@ -44,7 +45,7 @@ pub struct RefusedRequest {
 
 /// Records refused requests. All clones share the same counts.
 #[derive(Clone)]
-pub struct RefusalLog(Arc<Shared>);
+pub struct RefusalLog(Arc<Shared>, Option<Observer>);
 
 struct Shared {
     store: Arc<dyn Store>,
@@ -90,7 +91,12 @@ impl RefusalLog {
     }
 
     fn with_intervals(store: Arc<dyn Store>, intervals: Intervals) -> Self {
-        Self(Arc::new(Shared { store, intervals, state: Mutex::default(), writes: TaskTracker::new() }))
+        Self(Arc::new(Shared { store, intervals, state: Mutex::default(), writes: TaskTracker::new() }), None)
+    }
+
+    /// Tells this observer about each refusal.
+    pub(crate) fn observed_by(self, observer: Option<Observer>) -> Self {
+        Self(self.0, observer)
     }
 
     /// Records a refusal. If it is the first of its kind, waits until the entry is stored. If the entry cannot be stored, the
@@ -120,6 +126,9 @@ impl RefusalLog {
 
     /// Counts a refusal. Returns its entry if it must be stored now.
     fn count(&self, refused: RefusedRequest) -> Option<AuditAction> {
+        if let Some(observer) = &self.1 {
+            observer.observe(&Observation::Refused { protocol: refused.protocol, code: refused.code });
+        }
         let name = |name: &str| visible_name(name, MAX_NAME_CHARACTERS);
         let RefusedRequest { protocol, token, request, object, code } = refused;
         let object = object.filter(|_| token.is_some()).map(|object| name(&object));

@@ -407,7 +407,7 @@ impl Session {
         self.services.reach_checkpoint(Checkpoint::BeforeCommit(name));
         self.log.commit(&*self.services.store, commit).await?;
         self.services.reach_checkpoint(Checkpoint::AfterCommit(name));
-        self.services.report_commit();
+        self.services.report_commit(&run, &change.events);
         self.work_clock.committed(&run, is_charged);
         self.run = run;
         self.stored_texts.extend(texts);

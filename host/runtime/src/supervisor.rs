@@ -97,7 +97,7 @@ impl Supervisor {
         // When the process shuts down, the scan stops too.
         let stop = host.leaving.child_token();
         let (continuing, opening) = (Arc::new(Semaphore::new(CONTINUED_SESSIONS)), Mutex::default());
-        let refusals = RefusalLog::new(host.store.clone());
+        let refusals = RefusalLog::new(host.store.clone()).observed_by(host.observer.clone());
         let shared =
             Arc::new(Shared { host, refusals, agents, options, tasks, changed, backoff, continuing, opening, stop });
         shared.tasks.spawn(scan::scan(shared.clone()));

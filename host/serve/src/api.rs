@@ -8,12 +8,14 @@ mod health;
 mod mcp;
 mod media;
 mod memories;
+mod metrics;
 mod operations;
 mod plugins;
 mod sessions;
 mod webhooks;
 
 use crate::mcp::McpAgent;
+use crate::metrics::AnsweredRequest;
 use crate::openai;
 use crate::problem::Problem;
 use crate::state::ApiState;
@@ -25,6 +27,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
 use std::sync::Arc;
+use std::time::Instant;
 use utoipa::openapi::OpenApi;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
@@ -100,6 +103,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(memories::list_memories))
         .routes(routes!(memories::forget_memory))
         .routes(routes!(operations::report_usage))
+        .routes(routes!(metrics::read_metrics))
         .routes(routes!(operations::list_pending_events))
         .merge(openai::routes())
         .split_for_parts();
@@ -111,11 +115,22 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
 }
 
 /// Checks the headers and the token of each request, before anything else is read.
-async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, next: Next) -> Response {
+async fn check_access(State(state): State<Arc<ApiState>>, request: Request, next: Next) -> Response {
+    let Some(metrics) = state.metrics.clone() else { return checked_answer(&state, request, next).await };
+    let (started, method) = (Instant::now(), method_name(request.method()));
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let response = checked_answer(&state, request, next).await;
+    let route = route.as_ref().map_or("unknown", MatchedPath::as_str);
+    let (status, time) = (response.status().as_u16(), started.elapsed());
+    metrics.answered(&AnsweredRequest { method, route, status, time });
+    response
+}
+
+async fn checked_answer(state: &Arc<ApiState>, mut request: Request, next: Next) -> Response {
     let page = state.origins.page_of(request.headers());
     let requested = requested(&request);
     if let Some(origin) = page.clone().filter(|_| request.method() == Method::OPTIONS) {
-        let response = preflight(&state, request.headers(), origin);
+        let response = preflight(state, request.headers(), origin);
         if let Some(refused) = refusal(&response, None, ("http", requested)) {
             state.supervisor.refusals().record(refused).await;
         }
@@ -169,15 +184,25 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
 
 /// Returns the method and the route of a request. Both are one of few texts, whatever the client sends.
 fn requested(request: &Request) -> String {
-    let method = match request.method() {
-        method
-        @ (&Method::GET | &Method::POST | &Method::DELETE | &Method::PUT | &Method::PATCH | &Method::OPTIONS) => {
-            method.as_str()
-        }
-        _ => "another method for",
+    let method = match method_name(request.method()) {
+        "other" => "another method for",
+        method => method,
     };
     let route = request.extensions().get::<MatchedPath>().map_or("an unknown route", MatchedPath::as_str);
     format!("{method} {route}")
+}
+
+/// Returns the name of a method, or `other` for a method that no route has.
+fn method_name(method: &Method) -> &'static str {
+    match *method {
+        Method::GET => "GET",
+        Method::POST => "POST",
+        Method::DELETE => "DELETE",
+        Method::PUT => "PUT",
+        Method::PATCH => "PATCH",
+        Method::OPTIONS => "OPTIONS",
+        _ => "other",
+    }
 }
 
 /// Returns the refusal that the audit log records, if the answer refuses a request because of its sender (O3).

@@ -4,6 +4,7 @@ use crate::access::AllowedOrigins;
 use crate::api::{mcp_router, router};
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::mcp::McpAgent;
+use crate::metrics::ServerMetrics;
 use crate::state::{ApiState, StreamLimits};
 use crate::tokens::TokenFile;
 use agent_runtime::Supervisor;
@@ -34,6 +35,8 @@ pub struct ServerOptions {
     /// The agent that the server offers to MCP clients at `/mcp`. The server then has no other routes, apart from those about
     /// its health. `None` means that the server has all routes.
     pub only_mcp: Option<McpAgent>,
+    /// Counts requests, and returns the metrics of the process at `/metrics`. `None` means that there are no metrics.
+    pub metrics: Option<ServerMetrics>,
     /// The names under which clients may reach the server, and the web pages that may use it.
     pub origins: AllowedOrigins,
     /// The tokens of the server.
@@ -64,6 +67,7 @@ impl ServerOptions {
         Self {
             endpoint: Endpoint::Tcp(address),
             only_mcp: None,
+            metrics: None,
             origins: AllowedOrigins::default(),
             tokens,
             connections: 512,
@@ -95,7 +99,8 @@ impl Server {
         let (listener, endpoint) = Listener::bind(endpoint).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let streams = StreamLimits::new("event streams", streams_per_token, streams);
-        let state = Arc::new(ApiState::new(supervisor, origins, tokens, (streams, replies, stop.clone())));
+        let state = ApiState::new(supervisor, origins, tokens, (streams, replies, stop.clone()));
+        let state = Arc::new(state.with_metrics(options.metrics));
         let accepting = Accepting {
             router: match options.only_mcp {
                 Some(agent) => mcp_router(state, agent),

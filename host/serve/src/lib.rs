@@ -2,7 +2,7 @@
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
 //! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`,
-//! `attachments`, `mcp`, `state`, `openai`, `api`, `tls`, `listener`, `connections`.
+//! `attachments`, `mcp`, `metrics`, `state`, `openai`, `api`, `tls`, `listener`, `connections`.
 
 mod access;
 mod api;
@@ -11,6 +11,7 @@ mod body;
 mod connections;
 mod listener;
 pub mod mcp;
+mod metrics;
 mod openai;
 mod problem;
 mod state;
@@ -22,6 +23,7 @@ pub use api::openapi;
 pub use connections::{Server, ServerOptions};
 pub use listener::{Endpoint, ListenError};
 pub use mcp::{Expose, McpAgent};
+pub use metrics::{AnsweredRequest, ServerMetrics};
 pub use problem::Problem;
 pub use tls::{TlsError, TlsFiles};
 pub use tokens::{NewToken, Right, Rights, Token, TokenError, TokenFile};

@@ -5,6 +5,7 @@ use crate::body::{
     MEDIA_BODY_TIMEOUT, MEDIA_BYTES, PROMPT_BYTES, check_is_json, content_length, parse_json, read, read_within,
 };
 use crate::mcp::{McpAgent, McpEndpoints};
+use crate::metrics::ServerMetrics;
 use crate::problem::Problem;
 use crate::tokens::{Token, TokenFile};
 use agent_mcp::offered::HttpEndpoint;
@@ -43,6 +44,8 @@ pub(crate) struct ApiState {
     pub(crate) large_bodies: Arc<StreamLimits>,
     /// Cancelled when the server begins to drain. Event streams then end.
     pub(crate) draining: CancellationToken,
+    /// Counts requests, and returns the metrics of the process.
+    pub(crate) metrics: Option<ServerMetrics>,
     /// The endpoints of the Model Context Protocol.
     mcp_endpoints: McpEndpoints,
     token_file: TokenFile,
@@ -64,10 +67,15 @@ impl ApiState {
             replies: Arc::new(replies),
             large_bodies: Arc::new(large_bodies),
             draining,
+            metrics: None,
             mcp_endpoints: McpEndpoints::default(),
             token_file,
             cached_tokens: Mutex::default(),
         }
+    }
+
+    pub(crate) fn with_metrics(self, metrics: Option<ServerMetrics>) -> Self {
+        Self { metrics, ..self }
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

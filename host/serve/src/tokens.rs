@@ -25,6 +25,13 @@ pub enum Right {
     Approve,
     /// Delete sessions.
     Administer,
+    /// Read the metrics of the process.
+    Observe,
+}
+
+impl Right {
+    /// All rights.
+    pub const ALL: [Self; 5] = [Self::Read, Self::Talk, Self::Approve, Self::Administer, Self::Observe];
 }
 
 /// A set of rights.
@@ -157,7 +164,7 @@ impl TokenFile {
         if !self.tokens()?.is_empty() {
             return Ok(None);
         }
-        let rights = [Right::Read, Right::Talk, Right::Approve, Right::Administer].into();
+        let rights = Right::ALL.into();
         self.create(NewToken { name: FIRST_TOKEN.to_owned(), agents: Vec::new(), rights, user: None }).map(Some)
     }
 

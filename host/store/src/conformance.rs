@@ -12,6 +12,7 @@ mod hostile;
 mod key_value;
 mod leases;
 mod memories;
+mod monitoring;
 mod outbox;
 mod projections;
 mod schedules;
@@ -118,6 +119,9 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     trace_exports::export_begins_with_new_events(new_store()).await;
     trace_exports::turns_are_read_after_a_position(new_store()).await;
     trace_exports::one_instance_exports_a_session(new_store()).await;
+    monitoring::sessions_are_counted_by_agent_and_state(new_store()).await;
+    monitoring::undelivered_items_are_counted(new_store()).await;
+    monitoring::writes_are_counted(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
     usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;

@@ -13,6 +13,7 @@ mod error;
 mod integrity;
 mod key_value;
 mod memories;
+mod monitoring;
 mod outbox;
 mod projections;
 mod schedules;
@@ -35,6 +36,7 @@ pub use error::StoreError;
 pub use integrity::Integrity;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
 pub use memories::{MAX_MEMORY_BYTES, Memories, MemoryFilter, MemoryScope, StoredMemory};
+pub use monitoring::{COMMIT_DURATION_BOUNDS, Monitoring, SessionCount, Undelivered, WriteStatistics};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
 pub use projections::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader};
 pub use schedules::{ScheduleState, Schedules};
@@ -72,6 +74,7 @@ pub trait Store:
     + Projections
     + Integrity
     + TraceExports
+    + Monitoring
 {
 }
 
@@ -90,5 +93,6 @@ impl<T> Store for T where
         + Projections
         + Integrity
         + TraceExports
+        + Monitoring
 {
 }

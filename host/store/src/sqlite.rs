@@ -12,6 +12,7 @@ mod file;
 mod key_value;
 mod lock_holder;
 mod memories;
+mod monitoring;
 mod outbox;
 mod owners;
 mod projections;
@@ -153,6 +154,7 @@ struct Counters {
     jobs: AtomicU64,
     transactions: AtomicU64,
     index_transactions: AtomicU64,
+    durations: monitoring::DurationCounters,
 }
 
 impl SqliteStore {

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 /// Maximum time until the server listens.
@@ -16,14 +16,22 @@ pub(crate) struct ServeProcess {
     child: Child,
     address: SocketAddr,
     token: String,
+    /// All lines that the server has written to stderr.
+    log: Arc<Mutex<Vec<String>>>,
 }
 
 impl ServeProcess {
     /// Starts the server in a folder, with the data folder `data` and these arguments, and waits until it listens.
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
+        Self::start_with(folder, arguments, &[])
+    }
+
+    /// Starts the server with these environment variables.
+    pub(crate) fn start_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_agent-host"))
             .args(["--data", "data", "serve", "--listen", "127.0.0.1:0"])
             .args(arguments)
+            .envs(variables.iter().copied())
             .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -32,8 +40,15 @@ impl ServeProcess {
             .expect("the server starts");
         let stderr = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
         let (sender, lines) = mpsc::channel();
+        let log: Arc<Mutex<Vec<String>>> = Arc::default();
+        let written = log.clone();
         // The thread reads until the process has ended, so that the process never waits for a reader.
-        std::thread::spawn(move || stderr.lines().map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).for_each(|line| {
+                written.lock().expect("no panic").push(line.clone());
+                drop(sender.send(line));
+            });
+        });
         let mut shown = Vec::new();
         let address = loop {
             let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", shown.join("\n")));
@@ -44,7 +59,7 @@ impl ServeProcess {
             shown.push(line);
         };
         let token = std::fs::read_to_string(folder.join("data/server-token")).expect("the first token is stored");
-        Self { child, address, token: token.trim().to_owned() }
+        Self { child, address, token: token.trim().to_owned(), log }
     }
 
     /// Returns the token with all rights.
@@ -60,6 +75,21 @@ impl ServeProcess {
     /// Returns a client with all rights.
     pub(crate) fn client(&self) -> Client {
         Client::new(self.address, Some(self.token.clone()))
+    }
+
+    /// Returns a client with this token.
+    pub(crate) fn client_with(&self, token: &str) -> Client {
+        Client::new(self.address, Some(token.to_owned()))
+    }
+
+    /// Returns a client without a token.
+    pub(crate) fn anonymous(&self) -> Client {
+        Client::new(self.address, None)
+    }
+
+    /// Returns the lines that the server has written to stderr so far.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.log.lock().expect("no panic").clone()
     }
 
     /// Ends the process immediately, as a power failure would.

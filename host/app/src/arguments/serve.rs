@@ -81,6 +81,8 @@ pub(crate) enum RightName {
     Approve,
     /// Delete sessions and memories, roll plugins back
     Administer,
+    /// Read the metrics of the server
+    Observe,
 }
 
 impl From<RightName> for Right {
@@ -90,6 +92,7 @@ impl From<RightName> for Right {
             RightName::Talk => Self::Talk,
             RightName::Approve => Self::Approve,
             RightName::Administer => Self::Administer,
+            RightName::Observe => Self::Observe,
         }
     }
 }

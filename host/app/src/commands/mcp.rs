@@ -48,7 +48,7 @@ async fn over_stdio(
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     // The client works for the user who started it, and asks this user for approvals.
-    let rights = [Right::Read, Right::Talk, Right::Approve, Right::Administer].into();
+    let rights = Right::ALL.into();
     let client = McpClient { name: "stdio".to_owned(), rights, user: None, agents: Vec::new() };
     terminal.note(format!("offering {BOLD}{agent}{BOLD:#} to the MCP client on standard input and output"));
     let calls = ClientCalls::new(supervisor.clone(), agent, client);

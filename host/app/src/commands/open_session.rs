@@ -98,7 +98,7 @@ pub(crate) async fn open_in(
     let (sender, first_uses) = tokio::sync::mpsc::channel(FIRST_USE_QUEUE);
     let host = Host {
         checkpoint: checkpoint(),
-        committed: traces.observer(),
+        observer: Some(traces.observer()),
         first_uses: Some(sender),
         leaving: terminal.exiting(),
         file_changes: (opened_for == OpenedFor::Conversation).then(FileChanges::default),

@@ -23,13 +23,16 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
         served = ServedAgents::assemble(agent_options(&arguments), (&data, &environment), |host| host, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
+    served.export_metrics();
     interrupts.kill_servers_on_exit(served.servers());
     let agents = served.agents();
     let names: Vec<_> = agents.keys().cloned().collect();
     create_first_token(&data, terminal)?;
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
-    let options = ServerOptions { endpoint, origins, ..ServerOptions::new(arguments.listen, tokens.clone()) };
+    let metrics = Some(served.monitoring.for_server());
+    let defaults = ServerOptions::new(arguments.listen, tokens.clone());
+    let options = ServerOptions { endpoint, origins, metrics, ..defaults };
     let server = match Server::start(supervisor.clone(), options).await {
         Ok(server) => server,
         Err(error) => {

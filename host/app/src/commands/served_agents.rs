@@ -1,8 +1,8 @@
 //! The agents of commands that run until the process is told to stop, such as `serve` and `acp`.
 
 use super::chat::build_news;
+use super::monitoring::Monitoring;
 use super::open_session::checkpoint;
-use super::trace_export::TraceExport;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::{AssembledAgents, Assembler, UnusablePlugins, open_sandbox, open_store};
@@ -24,7 +24,7 @@ pub(super) struct ServedAgents {
     /// The agents that the command line names, each with its delegates.
     pub(super) agents: Vec<AssembledAgents>,
     watches: Vec<AgentWatch>,
-    traces: TraceExport,
+    pub(super) monitoring: Monitoring,
 }
 
 impl ServedAgents {
@@ -58,16 +58,21 @@ impl ServedAgents {
             agents.push(assembler.assemble(settings).await?);
         }
         refuse_shared_names(&agents)?;
-        let traces = TraceExport::start(&store, &agents.iter().collect::<Vec<_>>()).await;
+        let monitoring = Monitoring::start(&store, &sandbox, &agents.iter().collect::<Vec<_>>()).await;
         let host = Host {
             checkpoint: checkpoint(),
-            committed: traces.observer(),
+            observer: Some(monitoring.observer()),
             leaving: CancellationToken::new(),
             ..Host::new(store.clone(), sandbox.clone())
         };
         let host = prepare(host);
         let watches = agents.iter().map(|agents| AgentWatch::begin(&host, &agents.all)).collect();
-        Ok(Self { host, agents, watches, traces })
+        Ok(Self { host, agents, watches, monitoring })
+    }
+
+    /// Begins to send the metrics to the collectors that ask for them.
+    pub(super) fn export_metrics(&mut self) {
+        self.monitoring.export_metrics(&self.agents);
     }
 
     /// Returns the name of the first agent of the command line.
@@ -93,6 +98,7 @@ impl ServedAgents {
         while !stop.is_cancelled() {
             for watch in &mut self.watches {
                 while let Some(event) = watch.try_next() {
+                    self.monitoring.changed(&event);
                     if let Some(text) = describe(&event) {
                         terminal.note(text);
                     }
@@ -112,7 +118,7 @@ impl ServedAgents {
             agents.record_trials(&*self.host.store, terminal).await;
             agents.agent.current().servers().shutdown().await;
         }
-        self.traces.finish(terminal).await;
+        self.monitoring.finish(terminal).await;
     }
 }
 

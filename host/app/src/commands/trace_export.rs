@@ -1,12 +1,13 @@
 //! Sends the traces of turns to the collectors that the agents' files name, while a command runs turns (O1).
 
+use crate::logging;
 use crate::terminal::Terminal;
 use agent_config::assembly::AssembledAgents;
 use agent_core::redaction::Redaction;
-use agent_runtime::CommitObserver;
+use agent_runtime::{Observation, Observer};
 use agent_store::Store;
 use agent_telemetry::{AgentGroup, ExporterOptions, TraceExporter};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Time for which a command waits at its end until the collector has the latest spans. What is not sent then, the next
@@ -27,14 +28,25 @@ impl TraceExport {
         Self(Some(Arc::new(exporter)))
     }
 
-    /// Returns the function to which the sessions report their commits.
-    pub(crate) fn observer(&self) -> Option<CommitObserver> {
-        let exporter = Arc::downgrade(self.0.as_ref()?);
-        Some(Arc::new(move |agent, session| {
-            if let Some(exporter) = exporter.upgrade() {
+    /// Returns the function to which the commits of sessions are reported, with the names of the agent and of the session.
+    pub(crate) fn committed(&self) -> impl Fn(&str, &str) + Send + Sync + 'static {
+        let exporter = self.0.as_ref().map(Arc::downgrade);
+        move |agent, session| {
+            if let Some(exporter) = exporter.as_ref().and_then(Weak::upgrade) {
                 exporter.committed(agent, session);
             }
-        }))
+        }
+    }
+
+    /// Returns the observer of a command that counts no metrics.
+    pub(crate) fn observer(&self) -> Observer {
+        let committed = self.committed();
+        Observer::new(move |observation| {
+            if let Observation::Committed(commit) = observation {
+                logging::log_events(commit);
+                committed(commit.agent, commit.session);
+            }
+        })
     }
 
     /// Sends the latest spans, and stops.

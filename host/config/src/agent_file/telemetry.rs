@@ -16,6 +16,8 @@ pub struct TelemetryTable {
     pub redact: Vec<Located>,
     /// Name under which viewers group the traces.
     pub project: Option<String>,
+    /// Whether metrics are sent, too.
+    pub metrics: bool,
     /// Values of the headers that are sent with every request, by the header's name.
     pub headers: BTreeMap<String, String>,
     /// Environment variables that contain the values of headers, by the header's name.
@@ -40,6 +42,7 @@ pub(super) fn telemetry(root: &Table<'_>) -> TelemetryTable {
         }),
         redact: table.get("redact").map(|value| located_strings(&value)).unwrap_or_default(),
         project: table.get("project").and_then(|value| value.text()),
+        metrics: table.get("metrics").and_then(|value| value.flag()).unwrap_or_default(),
         headers: table.get("headers").map(|value| string_map(&value)).unwrap_or_default(),
         header_env: variables.filter_map(|entry| Some((entry.name, located_string(&entry.value)?))).collect(),
         request_timeout_ms: table.get("request_timeout_ms").and_then(|value| value.number()),

@@ -24,6 +24,7 @@ pub struct TelemetrySettings {
     scrubber: Scrubber,
     project: String,
     max_age: Duration,
+    sends_metrics: bool,
 }
 
 impl std::fmt::Debug for TelemetrySettings {
@@ -52,6 +53,11 @@ impl TelemetrySettings {
         self.collector.as_ref()
     }
 
+    /// The collector that receives the metrics of the process. `None` if it receives none.
+    pub fn metrics_collector(&self) -> Option<Arc<Collector>> {
+        self.collector.clone().filter(|_| self.sends_metrics)
+    }
+
     /// The name under which viewers group the traces.
     pub fn project(&self) -> &str {
         &self.project
@@ -67,6 +73,7 @@ pub(super) fn telemetry(file: &AgentFile, variable: Variables<'_>, problems: &mu
         collector: table.endpoint.as_ref().and_then(|url| collector(url, (table, &project), variable, problems)),
         scrubber: scrubber(table, problems),
         project,
+        sends_metrics: table.metrics,
         max_age: Duration::from_secs(u64::from(hours) * 3_600),
     }
 }

@@ -16,6 +16,7 @@ use crate::execution::call_spec::{CallSpec, Ports};
 use crate::execution::failure::Stop;
 use crate::execution::report::CallReport;
 use crate::execution::runner::GuestStore;
+use crate::identity::Kind;
 use crate::limits::{GENERIC_ARGUMENT_BYTES, Limit};
 use crate::recording::CallRecord;
 use agent_core::message::Content;
@@ -68,7 +69,7 @@ impl Sandbox {
         }
         let (request_bytes, call) = (request.args.len(), (context.id.0.clone(), &context.scope));
         let lifted_bytes = setup.limits.generic_lifted();
-        let spec = CallSpec { lifted_bytes, request_bytes, ..call_spec(setup, call, wall, capabilities) };
+        let spec = CallSpec { lifted_bytes, request_bytes, ..call_spec((setup, Kind::Tool), call, wall, capabilities) };
         let run = |store, record| run_call(setup, links, PreparedCall { export, values }, store, record);
         Some(self.shared.runner.run(spec, run).await.with_result_bytes())
     }

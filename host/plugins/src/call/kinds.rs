@@ -113,7 +113,7 @@ impl Sandbox {
         let capabilities = capabilities(setup, &context.scope, ports);
         let spec = CallSpec {
             request_bytes: args.len(),
-            ..call_spec(setup, (context.id.0, &context.scope), wall, capabilities)
+            ..call_spec((setup, Kind::Tool), (context.id.0, &context.scope), wall, capabilities)
         };
         let media = SessionMedia { port: ports.media.as_deref(), session: &context.scope.session };
         self.shared
@@ -162,9 +162,14 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let capabilities = capabilities(setup, scope, ports);
-        let spec = call_spec(setup, (turn_label(scope), scope), setup.limits.builder_time, capabilities)
-            .in_builder_lane()
-            .with_request(request);
+        let spec = call_spec(
+            (setup, Kind::ContextBuilder),
+            (turn_label(scope), scope),
+            setup.limits.builder_time,
+            capabilities,
+        )
+        .in_builder_lane()
+        .with_request(request);
         let media = SessionMedia { port: ports.media.as_deref(), session: &scope.session };
         let request = requests::builder_out(request);
         self.shared
@@ -199,9 +204,10 @@ impl Sandbox {
         };
         let scope = &request.scope;
         let capabilities = capabilities(setup, scope, ports);
-        let spec = call_spec(setup, (turn_label(scope), scope), setup.limits.builder_time, capabilities)
-            .in_builder_lane()
-            .with_request(request);
+        let spec =
+            call_spec((setup, Kind::StepContext), (turn_label(scope), scope), setup.limits.builder_time, capabilities)
+                .in_builder_lane()
+                .with_request(request);
         let request = requests::step_request_out(request);
         self.shared
             .runner
@@ -231,7 +237,7 @@ impl Sandbox {
             return not_exported(setup, Kind::OutputValidator);
         };
         let spec = call_spec(
-            setup,
+            (setup, Kind::OutputValidator),
             (turn_label(&request.scope), &request.scope),
             setup.limits.pure_time,
             CallCapabilities::nothing(Authority::Inert),
@@ -264,7 +270,7 @@ impl Sandbox {
             return not_exported(setup, Kind::MediaPolicy);
         };
         let spec = call_spec(
-            setup,
+            (setup, Kind::MediaPolicy),
             (turn_label(&request.scope), &request.scope),
             setup.limits.pure_time,
             CallCapabilities::nothing(Authority::Inert),
@@ -300,7 +306,7 @@ impl CallSpec {
 }
 
 pub(crate) fn call_spec(
-    setup: &PluginSetup,
+    (setup, kind): (&PluginSetup, Kind),
     (call, scope): (String, &Scope),
     wall: Duration,
     capabilities: CallCapabilities,
@@ -311,6 +317,7 @@ pub(crate) fn call_spec(
     };
     CallSpec {
         plugin: Arc::clone(&setup.plugin.identity),
+        kind,
         engine: setup.plugin.engine_context.engine.clone(),
         metering: setup.plugin.engine_context.metering,
         call,

@@ -9,6 +9,7 @@ use super::verifier::{ComponentVerifier, VerifierPair};
 use crate::capabilities::http::{NameResolver, Network, SystemResolver};
 use crate::execution::admission::Admission;
 use crate::execution::engine::Metering;
+use crate::execution::observer::{CallObserver, SandboxLoad};
 use crate::execution::runner::CallRunner;
 use crate::execution::scheduler::Scheduler;
 use crate::file_trees::{HostTree, ProtectedPath, TreeHost, TreeProblem};
@@ -20,7 +21,7 @@ use crate::sync::lock;
 use agent_core::message::Digest;
 use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use tokio::sync::Semaphore;
 
 /// Number of components that are compiled at the same time. Each compilation already uses all processors.
@@ -132,6 +133,7 @@ impl Sandbox {
             trees: TreeHost::default(),
             epoch_tick: options.limits.epoch_tick,
             wasm_stack: options.limits.wasm_stack,
+            observer: OnceLock::new(),
         };
         let shared = Shared {
             engines,
@@ -146,6 +148,19 @@ impl Sandbox {
             loaded: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
+    }
+
+    /// Calls the observer after each call of a plugin from now on, also in sandboxes that share the engine of this sandbox. Only
+    /// the first observer of an engine is used.
+    pub fn observe_calls(&self, observer: CallObserver) {
+        if self.shared.runner.observer.set(observer).is_err() {
+            tracing::debug!("the sandbox already has an observer of calls");
+        }
+    }
+
+    /// Returns the number of calls that run or wait now.
+    pub fn current_load(&self) -> SandboxLoad {
+        self.shared.runner.admission.load()
     }
 
     /// Returns a sandbox that shares the engine of this sandbox and has an additional verifier. A component is used

@@ -5,6 +5,7 @@
 
 mod queue;
 
+use super::observer::SandboxLoad;
 use crate::limits::{HostLimits, MAX_LOADING_INSTANCES, MAX_PURE_CALLS, MIB};
 use crate::sync::lock;
 use queue::{Admitted, Bounds, PermitReply, Queue, QueuePolicy, Sharing};
@@ -83,6 +84,18 @@ impl Admission {
             // calls of the loading lane do not belong to an agent, so the lane has no limit for each agent.
             loading: lane(MAX_LOADING_INSTANCES, reserved, usize::MAX, Sharing::Whole),
         }
+    }
+
+    /// Returns the number of calls that run or wait in all lanes.
+    pub(crate) fn load(&self) -> SandboxLoad {
+        [&self.calls, &self.pure, &self.loading].into_iter().fold(SandboxLoad::default(), |sum, lane| {
+            let load = lock(&lane.0).load();
+            SandboxLoad {
+                running: sum.running + load.running,
+                waiting: sum.waiting + load.waiting,
+                memory: sum.memory + load.memory,
+            }
+        })
     }
 
     /// Waits for a permit that includes `memory` bytes of guest memory. Dropping the future removes the call from

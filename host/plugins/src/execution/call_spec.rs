@@ -8,7 +8,7 @@ use crate::capabilities::process::program::Program;
 use crate::grants::live_grants::CurrentGrants;
 use crate::grants::secret::KnownSecrets;
 use crate::grants::{Grants, UnmetNeed};
-use crate::identity::{Authority, PluginIdentity};
+use crate::identity::{Authority, Kind, PluginIdentity};
 use crate::limits::CallLimits;
 use crate::ports::http::HttpPort;
 use crate::ports::key_value::KeyValuePort;
@@ -45,6 +45,7 @@ pub struct Ports {
 /// All properties of a call, except for the function that is called.
 pub(crate) struct CallSpec {
     pub(crate) plugin: Arc<PluginIdentity>,
+    pub(crate) kind: Kind,
     /// The engine for which the plugin is compiled.
     pub(crate) engine: Engine,
     pub(crate) metering: Metering,

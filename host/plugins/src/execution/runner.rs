@@ -5,18 +5,20 @@ use super::admission::Admission;
 use super::call_spec::CallSpec;
 use super::engine::Metering;
 use super::failure::{CallFailure, Stop};
+use super::observer::{CallEnding, CallObservation, CallObserver};
 use super::report::CallReport;
 use super::scheduler::{NextTurn, Scheduler, Waiter};
 use super::state::CallState;
 use crate::capabilities::http::Network;
 use crate::file_trees::TreeHost;
+use crate::identity::{Kind, PluginIdentity};
 use crate::limits::Limit;
 use crate::recording::CallRecord;
 use crate::recording::files::FilesOutcome;
 use crate::recording::stopped_calls::DenialsOnDrop;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use wasmtime::{AsContext, AsContextMut, Engine, Store, StoreContext, StoreContextMut};
@@ -31,6 +33,8 @@ pub(crate) struct CallRunner {
     pub(crate) epoch_tick: Duration,
     /// Size of a guest's stack in bytes. The error message after a stack overflow contains this size.
     pub(crate) wasm_stack: usize,
+    /// Is called after each call.
+    pub(crate) observer: OnceLock<CallObserver>,
 }
 
 impl CallRunner {
@@ -46,10 +50,15 @@ impl CallRunner {
         let queued_at = Instant::now();
         let _permit = match self.admission.enter(spec.lane, spec.limits.memory, &spec.agent).await {
             Ok(permit) => permit,
-            Err(full) => return CallReport::refused(CallFailure::Busy { plugin: spec.plugin, full }),
+            Err(full) => {
+                let report = CallReport::refused(CallFailure::Busy { plugin: spec.plugin.clone(), full });
+                self.observe((&spec.plugin, &spec.agent, spec.kind), &report);
+                return report;
+            }
         };
         let queued = queued_at.elapsed();
         let (wall, lifted, limits) = (spec.wall, spec.lifted_bytes, spec.limits);
+        let (agent, kind) = (spec.agent.clone(), spec.kind);
         let record = CallRecord::new(spec.plugin, spec.call, (wall, self.epoch_tick), limits);
         let record = Arc::new(record.with_unmet(spec.unmet).with_secrets(&spec.capabilities.secrets));
         record.count_bytes_to_guest(spec.request_bytes);
@@ -82,7 +91,16 @@ impl CallRunner {
         }
         let answers = record.answers.finish(answers);
         denials_on_drop.reported();
-        CallReport { result, cost, denials: record.denials(), lost_log, answers, effects }
+        let report = CallReport { result, cost, denials: record.denials(), lost_log, answers, effects };
+        self.observe((&record.plugin, &agent, kind), &report);
+        report
+    }
+
+    fn observe<T>(&self, (plugin, agent, kind): (&PluginIdentity, &str, Kind), report: &CallReport<T>) {
+        if let Some(observer) = self.observer.get() {
+            let (ending, cost) = (CallEnding::of(&report.result), report.cost);
+            observer.observe(&CallObservation { plugin, agent, kind, ending, cost });
+        }
     }
 }
 

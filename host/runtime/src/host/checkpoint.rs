@@ -39,9 +39,5 @@ impl fmt::Display for Checkpoint<'_> {
     }
 }
 
-/// A function that is called after each commit of a session, with the names of the agent and of the session. The function
-/// must return immediately, because the turn waits for it.
-pub type CommitObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
-
 /// A function that is called at every checkpoint.
 pub type CheckpointObserver = Arc<dyn Fn(Checkpoint<'_>) + Send + Sync>;

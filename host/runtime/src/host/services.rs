@@ -2,14 +2,16 @@
 //! and model calls.
 
 use super::budget::{BudgetGate, CallsInFlight};
-use super::checkpoint::{Checkpoint, CheckpointObserver, CommitObserver};
+use super::checkpoint::{Checkpoint, CheckpointObserver};
 use super::file_changes::FileChanges;
 use super::first_use::FirstUses;
 use super::key_values::StoredValues;
+use super::observer::{CommittedEvents, Observation, Observer};
 use super::plugin_model::{AgentModel, ModelLedger};
 use crate::agent::{Agent, AnsweredGrants, LiveAgent, MemoryUse};
 use crate::media::{AttachError, Downscaler, OutgoingMedia, StoredMedia, describe};
 use crate::open_sessions::OpenSessions;
+use agent_core::event::Event;
 use agent_core::message::{CallId, Media};
 use agent_core::model::Downscaled;
 use agent_core::plugin::{Scope, TraceContext};
@@ -35,8 +37,8 @@ pub struct Host {
     pub downscaler: Downscaler,
     /// Function that is called at every checkpoint. Only tests set this field.
     pub checkpoint: Option<CheckpointObserver>,
-    /// Function that is called after each commit of a session, for example to export traces (O1).
-    pub committed: Option<CommitObserver>,
+    /// Function that is called when something has happened, for example to export traces and to count metrics (O1, O2).
+    pub observer: Option<Observer>,
     /// Channel for the questions that ask the user, at a plugin's first use, to give missing grants (P6). `None` if
     /// nobody can answer questions.
     pub first_uses: Option<FirstUses>,
@@ -66,7 +68,7 @@ impl Host {
             sandbox,
             downscaler: Downscaler::default(),
             checkpoint: None,
-            committed: None,
+            observer: None,
             first_uses: None,
             file_changes: None,
             http: None,
@@ -101,7 +103,7 @@ pub(crate) struct SessionServices {
     /// on a delegated task.
     pub(crate) delegated_by: Option<String>,
     pub(crate) checkpoint: Option<CheckpointObserver>,
-    pub(crate) committed: Option<CommitObserver>,
+    pub(crate) observer: Option<Observer>,
     pub(crate) first_uses: Option<FirstUses>,
     pub(crate) file_changes: Option<FileChanges>,
     /// Token that is cancelled when the process shuts down.
@@ -142,7 +144,7 @@ impl SessionServices {
             id_ending: run.id_ending.clone(),
             delegated_by: run.delegated_by.clone(),
             checkpoint: host.checkpoint.clone(),
-            committed: host.committed.clone(),
+            observer: host.observer.clone(),
             first_uses: host.first_uses.clone(),
             file_changes: host.file_changes.clone(),
             leaving: host.leaving.clone(),
@@ -177,9 +179,17 @@ impl SessionServices {
     }
 
     /// Reports a commit of the session.
-    pub(crate) fn report_commit(&self) {
-        if let Some(committed) = &self.committed {
-            committed(&self.agent.config().name, &self.subject);
+    pub(crate) fn report_commit(&self, run: &Run, events: &[Event]) {
+        if let Some(observer) = &self.observer {
+            let (agent, session) = (self.agent.config().name.as_str(), self.subject.as_str());
+            let trace = run.turn.as_ref().map(|turn| &turn.trace);
+            observer.observe(&Observation::Committed(CommittedEvents {
+                agent,
+                session,
+                trace,
+                events,
+                tools: &self.agent,
+            }));
         }
     }
 
@@ -214,7 +224,7 @@ impl SessionServices {
             sandbox: self.sandbox.clone(),
             downscaler: self.downscaler.clone(),
             checkpoint: self.checkpoint.clone(),
-            committed: self.committed.clone(),
+            observer: self.observer.clone(),
             first_uses: self.first_uses.clone(),
             file_changes: self.file_changes.clone(),
             http: self.ports.http.clone(),

@@ -6,7 +6,7 @@ use super::outgoing::OutgoingPrompt;
 use super::plan_step::{add_plan_prompt, read_plan};
 use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
-use crate::host::{BudgetRefusal, Checkpoint};
+use crate::host::{BudgetRefusal, Checkpoint, ModelCallEnding, Observation, ObservedModelCall};
 use crate::outbox::now_ms;
 use crate::prompts;
 use crate::records::{
@@ -57,7 +57,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
         BudgetRefusal::Store(error) => store_failed(error),
     })?;
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
-    let reply = send_request(context, &outgoing.request, &plan).await;
+    let reply = observed_request(context, &outgoing.request, &plan).await;
     context.services.reach_checkpoint(Checkpoint::AfterModel);
     let raw = match reply {
         Ok(raw) => raw,
@@ -309,12 +309,35 @@ fn next_model(context: &ActionContext<'_>, index: u32) -> AfterFailure {
     AfterFailure::Next { model_index: index, model: model.info().model.to_string(), budget }
 }
 
-/// Sends the request and forwards the pieces of the reply to the watchers.
-async fn send_request(
+/// Sends the request, and tells the observer how long the model took (O2).
+async fn observed_request(
     context: &ActionContext<'_>,
     request: &ModelRequest,
     plan: &StepPlan,
 ) -> Result<RawReply, ModelError> {
+    let started = Instant::now();
+    let (reply, first_piece) = send_request(context, request, plan).await;
+    if let Some(observer) = &context.services.observer {
+        let ending = match &reply {
+            Ok(_) => ModelCallEnding::Replied,
+            Err(error) if error.retryable() => ModelCallEnding::FailedTemporarily,
+            Err(_) => ModelCallEnding::FailedPermanently,
+        };
+        let (agent, model) = (context.agent().config().name.as_str(), &request.model.to_string());
+        let first_piece = first_piece.map(|first| first.saturating_duration_since(started));
+        let call = ObservedModelCall { agent, model, ending, time: started.elapsed(), first_piece };
+        observer.observe(&Observation::ModelCall(call));
+    }
+    reply
+}
+
+/// Sends the request and forwards the pieces of the reply to the watchers. Also returns the time of the first piece that a
+/// watcher could see.
+async fn send_request(
+    context: &ActionContext<'_>,
+    request: &ModelRequest,
+    plan: &StepPlan,
+) -> (Result<RawReply, ModelError>, Option<Instant>) {
     let (sender, deltas) = mpsc::channel(DELTA_CHANNEL_CAPACITY);
     let media = context.services.outgoing_media(&request.downscaled);
     let (session, call, attempt) = (context.run.session.as_str(), context.run.model_calls, plan.attempt);
@@ -326,16 +349,17 @@ async fn send_request(
     };
     match context.last_event {
         Some(event) => match StreamFilter::of(context.services.agent.config().tool_dialect, plan.role) {
-            StreamFilter::Whole => tokio::join!(reply, context.watchers.stream(event, deltas)).0,
+            StreamFilter::Whole => tokio::join!(reply, context.watchers.stream(event, deltas)),
             filter => {
                 let (relayed, watched) = mpsc::channel(DELTA_CHANNEL_CAPACITY);
                 let relay = forward_visible_pieces(filter, deltas, relayed);
-                tokio::join!(reply, relay, context.watchers.stream(event, watched)).0
+                let (reply, (), first) = tokio::join!(reply, relay, context.watchers.stream(event, watched));
+                (reply, first)
             }
         },
         None => {
             drop(deltas);
-            reply.await
+            (reply.await, None)
         }
     }
 }

@@ -189,6 +189,11 @@ impl Writer {
         Ok(Self { queue, path, thread: Some(thread) })
     }
 
+    /// Returns the number of jobs that wait or run.
+    pub(super) fn waiting(&self) -> usize {
+        QUEUE_CAPACITY.saturating_sub(self.queue.slots.available_permits())
+    }
+
     /// Runs `work` and returns when its result is durable. If the caller's future is dropped while the job is waiting,
     /// the job does not run. If the future is dropped later, the job may still be committed. If the transaction is lost
     /// because the disk is full, `work` runs again.

@@ -12,8 +12,9 @@ use std::error::Error;
 use std::time::{Duration, SystemTime};
 use url::{Host, Url};
 
-/// The path of traces below the address of a collector.
+/// The paths of traces and of metrics below the address of a collector.
 const TRACES_PATH: &str = "v1/traces";
+const METRICS_PATH: &str = "v1/metrics";
 const PROTOBUF: &str = "application/x-protobuf";
 /// Maximum number of bytes of a response that are read.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;
@@ -37,9 +38,10 @@ pub struct CollectorConfig {
     pub timeout: Duration,
 }
 
-/// A collector to which spans can be sent.
+/// A collector to which spans and metrics can be sent.
 pub struct Collector {
     url: Url,
+    metrics_url: Url,
     project: String,
     headers: HeaderMap,
     redaction: Redaction,
@@ -90,7 +92,7 @@ impl Collector {
     pub fn new(config: CollectorConfig) -> Result<Self, InvalidCollector> {
         // If the process already has a default cryptography provider, this call returns an error, which can be ignored.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let url = traces_url(config.url)?;
+        let (url, metrics_url) = signal_urls(config.url)?;
         let mut builder = Client::builder().redirect(redirect::Policy::none()).timeout(config.timeout);
         if is_loopback(&url) {
             // A proxy cannot reach this machine under the same address.
@@ -106,7 +108,7 @@ impl Collector {
             headers.insert(HeaderName::try_from(name).map_err(|_| invalid())?, value);
         }
         let redaction = Redaction::new(config.secret_headers.values().map(String::as_str));
-        Ok(Self { url, project: config.project, headers, redaction, client })
+        Ok(Self { url, metrics_url, project: config.project, headers, redaction, client })
     }
 
     /// The address to which spans are sent.
@@ -123,15 +125,30 @@ impl Collector {
     /// its reason.
     pub async fn send(&self, spans: &[&Span]) -> Result<Option<(i64, String)>, SendError> {
         let body = request_of(&self.project, spans.iter().copied()).encode_to_vec();
-        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(body);
-        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let response = self.post(&self.url, body).await?;
+        self.partial_success(response).await
+    }
+
+    /// Sends an encoded request with metrics once.
+    pub(crate) async fn send_metrics(&self, body: Vec<u8>) -> Result<(), SendError> {
+        let response = self.post(&self.metrics_url, body).await?;
+        // The answer is read, so that the connection can be used again. Metrics are cumulative, and the collector reports
+        // those that it refuses in its own log.
+        let _ = read_bounded(response).await;
+        Ok(())
+    }
+
+    /// Sends a request, and returns the response if the collector has accepted it.
+    async fn post(&self, url: &Url, body: Vec<u8>) -> Result<Response, SendError> {
+        let request = self.client.post(url.clone()).headers(self.headers.clone()).body(body);
+        let response = request.send().await.map_err(|error| unreachable(url, &error))?;
         let status = response.status();
         if status.is_success() {
-            return self.partial_success(response).await;
+            return Ok(response);
         }
         let retry_after = retry_after(response.headers(), SystemTime::now());
         let text = self.shown(&read_bounded(response).await.unwrap_or_default());
-        let message = format!("{} answered {status}{text}", self.url);
+        let message = format!("{url} answered {status}{text}");
         Err(match status {
             StatusCode::PAYLOAD_TOO_LARGE => SendError::TooLarge { message },
             StatusCode::BAD_REQUEST | StatusCode::UNSUPPORTED_MEDIA_TYPE | StatusCode::UNPROCESSABLE_ENTITY => {
@@ -151,11 +168,6 @@ impl Collector {
         Ok(partial.map(|partial| (partial.rejected_spans, self.shown(partial.error_message.as_bytes()))))
     }
 
-    fn unreachable(&self, error: &reqwest::Error) -> SendError {
-        let message = format!("cannot send spans to {}: {}", self.url, innermost_reason(error));
-        SendError::Retryable { message, retry_after: None }
-    }
-
     /// Returns a text of the collector for messages to users.
     fn shown(&self, text: &[u8]) -> String {
         let text: String = String::from_utf8_lossy(text).chars().filter(|letter| !letter.is_control()).collect();
@@ -167,15 +179,25 @@ impl Collector {
     }
 }
 
-fn traces_url(mut url: Url) -> Result<Url, InvalidCollector> {
+/// Returns the addresses of traces and of metrics. `url` may already be the address of one of them.
+fn signal_urls(url: Url) -> Result<(Url, Url), InvalidCollector> {
     if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
         return Err(InvalidCollector::Url(url));
     }
-    let path = url.path().trim_end_matches('/').to_owned();
-    if !path.ends_with(TRACES_PATH) {
-        url.set_path(&format!("{path}/{TRACES_PATH}"));
-    }
-    Ok(url)
+    let path = url.path().trim_end_matches('/');
+    let base = [TRACES_PATH, METRICS_PATH].into_iter().find_map(|signal| path.strip_suffix(signal));
+    let base = base.unwrap_or(path).trim_end_matches('/');
+    let at = |signal: &str| {
+        let mut signal_url = url.clone();
+        signal_url.set_path(&format!("{base}/{signal}"));
+        signal_url
+    };
+    Ok((at(TRACES_PATH), at(METRICS_PATH)))
+}
+
+fn unreachable(url: &Url, error: &reqwest::Error) -> SendError {
+    let message = format!("cannot send to {url}: {}", innermost_reason(error));
+    SendError::Retryable { message, retry_after: None }
 }
 
 /// Reads the body of a response up to the maximum size. Returns `None` if the connection breaks.
@@ -223,15 +245,18 @@ mod tests {
 
     #[test]
     fn o1_the_address_is_completed() {
-        let url = |text: &str| traces_url(text.parse().expect("a URL")).map(String::from);
-        for (text, expected) in [
-            ("http://localhost:4318", "http://localhost:4318/v1/traces"),
-            ("https://c.example/api/public/otel/", "https://c.example/api/public/otel/v1/traces"),
-            ("http://localhost:6006/v1/traces", "http://localhost:6006/v1/traces"),
+        let urls = |text: &str| {
+            signal_urls(text.parse().expect("a URL")).map(|(traces, metrics)| [traces, metrics].map(String::from))
+        };
+        for (text, base) in [
+            ("http://localhost:4318", "http://localhost:4318"),
+            ("https://c.example/api/public/otel/", "https://c.example/api/public/otel"),
+            ("http://localhost:6006/v1/traces", "http://localhost:6006"),
+            ("http://localhost:6006/x/v1/metrics/", "http://localhost:6006/x"),
         ] {
-            assert_eq!(url(text), Ok(expected.to_owned()));
+            assert_eq!(urls(text), Ok([format!("{base}/v1/traces"), format!("{base}/v1/metrics")]));
         }
-        assert!(url("file:///tmp/x").is_err());
+        assert!(urls("file:///tmp/x").is_err());
     }
 
     #[test]

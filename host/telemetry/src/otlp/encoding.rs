@@ -16,32 +16,38 @@ const IS_REMOTE: u32 = 0x200;
 
 /// Returns the message that exports spans. `project` is the name under which viewers group traces.
 pub fn request_of<'s>(project: &str, spans: impl IntoIterator<Item = &'s Span>) -> ExportTraceServiceRequest {
-    let version = env!("CARGO_PKG_VERSION").to_owned();
-    let resource = [
-        (common::SERVICE_NAME, SERVICE.to_owned()),
-        (common::SERVICE_VERSION, version.clone()),
-        (open_inference::PROJECT, project.to_owned()),
+    let conventions = vec![
+        text_attribute("agent_host.conventions.gen_ai", GEN_AI_VERSION),
+        text_attribute("agent_host.conventions.open_inference", OPEN_INFERENCE_VERSION),
     ];
-    let scope = [
-        ("agent_host.conventions.gen_ai", GEN_AI_VERSION.to_owned()),
-        ("agent_host.conventions.open_inference", OPEN_INFERENCE_VERSION.to_owned()),
-    ];
-    let texts = |texts: Vec<(&str, String)>| {
-        texts.into_iter().map(|(name, text)| attribute((name.to_owned(), Value::Text(text)))).collect()
-    };
     let scope_spans = ScopeSpans {
-        scope: Some(InstrumentationScope {
-            name: SERVICE.to_owned(),
-            version,
-            attributes: texts(scope.into()),
-            ..InstrumentationScope::default()
-        }),
+        scope: Some(scope(conventions)),
         spans: spans.into_iter().map(proto_span).collect(),
         ..ScopeSpans::default()
     };
-    let resource = Resource { attributes: texts(resource.into()), ..Resource::default() };
+    let resource = process_resource(vec![text_attribute(open_inference::PROJECT, project)]);
     let spans = ResourceSpans { resource: Some(resource), scope_spans: vec![scope_spans], ..ResourceSpans::default() };
     ExportTraceServiceRequest { resource_spans: vec![spans] }
+}
+
+/// Returns the resource that describes the program, with these attributes in addition.
+pub(super) fn process_resource(more: Vec<KeyValue>) -> Resource {
+    let mut attributes = vec![
+        text_attribute(common::SERVICE_NAME, SERVICE),
+        text_attribute(common::SERVICE_VERSION, env!("CARGO_PKG_VERSION")),
+    ];
+    attributes.extend(more);
+    Resource { attributes, ..Resource::default() }
+}
+
+/// Returns the scope of everything that the program exports.
+pub(super) fn scope(attributes: Vec<KeyValue>) -> InstrumentationScope {
+    let (name, version) = (SERVICE.to_owned(), env!("CARGO_PKG_VERSION").to_owned());
+    InstrumentationScope { name, version, attributes, ..InstrumentationScope::default() }
+}
+
+pub(super) fn text_attribute(name: &str, text: &str) -> KeyValue {
+    attribute((name.to_owned(), Value::Text(text.to_owned())))
 }
 
 fn proto_span(span: &Span) -> ProtoSpan {

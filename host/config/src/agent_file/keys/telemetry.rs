@@ -44,6 +44,14 @@ pub(super) const TELEMETRY: Section = Section {
             example: r#""harbour""#,
         },
         Key {
+            name: "metrics",
+            value: Value::Flag,
+            default: Default::Is("false"),
+            meaning: "Whether `agent-host serve` also sends its metrics to the collector, once per minute. The metrics describe all \
+                      agents of the server. The host adds `/v1/metrics` to the address.",
+            example: "true",
+        },
+        Key {
             name: "headers",
             value: Value::Pairs(TextFormat::PlainHeader, TextFormat::HeaderValue),
             default: NONE,

@@ -160,6 +160,7 @@ impl Sandbox {
 fn load_spec(new: &NewComponent, kind: Kind) -> CallSpec {
     CallSpec {
         plugin: Arc::clone(&new.identity),
+        kind,
         engine: new.context.engine.clone(),
         metering: new.context.metering,
         call: "load".to_owned(),

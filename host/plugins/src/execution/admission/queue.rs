@@ -3,6 +3,8 @@
 //! agent can use the whole lane: some capacity always remains free for an agent that makes its first call.
 
 use super::QueueFull;
+use crate::execution::observer::SandboxLoad;
+use crate::limits::MIB;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -104,6 +106,13 @@ impl<Notifier> Queue<Notifier> {
         let bounds = Bounds { permits: bounds.permits.max(1), memory: bounds.memory.max(1), ..bounds };
         let (permits, memory) = (bounds.permits, bounds.memory);
         Self { bounds, permits, memory, waiting: 0, agents: Vec::new(), numbers: 0 }
+    }
+
+    /// Returns the number of calls that run or wait.
+    pub(super) fn load(&self) -> SandboxLoad {
+        let Bounds { permits, memory, .. } = self.bounds;
+        let memory = memory.saturating_sub(self.memory) as usize * MIB;
+        SandboxLoad { running: permits - self.permits, waiting: self.waiting, memory }
     }
 
     /// Requests a permit that includes `memory` MiB of guest memory. If a call needs more memory than the whole lane

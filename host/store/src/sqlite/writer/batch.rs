@@ -110,6 +110,7 @@ impl Committer {
         if committed.is_ok() && self.connection.total_changes() > changes_before {
             self.counters.transactions.fetch_add(1, Ordering::Relaxed);
             self.counters.jobs.fetch_add(done.len() as u64, Ordering::Relaxed);
+            self.counters.durations.add(self.last.duration);
         }
         for queued in done {
             queued.finish(committed.clone());
