@@ -4,6 +4,7 @@ use crate::chat_server::{Answer, ChatServer};
 use crate::support::{TestHost, call_reply, events, results, run_turn, script, text_reply};
 use agent_core::budget::{BudgetLimits, BudgetResource, BudgetScope, Budgets, ExceededBudget};
 use agent_core::event::EventKind;
+use agent_core::message::TurnInput;
 use agent_core::run::TurnError;
 use agent_models::{ModelConfig, Price, ProviderConfig, Providers};
 use agent_plugins::Grants;
@@ -13,6 +14,7 @@ use agent_runtime::{
 use agent_store::{Audit, AuditAction, BudgetLedger, ChargedTo, SessionLog};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use tokio_util::sync::CancellationToken;
 
 fn tokens(tokens: u64) -> BudgetLimits {
     BudgetLimits { tokens: Some(tokens), ..BudgetLimits::default() }
@@ -256,4 +258,54 @@ async fn o4_time_of_work_is_limited() {
     assert!(budget.shortage.used >= 2_500, "{budget:?}");
     let (_, is_error, _) = results(&test_host, &session).await.remove(0);
     assert!(!is_error, "the call of the tool was completed");
+}
+
+/// O4: a call that is cancelled while the model writes is charged for its prompt and for what was written, because the provider
+/// charges for it, too. Otherwise, whoever cancels just before the end would use the model for nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn o4_a_cancelled_call_is_charged() {
+    let test_host = TestHost::new(&[]).await;
+    let words: Vec<String> = (0..400).map(|number| format!("word{number} ")).collect();
+    let slow = json!({"chunks": words, "delay_ms": 20});
+    let mut session = test_host.session(agent("clerk", Budgets::default()), script(&[slow])).await;
+    let subject = session.subject().to_owned();
+    let mut watch = session.watch().subscribe().events;
+    let cancel = CancellationToken::new();
+    let cancelling = cancel.clone();
+    let cancels = tokio::spawn(async move {
+        let mut pieces = 0;
+        while pieces < 20 {
+            if let EventKind::StreamToken { .. } = watch.recv().await.expect("the model writes").kind {
+                pieces += 1;
+            }
+        }
+        cancelling.cancel();
+    });
+    let result = session.run(Some(TurnInput::Text("Go.".to_owned())), cancel).await.expect("the session works");
+    cancels.await.expect("no panic");
+    assert!(matches!(result, TurnResult::Cancelled), "{result:?}");
+    let charged =
+        test_host.store.charged(vec![ChargedTo::Turn { session: subject.clone(), turn: 1 }]).await.unwrap()[0];
+    assert!((40..1_000).contains(&charged.tokens), "20 pieces of at least two tokens: {charged:?}");
+    let kinds: Vec<_> = events(&test_host, &session).await.into_iter().map(|event| event.kind).collect();
+    let Some(EventKind::LoopEnd { cost: Some(cost), .. }) = kinds.last() else { panic!("{kinds:?}") };
+    assert_eq!(cost.usage.total(), charged.tokens, "the end of the turn reports what is charged");
+}
+
+/// O4: a reply that breaks off is charged, and so is each attempt before the one that succeeds. A request that the provider
+/// refuses costs nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn o4_failed_attempts_are_charged_for_what_was_written() {
+    let test_host = TestHost::new(&[]).await;
+    let broken = json!({"chunks": ["Some of ", "the text "], "error": {"message": "the stream broke", "times": 1}});
+    let refused = json!({"text": "Two.", "usage": {"prompt_tokens": 10, "completion_tokens": 2},
+        "error": {"status": 503, "message": "busy", "times": 1}});
+    for (reply, is_charged) in [(broken, true), (refused, false)] {
+        let mut session = test_host.session(agent("clerk", Budgets::default()), script(&[reply])).await;
+        let subject = session.subject().to_owned();
+        let result = run_turn(&mut session, "Go.").await;
+        let charged = test_host.store.charged(vec![ChargedTo::Turn { session: subject, turn: 1 }]).await.unwrap()[0];
+        assert!(is_finished(&result), "{result:?}");
+        assert_eq!(charged.tokens > 12 + 4, is_charged, "{charged:?}");
+    }
 }

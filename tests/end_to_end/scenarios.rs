@@ -8,7 +8,7 @@ use agent_core::event::{EndReason, EventKind};
 use agent_core::message::{Content, Part};
 use agent_core::run::{AtLimit, TurnError};
 use agent_plugins::{Access, TreeGrant};
-use agent_runtime::{AgentConfig, TurnResult};
+use agent_runtime::{AgentConfig, MemoryUse, TurnResult};
 use agent_store::{CallFilter, SessionLog};
 use serde_json::{Value, json};
 
@@ -417,6 +417,7 @@ async fn d4_remembers_the_answer_of_a_session() {
     let config_of = |name: &str, user: &str| {
         let mut config = AgentConfig::new(name);
         config.user = Some(user.to_owned());
+        config.memory = MemoryUse::User;
         config
     };
     let mut first =
@@ -440,6 +441,32 @@ async fn d4_remembers_the_answer_of_a_session() {
         test_host.session(config_of("other", "bob"), script(&[search_call, text_reply("Unknown.")])).await;
     expect_finished(run_turn(&mut other_session, "Is the lighthouse open?").await);
     assert!(!results(&test_host, &other_session).await[0].2.contains("4711"));
+}
+
+/// D4: an agent without a project folder, as in a server, recalls only what it was told itself without a project. Otherwise, somebody
+/// whose token is limited to this agent would learn what the user has told other agents, and in projects.
+#[tokio::test(flavor = "multi_thread")]
+async fn d4_a_server_recalls_only_its_own_memories() {
+    let test_host = TestHost::new(&[]).await;
+    let config_of = |name: &str, project: Option<&str>| {
+        let mut config = AgentConfig::new(name);
+        (config.user, config.project) = (Some("ada".to_owned()), project.map(str::to_owned));
+        config
+    };
+    for (name, project, fact) in [
+        ("other", None, "The lighthouse code is 1111."),
+        ("support", Some("/work/secret"), "The lighthouse code is 2222."),
+        ("support", None, "The lighthouse code is 3333."),
+    ] {
+        let mut session = test_host.session(config_of(name, project), script(&[text_reply(fact)])).await;
+        expect_finished(run_turn(&mut session, "What is the code?").await);
+    }
+    let mut search = call_reply(&[("memory_search", json!({"query": "lighthouse code"}))]);
+    search["expect"] = json!({"contains": ["3333"], "lacks": ["1111", "2222"]});
+    let mut session = test_host.session(config_of("support", None), script(&[search, text_reply("Done.")])).await;
+    expect_finished(run_turn(&mut session, "Tell me the lighthouse code.").await);
+    let found = results(&test_host, &session).await[0].2.clone();
+    assert!(found.contains("3333") && !found.contains("1111") && !found.contains("2222"), "{found}");
 }
 
 /// Row 31: If a reply is cut off before the arguments of a call are complete, the call does not run with

@@ -259,8 +259,11 @@ pub fn prompt_tokens(request: &ModelRequest) -> u64 {
         text(&tool.name) + text(&tool.description) + text(&tool.input_schema.to_string()) + TOKENS_PER_ITEM
     });
     let schema = request.output_schema.iter().map(|schema| text(&schema.to_string()));
+    // `of_parts` counts each media item as an average image.
+    let media = request.messages.iter().flat_map(|message| tokens::media_in(&message.parts));
+    let media = media.map(tokens::at_most_of_media);
     let messages = messages.map(|tokens| tokens + TOKENS_PER_ITEM);
-    system.chain(messages).chain(tools).chain(schema).fold(TOKENS_PER_ITEM, u64::saturating_add)
+    system.chain(messages).chain(tools).chain(schema).chain(media).fold(TOKENS_PER_ITEM, u64::saturating_add)
 }
 
 impl fmt::Display for BudgetScope {
@@ -340,6 +343,8 @@ impl fmt::Display for ExceededBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::message::{CallId, Content, Digest, Media, Message, Part, Role, ToolResult};
+    use crate::model::{Lifecycle, Model};
 
     fn limits(tokens: u64, nanodollars: u64, milliseconds: u64) -> BudgetLimits {
         let some = |limit| (limit > 0).then_some(limit);
@@ -370,6 +375,47 @@ mod tests {
         for (limits, call, expected) in cases {
             assert_eq!(resource(limits, call), expected, "{limits:?} {call:?}");
         }
+    }
+
+    /// O4: what a request can use grows with the size of its documents and recordings, whose pages and seconds the host does not
+    /// count.
+    #[test]
+    fn o4_large_media_items_need_large_budgets() {
+        let prompt = |mime_type: &str, size: u64| {
+            let media = Media {
+                digest: Digest::from_sha256([0; 32]),
+                mime_type: mime_type.to_owned(),
+                size,
+                dimensions: None,
+                name: None,
+            };
+            let result = ToolResult {
+                call_id: CallId("1.1.1".to_owned()),
+                name: "look".to_owned(),
+                content: vec![Content::Media(media.clone())],
+                is_error: false,
+            };
+            let request = |parts| ModelRequest {
+                model: Model { provider: "p".to_owned(), name: "m".to_owned(), window: 100_000 },
+                lifecycle: Lifecycle::Init,
+                system: Vec::new(),
+                messages: vec![Message { parts, ..Message::text(Role::User, "Look.") }],
+                downscaled: Vec::new(),
+                tools: Vec::new(),
+                output_schema: None,
+                max_tokens: 100,
+            };
+            let in_input = prompt_tokens(&request(vec![Part::Media(media)]));
+            let in_result = prompt_tokens(&request(vec![Part::ToolResult(result)]));
+            assert!(in_result >= in_input);
+            in_input
+        };
+        for kind in ["application/pdf", "audio/mpeg", "video/mp4", "text/csv"] {
+            let (small, large) = (prompt(kind, 1 << 20), prompt(kind, 4 << 20));
+            assert!(large > 3 * small || large > 2_000_000, "{kind}: {small} and {large}");
+            assert!(small > 30_000, "{kind}: {small}");
+        }
+        assert_eq!(prompt("image/png", 1 << 20), prompt("image/png", 8 << 20), "providers scale images down");
     }
 
     /// O4, P14: a stored budget can narrow the configured budget, but never widen it.

@@ -63,6 +63,8 @@ pub struct ReplyStream {
     has_end_marker: bool,
     /// First bytes of the body after leading white space, which error messages quote.
     first_bytes: Vec<u8>,
+    /// Number of events that have arrived.
+    events: u64,
 }
 
 /// Assembles a reply of one wire format from its events or from one document.
@@ -182,6 +184,7 @@ impl ReplyStream {
             assembler: assembler(protocol, provider, model),
             has_end_marker: false,
             first_bytes: Vec::new(),
+            events: 0,
         }
     }
 
@@ -218,6 +221,11 @@ impl ReplyStream {
             }
             Body::Events | Body::Unknown => self.decode_events(bytes, deltas),
         }
+    }
+
+    /// Returns the number of events that have arrived. Providers send about one event for each token of a reply.
+    pub fn events(&self) -> u64 {
+        self.events
     }
 
     /// Returns whether the reply has ended. After the end of the reply, the caller does not need to read further bytes.
@@ -259,6 +267,7 @@ impl ReplyStream {
 
     fn decode_events(&mut self, mut bytes: &[u8], deltas: &mut Vec<Delta>) -> Result<(), StreamError> {
         while let Some(event) = self.decoder.next(&mut bytes)? {
+            self.events += 1;
             let (assembler, has_end_marker) = (&mut *self.assembler, &mut self.has_end_marker);
             add_event(assembler, has_end_marker, &event.name, &event.data, deltas)?;
         }

@@ -1,5 +1,6 @@
 //! Splits a complete reply into small pieces and sends them as deltas, as a provider on the network does.
 
+use crate::progress::CallProgress;
 use agent_core::model::Delta;
 use std::time::Duration;
 use tokio::sync::mpsc::Sender;
@@ -13,6 +14,8 @@ pub(crate) struct DeltaSender<'a> {
     pub(crate) deltas: &'a Sender<Delta>,
     /// Time to wait before each delta is sent.
     pub(crate) delay: Duration,
+    /// Counts the deltas.
+    pub(crate) progress: &'a CallProgress,
 }
 
 impl DeltaSender<'_> {
@@ -21,6 +24,7 @@ impl DeltaSender<'_> {
         if !self.delay.is_zero() {
             tokio::time::sleep(self.delay).await;
         }
+        self.progress.received_delta(&delta);
         let _ = self.deltas.send(delta).await;
     }
 

@@ -151,9 +151,11 @@ impl HttpModel {
         let endpoint = connection.endpoint(model);
         tracing::debug!(%endpoint, bytes = body.len(), attempt = context.attempt, "sending a request to a model");
         let exchange = Exchange { connection, model, endpoint };
-        let Some(recorder) = &self.recorder else { return Ok((exchange.reply(body, deltas, None).await?, notes)) };
+        let Some(recorder) = &self.recorder else {
+            return Ok((exchange.reply(body, (deltas, context.progress), None).await?, notes));
+        };
         let mut response = Vec::new();
-        let decoded = exchange.reply(body.clone(), deltas, Some(&mut response)).await?;
+        let decoded = exchange.reply(body.clone(), (deltas, context.progress), Some(&mut response)).await?;
         // A secret can be split over several events, where the redaction of the body does not find it.
         let (reply, raw) = (decoded.reply.clone(), decoded.raw.clone());
         let redaction = &connection.redaction;

@@ -16,6 +16,7 @@ mod http;
 pub mod known_models;
 pub mod local;
 pub mod offline;
+mod progress;
 pub mod protocol;
 pub mod provider;
 pub mod providers;
@@ -32,6 +33,7 @@ pub use effort::{Effort, UnknownEffort};
 pub use error::ModelError;
 pub use http::Embedder;
 pub use local::LocalServer;
+pub use progress::CallProgress;
 pub use protocol::Protocol;
 pub use provider::{
     MediaBytes, MediaSource, ModelInfo, NoMedia, Provider, Purpose, RawReply, ReplyContext, ToolNameRules,

@@ -76,14 +76,15 @@ impl Provider for OfflineRouter {
     async fn reply(
         &self,
         request: &ModelRequest,
-        _context: ReplyContext<'_>,
+        context: ReplyContext<'_>,
         deltas: &Sender<Delta>,
     ) -> Result<RawReply, ModelError> {
         let Decision { mut text, calls, reason } = decide(request);
         if calls.is_empty() {
             text = answer::with_note(&text, estimate::characters_in(request.max_tokens));
         }
-        DeltaSender { deltas, delay: Duration::ZERO }.text(&delta_sender::split_at_words(&text)).await;
+        let sender = DeltaSender { deltas, delay: Duration::ZERO, progress: context.progress };
+        sender.text(&delta_sender::split_at_words(&text)).await;
         let stop = if calls.is_empty() { StopReason::Stop } else { StopReason::ToolCalls };
         let usage = estimate::usage(request, &text, &calls);
         let reply = Reply { text, calls, stop, usage, model: self.info.model.to_string(), replay: None };

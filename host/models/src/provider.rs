@@ -2,6 +2,7 @@
 
 use crate::configuration::Price;
 use crate::error::ModelError;
+use crate::progress::CallProgress;
 use agent_core::message::Media;
 use agent_core::model::{Delta, Model, ModelRequest, Reply};
 use agent_core::redaction::Redaction;
@@ -89,6 +90,8 @@ pub struct ReplyContext<'a> {
     pub attempt: u32,
     /// Source of the media that the request refers to.
     pub media: &'a dyn MediaSource,
+    /// How far the call has come, for callers that stop it.
+    pub progress: &'a CallProgress,
 }
 
 /// Purpose for which the host uses a model's reply.
@@ -120,7 +123,7 @@ pub struct RawReply {
 /// use agent_core::message::{Message, Role};
 /// use agent_core::model::{Delta, ModelRequest};
 /// use agent_core::plugin::Lifecycle;
-/// use agent_models::{NoMedia, Purpose, ReplyContext, provider};
+/// use agent_models::{CallProgress, NoMedia, Purpose, ReplyContext, provider};
 /// use std::path::Path;
 ///
 /// # tokio::runtime::Runtime::new()?.block_on(async {
@@ -135,7 +138,7 @@ pub struct RawReply {
 ///     output_schema: None,
 ///     max_tokens: 1000,
 /// };
-/// let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
+/// let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia, progress: &CallProgress::default() };
 /// let (sender, mut deltas) = tokio::sync::mpsc::channel(64);
 ///
 /// let reply = model.reply(&request, context, &sender).await?.reply;

@@ -7,6 +7,7 @@ mod script;
 use crate::delta_sender::DeltaSender;
 use crate::error::{Endpoint, ErrorOrigin, ModelError, ProviderError};
 use crate::estimate;
+use crate::progress::CallProgress;
 use crate::provider::{ModelInfo, Provider, Purpose, RawReply, ReplyContext, ToolNameRules};
 use crate::request_check;
 use agent_core::model::{Delta, Model, ModelRequest, Reply, RequestedCall, StopReason};
@@ -145,14 +146,20 @@ impl Provider for ScriptedModel {
         let scripted = self.next_reply(context)?;
         let number = context.call + 1;
         self.check(request, scripted, number)?;
-        let sender = DeltaSender { deltas, delay: scripted.delay() };
+        let fails = |error: &&ScriptedError| error.times.is_none_or(|times| context.attempt <= times);
+        let error = scripted.error.as_ref().filter(fails);
+        // A provider that answers with an error status charges nothing.
+        let unmetered = CallProgress::default();
+        let is_refused = error.is_some_and(|error| error.status.is_some());
+        let progress = if is_refused { &unmetered } else { context.progress };
+        progress.begin();
+        let sender = DeltaSender { deltas, delay: scripted.delay(), progress };
         sender.thinking(&scripted.thinking).await;
         sender.text(&scripted.pieces()).await;
         if scripted.text().is_empty() && !scripted.delay().is_zero() {
             tokio::time::sleep(scripted.delay()).await;
         }
-        let fails = |error: &&ScriptedError| error.times.is_none_or(|times| context.attempt <= times);
-        if let Some(error) = scripted.error.as_ref().filter(fails) {
+        if let Some(error) = error {
             return Err(self.error(error));
         }
         let reply = self.full_reply(scripted, request);
@@ -212,7 +219,14 @@ mod tests {
         attempt: u32,
     ) -> (Result<Reply, String>, Vec<Delta>) {
         let (sender, mut receiver) = mpsc::channel(100);
-        let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call, attempt, media: &NoMedia };
+        let context = ReplyContext {
+            session: "s1",
+            purpose: Purpose::Turn,
+            call,
+            attempt,
+            media: &NoMedia,
+            progress: &crate::CallProgress::default(),
+        };
         let reply = model.reply(request, context, &sender).await;
         drop(sender);
         let mut deltas = Vec::new();
@@ -305,7 +319,15 @@ mod tests {
         let model = scripted(r#"[{"text": "slow", "delay_ms": 600000}, {"text": "many words without a receiver"}]"#);
         let (sender, receiver) = mpsc::channel(1);
         let (slow_call, next_call) = (0, 1);
-        let context = |call| ReplyContext { session: "s1", purpose: Purpose::Turn, call, attempt: 1, media: &NoMedia };
+        let progress = crate::CallProgress::default();
+        let context = |call| ReplyContext {
+            session: "s1",
+            purpose: Purpose::Turn,
+            call,
+            attempt: 1,
+            media: &NoMedia,
+            progress: &progress,
+        };
         let request = prompt();
         tokio::select! {
             biased;

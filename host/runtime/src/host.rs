@@ -1,6 +1,7 @@
 //! The services that the process provides to sessions: the store, the sandbox, the host functions for plugins (ports),
 //! and the questions before a plugin's first use.
 
+mod abandoned_calls;
 mod budget;
 mod checkpoint;
 mod file_changes;
@@ -11,6 +12,7 @@ mod observer;
 mod plugin_model;
 mod services;
 
+pub(crate) use abandoned_calls::MeteredCall;
 pub(crate) use budget::{Account, BudgetRefusal, Reservation, estimate};
 pub use budget::{BudgetUse, CallsInFlight};
 pub use checkpoint::{Checkpoint, CheckpointObserver};

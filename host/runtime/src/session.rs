@@ -363,6 +363,11 @@ impl Session {
                 self.apply_one(input, notes).await?;
             }
         }
+        if let Some(usage) = self.services.abandoned.take()
+            && self.run.is_open()
+        {
+            self.apply_one(Input::ModelSpent { usage }, CommitNotes::default()).await?;
+        }
         if let Some((call, host)) = notes.host_answers.take() {
             let record = HostAnswersRecord { call, host };
             notes.add_now(&self.run, StepRecordBody::HostCallLog(Box::new(record)));
@@ -506,6 +511,7 @@ fn input_name(input: &Input) -> &'static str {
         Input::QueuePrompt { .. } => "keep",
         Input::Undo => "undo",
         Input::PluginUsedModel { .. } => "asked",
+        Input::ModelSpent { .. } => "spent",
         Input::Dispatched { .. } => "dispatched",
         Input::Outcome { .. } => "outcome",
         Input::Verdict(_) => "verdict",

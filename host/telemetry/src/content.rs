@@ -100,6 +100,13 @@ impl Scrubber {
         Self { level, ..self.clone() }
     }
 
+    /// Returns a scrubber that also removes the matches of the other scrubber's patterns.
+    #[must_use]
+    pub fn with_patterns_of(&self, other: &Self) -> Self {
+        let patterns = self.patterns.iter().chain(&other.patterns).cloned().collect();
+        Self { patterns, ..self.clone() }
+    }
+
     /// Returns a scrubber that also removes these secrets.
     #[must_use]
     pub fn with_secrets(&self, secrets: &Redaction) -> Self {

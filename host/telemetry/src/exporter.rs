@@ -16,17 +16,28 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-/// Agents whose sessions are exported to one collector.
+/// An agent whose sessions are exported to a collector, with the sessions of other agents that work for it.
 pub struct AgentGroup {
-    /// The configured names of the agents, with their delegates.
-    pub agents: Vec<String>,
+    /// The configured name of the agent.
+    pub agent: String,
+    /// The agents that may work for the agent, and what may leave the host of their sessions. Only sessions to which a session of
+    /// the agent has delegated work are exported, directly or over other agents.
+    pub delegates: BTreeMap<String, Scrubber>,
     /// The collector.
     pub collector: Arc<Collector>,
-    /// What may leave the host.
+    /// What may leave the host of the agent's own sessions.
     pub scrubber: Scrubber,
     /// Spans that ended longer ago are not sent any more. This limits what is sent after a long time without a collector
     /// or without export.
     pub max_age: Duration,
+}
+
+impl AgentGroup {
+    /// The names of the agent and of the agents that may work for it.
+    fn names(&self) -> Vec<String> {
+        let delegates = self.delegates.keys().filter(|delegate| **delegate != self.agent);
+        [&self.agent].into_iter().chain(delegates).cloned().collect()
+    }
 }
 
 /// Times and sizes of the export.
@@ -58,21 +69,24 @@ impl Default for ExporterOptions {
 
 /// Sends the spans of the sessions of a store. Dropping the exporter stops it without sending the latest spans.
 pub struct TraceExporter {
-    /// For each agent, the sessions that have changed.
-    changed: BTreeMap<String, Arc<ChangedSessions>>,
+    /// For each agent, the groups that may export its sessions, with the sessions that have changed.
+    changed: BTreeMap<String, Vec<Arc<ChangedSessions>>>,
     stop: CancellationToken,
     tasks: JoinSet<bool>,
 }
 
 impl TraceExporter {
-    /// Starts the export. If an agent is in several groups, it belongs to the first of them. Events that were stored
-    /// before an agent was exported for the first time are not exported. All later events are.
+    /// Starts the export. Each session belongs to the group of the agent with which its work began, so that an agent that
+    /// works for two others is exported to the collector of the one that has asked for the work. Events that were stored before
+    /// an agent was exported for the first time are not exported. All later events are.
     pub async fn start(store: Arc<dyn Store>, groups: Vec<AgentGroup>, options: ExporterOptions) -> Self {
-        let (mut changed, mut tasks, stop) = (BTreeMap::new(), JoinSet::new(), CancellationToken::new());
-        for mut group in groups {
-            group.agents.retain(|agent| !changed.contains_key(agent));
+        let (mut tasks, stop) = (JoinSet::new(), CancellationToken::new());
+        let mut changed: BTreeMap<String, Vec<Arc<ChangedSessions>>> = BTreeMap::new();
+        for group in groups {
             let sessions = Arc::new(ChangedSessions::default());
-            changed.extend(group.agents.iter().map(|agent| (agent.clone(), sessions.clone())));
+            for agent in group.names() {
+                changed.entry(agent).or_default().push(sessions.clone());
+            }
             let mut follower = Follower::new(store.clone(), group, sessions, options);
             follower.begin().await;
             tasks.spawn(follower.run(stop.child_token()));
@@ -82,7 +96,7 @@ impl TraceExporter {
 
     /// Notes that a session has changed. Returns immediately.
     pub fn committed(&self, agent: &str, session: &str) {
-        if let Some(changed) = self.changed.get(agent) {
+        for changed in self.changed.get(agent).into_iter().flatten() {
             changed.add(session);
         }
     }

@@ -78,3 +78,16 @@ fn p14_doctor_does_not_use_an_untrusted_file() {
     let (levels, fix) = levels(&printed, "this folder");
     assert!(levels == ["hint"] && fix.contains("agent-host trust"), "{printed:?}");
 }
+
+/// I2, O1: a collector that does not answer is a warning with a fix, because traces are kept and sent later.
+#[test]
+fn o1_doctor_asks_the_collector() {
+    let user = User::new(&[]);
+    user.set_up();
+    let file = User::user_file().display().to_string();
+    user.write(&file, &format!("{}\n[telemetry]\nendpoint = \"http://127.0.0.1:9\"\n", user.user_text()));
+    let printed = user.run("home/project", &["doctor", "--json"]);
+    let (found, fix) = levels(&printed, "collector");
+    assert_eq!((found, printed.code), (vec!["warning".to_owned()], Some(0)), "{printed:?}");
+    assert!(fix.contains("start the collector"), "{fix}");
+}

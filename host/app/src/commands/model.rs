@@ -125,7 +125,14 @@ async fn test(options: AgentOptions, terminal: &Terminal) -> Result<Exit, Failur
         (pieces, has_thinking)
     };
     let asking = async {
-        let context = ReplyContext { session: "test", purpose: Purpose::Turn, call: 0, attempt: 1, media: &RedImage };
+        let context = ReplyContext {
+            session: "test",
+            purpose: Purpose::Turn,
+            call: 0,
+            attempt: 1,
+            media: &RedImage,
+            progress: &agent_models::CallProgress::default(),
+        };
         let reply = model.reply(&request(&model), context, &sender).await;
         drop(sender);
         reply

@@ -69,7 +69,12 @@ pub(super) fn create_first_token(data: &DataDirectory, terminal: &Terminal) -> R
 
 /// Returns the file with the digests of the server's tokens.
 pub(super) fn token_file(data: &DataDirectory) -> TokenFile {
-    TokenFile::new(data.root().join("server-tokens.json"))
+    token_file_in(data.root())
+}
+
+/// Returns the file with the digests of the server's tokens in this data folder.
+pub(crate) fn token_file_in(root: &Path) -> TokenFile {
+    TokenFile::new(root.join("server-tokens.json"))
 }
 
 /// Returns the options of each agent that is served.

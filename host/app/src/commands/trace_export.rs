@@ -67,6 +67,8 @@ fn group(agents: &AssembledAgents) -> Option<AgentGroup> {
         let current = agent.live.current();
         secrets.and(current.redaction())
     });
-    let names = agents.all.iter().map(|agent| agent.settings.name.clone()).collect();
-    settings.settings.telemetry.group(names, &secrets)
+    let name = settings.settings.name.clone();
+    let others = agents.all.iter().filter(|agent| agent.settings.name != name);
+    let delegates: Vec<_> = others.map(|agent| (agent.settings.name.clone(), &agent.settings.telemetry)).collect();
+    settings.settings.telemetry.group(name, &delegates, &secrets)
 }

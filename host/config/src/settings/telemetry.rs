@@ -25,6 +25,8 @@ pub struct TelemetrySettings {
     project: String,
     max_age: Duration,
     sends_metrics: bool,
+    /// How much content the file allows, if it says so.
+    own_level: Option<ContentLevel>,
 }
 
 impl std::fmt::Debug for TelemetrySettings {
@@ -35,11 +37,18 @@ impl std::fmt::Debug for TelemetrySettings {
 }
 
 impl TelemetrySettings {
-    /// Returns the group of agents whose traces are exported to the collector. `secrets` are removed from the spans.
-    /// Returns `None` if nothing is exported.
-    pub fn group(&self, agents: Vec<String>, secrets: &Redaction) -> Option<AgentGroup> {
-        let collector = self.collector.clone()?;
-        Some(AgentGroup { agents, collector, scrubber: self.scrubber(secrets), max_age: self.max_age })
+    /// Returns the group whose traces are exported to the collector: the agent, and the agents that may work for it with their
+    /// own settings. `secrets` are removed from the spans. Returns `None` if nothing is exported.
+    ///
+    /// What a delegate's own file does not allow to leave the host does not leave it, even if the agent's file allows it.
+    pub fn group(&self, agent: String, delegates: &[(String, &Self)], secrets: &Redaction) -> Option<AgentGroup> {
+        let (collector, scrubber) = (self.collector.clone()?, self.scrubber(secrets));
+        let narrowed = |(name, own): &(String, &Self)| {
+            let level = own.own_level.map_or(scrubber.level(), |level| level.min(scrubber.level()));
+            (name.clone(), scrubber.with_level(level).with_patterns_of(&own.scrubber))
+        };
+        let delegates = delegates.iter().map(narrowed).collect();
+        Some(AgentGroup { agent, delegates, collector, scrubber, max_age: self.max_age })
     }
 
     /// Returns what may leave the host. `secrets` are removed from the spans.
@@ -74,6 +83,7 @@ pub(super) fn telemetry(file: &AgentFile, variable: Variables<'_>, problems: &mu
         scrubber: scrubber(table, problems),
         project,
         sends_metrics: table.metrics,
+        own_level: table.content,
         max_age: Duration::from_secs(u64::from(hours) * 3_600),
     }
 }

@@ -210,13 +210,16 @@ fn o1_row_16_telemetry_is_read_without_showing_keys() {
     assert_eq!(url.as_deref(), Some("http://localhost:4318/v1/traces"));
     assert!(!format!("{:?}", settings.telemetry).contains("4711"));
     let none = agent_core::redaction::Redaction::default();
-    assert!(settings.telemetry.group(vec!["a".to_owned()], &none).is_some());
+    assert!(settings.telemetry.group("a".to_owned(), &[], &none).is_some());
     let (settings, problems) = read("'\\d+', '('", None);
     let problems = format!("{problems:?}");
     assert!(settings.telemetry.collector().is_none(), "a collector without its key is not used");
     assert!(problems.contains("agent.toml:4") && problems.contains("`KEY` is not set"), "{problems}");
     assert!(problems.contains("agent.toml:3") && problems.contains("`(` is not a usable regular"), "{problems}");
     assert!(
-        settings_with("name = \"a\"\nplugin_directory = \"plugins\"\n").telemetry.group(Vec::new(), &none).is_none()
+        settings_with("name = \"a\"\nplugin_directory = \"plugins\"\n")
+            .telemetry
+            .group(String::new(), &[], &none)
+            .is_none()
     );
 }

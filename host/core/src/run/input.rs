@@ -157,6 +157,12 @@ pub enum Input {
         /// Number of model calls by the plugin, and the tokens that these calls used.
         used: ModelUse,
     },
+    /// A model call of the turn has used tokens, but there is no reply that counts them: the call was stopped, the stream broke,
+    /// or the reply was not used (O4).
+    ModelSpent {
+        /// The usage, which may be an estimate.
+        usage: Usage,
+    },
 }
 
 /// A failed model call, and how the host proceeds.
@@ -505,6 +511,7 @@ impl Run {
                 | Input::Cancel
                 | Input::Recover
                 | Input::PluginUsedModel { .. }
+                | Input::ModelSpent { .. }
                 | Input::Denied { .. },
                 _,
             )

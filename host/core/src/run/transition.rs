@@ -77,6 +77,10 @@ impl Run {
             }
             Input::Undo => self.undo(change),
             Input::PluginUsedModel { plugin, used } => self.count_plugin_model_use(plugin, used),
+            Input::ModelSpent { usage } => match &mut self.turn {
+                Some(turn) => turn.spend(usage, counted_calls(usage)),
+                None => self.inconsistent(NO_TURN),
+            },
         }
     }
 

@@ -79,6 +79,7 @@ impl Ledger {
                 self.disabled.clear();
             }
             Input::PluginUsedModel { used, .. } => self.spend(used.usage),
+            Input::ModelSpent { usage } => self.spend(*usage),
             Input::Summarised(summarised) => {
                 self.spend(summarised.usage);
                 self.check_eviction(before, change);

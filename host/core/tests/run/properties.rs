@@ -305,6 +305,7 @@ impl Move {
             Stray::RequestReapproval if self.calls.len() == 2 => self.ask_again(&[call.clone(), call]),
             Stray::RequestReapproval => self.ask_again(&[call]),
             Stray::Forbidden => self.forbidden(&call),
+            Stray::ModelSpent => Input::ModelSpent { usage: Usage::new(4, 1) },
             Stray::PluginUsedModel => {
                 let usage = Usage::new(3, 2);
                 Input::PluginUsedModel { plugin: "p".into(), used: ModelUse { asks: 1, usage } }
@@ -341,7 +342,12 @@ fn is_valid(input: &Input, session: &Session) -> bool {
     match (input, session.run.action()) {
         (Input::Start { .. }, action) => matches!(action, Action::Idle | Action::Ended),
         (
-            Input::Cancel | Input::Failed(_) | Input::Recover | Input::PluginUsedModel { .. } | Input::Denied { .. },
+            Input::Cancel
+            | Input::Failed(_)
+            | Input::Recover
+            | Input::PluginUsedModel { .. }
+            | Input::ModelSpent { .. }
+            | Input::Denied { .. },
             action,
         ) => !matches!(action, Action::Idle | Action::Ended),
         (Input::Context { .. }, action) => action == Action::BuildContext,

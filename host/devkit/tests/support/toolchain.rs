@@ -5,7 +5,7 @@ use std::process::Command;
 use std::sync::Once;
 
 /// Returns the toolchain that runs the tests. The first call adds the target for plugins if it is missing.
-pub fn toolchain() -> Toolchain {
+pub(crate) fn toolchain() -> Toolchain {
     static TARGET: Once = Once::new();
     TARGET.call_once(|| {
         let printed = Command::new("rustc").args(["--print", "target-libdir", "--target", "wasm32-wasip2"]).output();

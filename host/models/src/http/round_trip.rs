@@ -7,7 +7,9 @@ use super::redaction::RedactedDeltas;
 use super::transport_error;
 use crate::decode::{DecodedReply, ReplyStream, StreamError};
 use crate::error::{ErrorOrigin, ModelError, ProviderError, WaitingFor};
+use crate::progress::CallProgress;
 use agent_core::model::Delta;
+use agent_core::tokens;
 use reqwest::Response;
 use reqwest::header::{CONTENT_ENCODING, LOCATION};
 use std::time::{Duration, Instant};
@@ -29,22 +31,23 @@ impl Exchange<'_> {
     pub(super) async fn reply(
         &self,
         body: Vec<u8>,
-        deltas: &Sender<Delta>,
+        (deltas, progress): (&Sender<Delta>, &CallProgress),
         tape: Option<&mut Vec<u8>>,
     ) -> Result<DecodedReply, ModelError> {
         let limit = self.connection.config.timeouts.total;
         let timed_out = |_| ModelError::TimedOut { endpoint: self.endpoint.clone(), limit };
-        tokio::time::timeout(limit, self.send_and_read(body, deltas, tape)).await.map_err(timed_out)?
+        tokio::time::timeout(limit, self.send_and_read(body, (deltas, progress), tape)).await.map_err(timed_out)?
     }
 
     async fn send_and_read(
         &self,
         body: Vec<u8>,
-        deltas: &Sender<Delta>,
+        (deltas, progress): (&Sender<Delta>, &CallProgress),
         tape: Option<&mut Vec<u8>>,
     ) -> Result<DecodedReply, ModelError> {
         let response = self.send(self.connection.reply_url(self.model), body).await?;
-        self.read(response, deltas, tape).await
+        progress.begin();
+        self.read(response, (deltas, progress), tape).await
     }
 
     /// Sends a request and returns the complete body of the response. Returns an error if this body has more than
@@ -89,7 +92,7 @@ impl Exchange<'_> {
     async fn read(
         &self,
         mut response: Response,
-        deltas: &Sender<Delta>,
+        (deltas, progress): (&Sender<Delta>, &CallProgress),
         mut tape: Option<&mut Vec<u8>>,
     ) -> Result<DecodedReply, ModelError> {
         let declared = content_type(&response);
@@ -124,8 +127,11 @@ impl Exchange<'_> {
             };
         copy(&first)?;
         decoder.push(&first, &mut decoded).map_err(stream_error)?;
-        let mut complete_since = None;
+        let (mut complete_since, mut text_tokens) = (None, 0);
         loop {
+            text_tokens += tokens_of(&decoded);
+            // A tool call has no deltas, but each of its pieces is an event.
+            progress.received(decoder.events().max(text_tokens));
             send_deltas(redacted.redact(&mut decoded), deltas).await;
             if decoder.is_done() {
                 break;
@@ -212,4 +218,13 @@ async fn send_deltas(pieces: Vec<Delta>, deltas: &Sender<Delta>) {
     for delta in pieces {
         let _ = deltas.send(delta).await;
     }
+}
+
+/// Estimates the tokens of pieces of a reply.
+fn tokens_of(deltas: &[Delta]) -> u64 {
+    let text = |delta: &Delta| match delta {
+        Delta::Text(text) | Delta::Thinking(text) => u64::from(tokens::of_text(text)),
+        _ => 0,
+    };
+    deltas.iter().map(text).sum()
 }

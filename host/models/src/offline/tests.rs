@@ -81,7 +81,14 @@ fn tools() -> Vec<OfferedTool> {
 
 async fn ask(request: &ModelRequest) -> (Reply, Vec<Delta>) {
     let (sender, mut receiver) = mpsc::channel(1000);
-    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext {
+        session: "s1",
+        purpose: Purpose::Turn,
+        call: 0,
+        attempt: 1,
+        media: &NoMedia,
+        progress: &crate::CallProgress::default(),
+    };
     let reply = OfflineRouter::new().reply(request, context, &sender).await.unwrap().reply;
     drop(sender);
     let mut deltas = Vec::new();

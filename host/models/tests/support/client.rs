@@ -86,7 +86,14 @@ pub(crate) async fn ask_with(
     media: &dyn MediaSource,
 ) -> (Result<RawReply, ModelError>, Vec<Delta>) {
     let (sender, mut receiver) = mpsc::channel(4);
-    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media };
+    let context = ReplyContext {
+        session: "s1",
+        purpose: Purpose::Turn,
+        call: 0,
+        attempt: 1,
+        media,
+        progress: &agent_models::CallProgress::default(),
+    };
     let reply = async {
         let reply = model.reply(request, context, &sender).await;
         drop(sender);

@@ -40,7 +40,14 @@ async fn m1_deltas_arrive_before_the_reply_is_complete() {
     ]);
     let (sender, mut receiver) = mpsc::channel(4);
     let (model, request, started) = (model(&server), simple_request(), Instant::now());
-    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext {
+        session: "s1",
+        purpose: Purpose::Turn,
+        call: 0,
+        attempt: 1,
+        media: &NoMedia,
+        progress: &agent_models::CallProgress::default(),
+    };
     let first = async { (receiver.recv().await, started.elapsed()) };
     let (reply, (delta, after)) = tokio::join!(model.reply(&request, context, &sender), first);
     assert_eq!(delta, Some(Delta::Text("first".into())));
@@ -160,7 +167,14 @@ async fn time_to_close(script: Vec<Step>) -> Duration {
     let (model, request) = (model(&server), simple_request());
     let (sender, mut receiver) = mpsc::channel(1000);
     let call = tokio::spawn(async move {
-        let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
+        let context = ReplyContext {
+            session: "s1",
+            purpose: Purpose::Turn,
+            call: 0,
+            attempt: 1,
+            media: &NoMedia,
+            progress: &agent_models::CallProgress::default(),
+        };
         model.reply(&request, context, &sender).await.map(|_| ()).map_err(|error| error.to_string())
     });
     let listener = tokio::spawn(async move { while receiver.recv().await.is_some() {} });
@@ -184,7 +198,14 @@ async fn a_dropped_receiver_does_not_stop_the_reply() {
     let server = Server::always(vec![stream_head(), Step::Send(pieces), Step::Send([chunk(END), chunk("")].concat())]);
     let (sender, receiver) = mpsc::channel(1);
     drop(receiver);
-    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext {
+        session: "s1",
+        purpose: Purpose::Turn,
+        call: 0,
+        attempt: 1,
+        media: &NoMedia,
+        progress: &agent_models::CallProgress::default(),
+    };
     let reply = model(&server).reply(&simple_request(), context, &sender).await.unwrap();
     assert_eq!(reply.reply.text.len(), 2500);
 }
@@ -195,7 +216,14 @@ async fn a_dropped_receiver_does_not_stop_the_reply() {
 async fn a_stalled_receiver_delays_the_reply_until_the_total_timeout() {
     let server = Server::always(vec![stream_head(), Step::Forever(chunk(text_event("word ")))]);
     let (sender, receiver) = mpsc::channel(1);
-    let context = ReplyContext { session: "s1", purpose: Purpose::Turn, call: 0, attempt: 1, media: &NoMedia };
+    let context = ReplyContext {
+        session: "s1",
+        purpose: Purpose::Turn,
+        call: 0,
+        attempt: 1,
+        media: &NoMedia,
+        progress: &agent_models::CallProgress::default(),
+    };
     let error =
         model_with_timeouts(&server, (1000, 5000, 600)).reply(&simple_request(), context, &sender).await.unwrap_err();
     insta::assert_snapshot!(crate::client::message(&error, &server), @"the reply of test/some/model at http://127.0.0.1:PORT/v1/chat/completions was not complete after 0.6 s. Request a shorter reply, or set a longer `total_timeout_ms` for this provider");

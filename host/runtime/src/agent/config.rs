@@ -81,7 +81,7 @@ pub enum RuleBinding {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryUse {
     /// As [`MemoryUse::User`], but the agent recalls only memories of its project folder and memories without a project
-    /// folder. If the agent has no project folder, it recalls the memories of all projects.
+    /// folder. If the agent has no project folder, as in a server, it recalls only its own memories without a project folder.
     #[default]
     Project,
     /// The agent stores the results of its tools and how its turns ended. The agent recalls the results of its own

@@ -1,6 +1,7 @@
 //! Lets plugins ask the agent's model. In each turn, each plugin has its own token budget. The tokens that a plugin
 //! uses are counted both toward this budget and toward the token usage of the turn (P5, L5).
 
+use super::abandoned_calls::{AbandonedCalls, MeteredCall};
 use super::budget::{Account, BudgetGate, BudgetRefusal, Reservation, estimate};
 use crate::agent::Models;
 use crate::records::{ModelQuestionRecord, PluginModelRecord, PluginModelReply};
@@ -95,7 +96,18 @@ impl ModelLedger {
             timing: None,
         };
         let texts = texts_of(question);
-        Ok(ReservedTokens { ledger, asker, number, prompt, answer, record, texts, outcome: None, reservation: None })
+        Ok(ReservedTokens {
+            ledger,
+            asker,
+            number,
+            prompt,
+            answer,
+            record,
+            texts,
+            outcome: None,
+            reservation: None,
+            spent: AbandonedCalls::default(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, LedgerState> {
@@ -119,6 +131,8 @@ struct ReservedTokens {
     outcome: Option<(u64, Usage)>,
     /// What the request to the model has reserved of the budgets of the turn (O4).
     reservation: Option<Reservation>,
+    /// The usage of requests that ended without an answer.
+    spent: AbandonedCalls,
 }
 
 impl ReservedTokens {
@@ -136,7 +150,11 @@ impl ReservedTokens {
 impl Drop for ReservedTokens {
     fn drop(&mut self) {
         let reserved = self.prompt + self.answer;
-        let (charged, usage) = self.outcome.unwrap_or((reserved, Usage::default()));
+        let spent = self.spent.take().unwrap_or_default();
+        let (charged, mut usage) = self.outcome.unwrap_or((reserved, Usage::default()));
+        let charged =
+            if self.outcome.is_some() { charged.saturating_add(spent.total()) } else { charged.max(spent.total()) };
+        usage += spent;
         let plugin = self.asker.plugin.clone();
         let mut ledger = self.ledger.lock();
         let used = ledger.tokens.entry(plugin.clone()).or_default();
@@ -242,17 +260,25 @@ impl AgentModel {
         let mut attempt = 1;
         loop {
             let (session, call) = (self.session.as_str(), reserved.number);
-            let context = ReplyContext { session, purpose: Purpose::Plugin, call, attempt, media: &NoMedia };
+            let spent = reserved.spent.clone();
+            let mut metered = MeteredCall::begin(model, &request, &spent);
+            let (purpose, progress) = (Purpose::Plugin, metered.progress());
+            let context = ReplyContext { session, purpose, call, attempt, media: &NoMedia, progress };
             // The pieces of the streamed answer are not used, because the plugin receives the complete answer at once.
             let (deltas, _) = mpsc::channel(1);
             let error = match model.reply(&request, context, &deltas).await {
-                Ok(reply) if reply.reply.calls.is_empty() => return Ok(reply),
-                Ok(_) => {
+                Ok(reply) if reply.reply.calls.is_empty() => {
+                    metered.committed();
+                    return Ok(reply);
+                }
+                Ok(reply) => {
+                    metered.replied(reply.reply.usage);
                     let text = "the model called a tool, although no tool was offered".to_owned();
                     return Err(QuestionError::Refused(ModelRefusal::Failed(text)));
                 }
                 Err(error) => error,
             };
+            drop(metered);
             match self.models.retry.wait(attempt, since.elapsed(), &error) {
                 Some(wait) => tokio::time::sleep(wait).await,
                 None => return Err(QuestionError::Model(error)),

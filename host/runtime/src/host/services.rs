@@ -1,6 +1,7 @@
 //! The services that all sessions of a process share, and the services that one session provides to its plugin
 //! and model calls.
 
+use super::abandoned_calls::AbandonedCalls;
 use super::budget::{BudgetGate, CallsInFlight};
 use super::checkpoint::{Checkpoint, CheckpointObserver};
 use super::file_changes::FileChanges;
@@ -25,6 +26,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
+
+/// The project of a filter that selects only memories without a project. No project folder has an empty path.
+const NO_PROJECT: &str = "";
 
 /// Services that all sessions of a process share.
 #[derive(Clone)]
@@ -95,6 +99,8 @@ pub(crate) struct SessionServices {
     pub(crate) ports: Ports,
     /// The token usage and the uncommitted questions of plugins that have asked the agent's model.
     pub(crate) ledger: Arc<ModelLedger>,
+    /// The usage of model calls of the session's turns that ended without a reply.
+    pub(crate) abandoned: AbandonedCalls,
     pub(crate) downscaler: Downscaler,
     pub(crate) subject: String,
     /// Suffix of the ids of all calls of the session.
@@ -139,6 +145,7 @@ impl SessionServices {
             live,
             agent,
             ledger,
+            abandoned: AbandonedCalls::default(),
             downscaler: host.downscaler.clone(),
             subject,
             id_ending: run.id_ending.clone(),
@@ -202,12 +209,17 @@ impl SessionServices {
     pub(crate) fn recall_filter(&self) -> Option<MemoryFilter> {
         let config = self.agent.config();
         let user = config.user.clone().filter(|_| self.delegated_by.is_none())?;
-        let scope = match config.memory {
-            MemoryUse::Project | MemoryUse::User => MemoryScope::OwnAndOtherResults(config.name.clone()),
-            MemoryUse::Agent => MemoryScope::OwnOnly(config.name.clone()),
+        let (scope, project) = match config.memory {
+            MemoryUse::Project => match &config.project {
+                Some(project) => (MemoryScope::OwnAndOtherResults(config.name.clone()), Some(project.clone())),
+                // A server works for people who may use one agent only. They must not learn what the user has told other agents,
+                // or what was said in the user's projects.
+                None => (MemoryScope::OwnOnly(config.name.clone()), Some(NO_PROJECT.to_owned())),
+            },
+            MemoryUse::User => (MemoryScope::OwnAndOtherResults(config.name.clone()), None),
+            MemoryUse::Agent => (MemoryScope::OwnOnly(config.name.clone()), None),
             MemoryUse::Off => return None,
         };
-        let project = config.project.clone().filter(|_| config.memory == MemoryUse::Project);
         Some(MemoryFilter { user, scope, project, excluded_session: Some(self.subject.clone()) })
     }
 

@@ -6,7 +6,7 @@ use super::outgoing::OutgoingPrompt;
 use super::plan_step::{add_plan_prompt, read_plan};
 use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
-use crate::host::{BudgetRefusal, Checkpoint, ModelCallEnding, Observation, ObservedModelCall};
+use crate::host::{BudgetRefusal, Checkpoint, MeteredCall, ModelCallEnding, Observation, ObservedModelCall};
 use crate::outbox::now_ms;
 use crate::prompts;
 use crate::records::{
@@ -29,7 +29,7 @@ use agent_core::tool::{ToolError, ToolSource, Violation};
 use agent_core::trace::SpanKey;
 use agent_core::view::shown_message;
 use agent_core::visible::visible_request;
-use agent_models::{ModelError, Purpose, RawReply, ReplyContext};
+use agent_models::{CallProgress, ModelError, Purpose, RawReply, ReplyContext};
 use agent_plugins::Kind;
 use agent_store::digest_of;
 use serde_json::json;
@@ -57,12 +57,18 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
         BudgetRefusal::Store(error) => store_failed(error),
     })?;
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
-    let reply = observed_request(context, &outgoing.request, &plan).await;
+    let services = context.services;
+    let mut metered = MeteredCall::begin(context.model(), &outgoing.request, &services.abandoned);
+    let reply = observed_request(context, &outgoing.request, &plan, metered.progress()).await;
     context.services.reach_checkpoint(Checkpoint::AfterModel);
     let raw = match reply {
         Ok(raw) => raw,
-        Err(error) => return Ok((Input::ModelFailed(model_failure(context, &plan, &error)), outgoing.notes)),
+        Err(error) => {
+            drop(metered);
+            return Ok((Input::ModelFailed(model_failure(context, &plan, &error)), outgoing.notes));
+        }
     };
+    metered.replied(raw.reply.usage);
     let mut notes = outgoing.notes;
     let record = ReplyRecord { reply: raw.reply.clone(), raw: raw.raw };
     notes.add(context.run, plan.step, StepRecordBody::Reply(Box::new(record)));
@@ -85,6 +91,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
         written: read.written,
         plan: planned,
     };
+    metered.committed();
     Ok((Input::Reply(replied), notes))
 }
 
@@ -314,9 +321,10 @@ async fn observed_request(
     context: &ActionContext<'_>,
     request: &ModelRequest,
     plan: &StepPlan,
+    progress: &CallProgress,
 ) -> Result<RawReply, ModelError> {
     let started = Instant::now();
-    let (reply, first_piece) = send_request(context, request, plan).await;
+    let (reply, first_piece) = send_request(context, request, plan, progress).await;
     if let Some(observer) = &context.services.observer {
         let ending = match &reply {
             Ok(_) => ModelCallEnding::Replied,
@@ -337,11 +345,12 @@ async fn send_request(
     context: &ActionContext<'_>,
     request: &ModelRequest,
     plan: &StepPlan,
+    progress: &CallProgress,
 ) -> (Result<RawReply, ModelError>, Option<Instant>) {
     let (sender, deltas) = mpsc::channel(DELTA_CHANNEL_CAPACITY);
     let media = context.services.outgoing_media(&request.downscaled);
     let (session, call, attempt) = (context.run.session.as_str(), context.run.model_calls, plan.attempt);
-    let reply_context = ReplyContext { session, purpose: Purpose::Turn, call, attempt, media: &media };
+    let reply_context = ReplyContext { session, purpose: Purpose::Turn, call, attempt, media: &media, progress };
     let reply = async {
         let reply = context.model().reply(request, reply_context, &sender).await;
         drop(sender);

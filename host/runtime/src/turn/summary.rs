@@ -3,7 +3,7 @@
 
 use super::action::{ActionContext, ActionResult, store_failed};
 use crate::agent::SummaryWriter;
-use crate::host::{BudgetRefusal, Checkpoint};
+use crate::host::{BudgetRefusal, Checkpoint, MeteredCall};
 use crate::records::{CommitNotes, StepRecordBody, SummaryRecord};
 use agent_core::message::{Message, Part, Role, StoredMessage};
 use agent_core::model::{ModelRequest, StopReason, Usage};
@@ -115,7 +115,9 @@ async fn ask_for_summary(
     let media = context.services.outgoing_media(&[]);
     let call = plan.earlier.as_ref().map_or(0, |summary| summary.evictions);
     let session = context.run.session.as_str();
-    let reply_context = ReplyContext { session, purpose: Purpose::Summary, call, attempt: 1, media: &media };
+    let mut metered = MeteredCall::begin(writer, &request, &context.services.abandoned);
+    let (purpose, progress) = (Purpose::Summary, metered.progress());
+    let reply_context = ReplyContext { session, purpose, call, attempt: 1, media: &media, progress };
     // The receiver of the reply's pieces is dropped immediately, because summaries are not streamed.
     let (deltas, _) = mpsc::channel(1);
     context.services.reach_checkpoint(Checkpoint::BeforeModel);
@@ -128,6 +130,8 @@ async fn ask_for_summary(
         }
         Ok(reply) => {
             let (reply, raw) = (reply.reply, reply.raw);
+            metered.replied(reply.usage);
+            metered.committed();
             let text = checked_summary(reply.text.trim(), reply.calls.len(), reply.stop);
             let text = text.map_err(|problem| format!("the summary by {by} is not usable: {problem}"));
             ModelSummary { text, by, usage: reply.usage, raw }

@@ -3,12 +3,13 @@
 use super::batches::first_batch;
 use super::changed_sessions::{ChangedSessions, TakenSessions};
 use super::{AgentGroup, ExporterOptions};
+use crate::content::Scrubber;
 use crate::otlp::SendError;
 use crate::session_trace::SessionTrace;
 use crate::span::{CommitSpans, Span};
-use agent_store::{Store, StoreError};
+use agent_store::{SessionFilter, Store, StoreError};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::Instant;
@@ -16,6 +17,11 @@ use tokio_util::sync::CancellationToken;
 
 /// Number of sessions that one query of the store returns.
 const PAGE: usize = 200;
+/// Maximum number of sessions from a session to the session with which the work began. The depth of delegation is limited to a
+/// smaller number.
+const MAX_DELEGATIONS: usize = 32;
+/// Maximum number of sessions of other groups that are remembered, so that they are not looked up at each search.
+const MAX_FOREIGN_SESSIONS: usize = 10_000;
 
 /// Follows the sessions of a group of agents.
 pub(super) struct Follower {
@@ -26,6 +32,8 @@ pub(super) struct Follower {
     /// Maximum number of spans of a request. It becomes smaller if the collector refuses requests as too large.
     batch_spans: usize,
     backoff: ExponentialBackoff,
+    /// Sessions of the group's agents that work for other agents or for users directly, so that this group does not export them.
+    foreign: HashSet<String>,
     /// Whether the beginning of the export is stored.
     has_begun: bool,
     /// Whether the last attempt has failed, so that a failure is reported only once.
@@ -62,7 +70,8 @@ impl Follower {
     ) -> Self {
         let backoff = new_backoff(options);
         let batch_spans = options.batch_spans.max(1);
-        Self { store, group, changed, options, batch_spans, backoff, has_begun: false, has_failed: false }
+        let foreign = HashSet::new();
+        Self { store, group, changed, options, batch_spans, backoff, foreign, has_begun: false, has_failed: false }
     }
 
     /// Sends spans until `stop` is cancelled, and once more after that. Returns whether all spans were sent.
@@ -101,8 +110,8 @@ impl Follower {
     }
 
     async fn try_to_begin(&mut self) -> Result<(), StoreError> {
-        for agent in &self.group.agents {
-            self.store.begin_trace_export(agent).await?;
+        for agent in self.group.names() {
+            self.store.begin_trace_export(&agent).await?;
         }
         self.has_begun = true;
         Ok(())
@@ -143,7 +152,7 @@ impl Follower {
     async fn export_stored(&mut self) -> Result<(), Obstacle> {
         let mut after = String::new();
         loop {
-            let page = self.store.unexported_sessions(&self.group.agents, &after, PAGE).await?;
+            let page = self.store.unexported_sessions(&self.group.names(), &after, PAGE).await?;
             let Some(last) = page.last() else { return Ok(()) };
             after.clone_from(last);
             self.export_all(page.into_iter().collect(), WithoutSpans::Store).await?;
@@ -170,8 +179,9 @@ impl Follower {
 
     /// Sends the spans of a session that were not sent before.
     async fn export(&mut self, session: &str, without: WithoutSpans) -> Result<(), Obstacle> {
+        let Some(scrubber) = self.scrubber_of(session).await? else { return Ok(()) };
         let Some(position) = self.store.claim_trace_export(session).await? else { return Ok(()) };
-        let mut trace = SessionTrace::new(self.store.clone(), session, self.group.scrubber.clone(), position);
+        let mut trace = SessionTrace::new(self.store.clone(), session, scrubber, position);
         while let Some(commits) = trace.next().await? {
             let mut left = commits.as_slice();
             while left.iter().any(|commit| !commit.spans.is_empty()) {
@@ -191,6 +201,34 @@ impl Follower {
             }
         }
         Ok(())
+    }
+
+    /// Returns what may leave the host of a session. Returns `None` if the session does not belong to the group, because its work
+    /// did not begin with a session of the group's agent.
+    async fn scrubber_of(&mut self, session: &str) -> Result<Option<Scrubber>, Obstacle> {
+        if self.foreign.contains(session) {
+            return Ok(None);
+        }
+        let (mut subject, mut agents) = (session.to_owned(), Vec::new());
+        while agents.len() < MAX_DELEGATIONS {
+            let filter = SessionFilter { subject: Some(subject.clone()), ..SessionFilter::default() };
+            let Some(found) = self.store.sessions(filter, 1).await?.pop() else { return Ok(None) };
+            agents.push(found.agent);
+            match found.delegated_by {
+                Some(delegator) => subject = delegator,
+                None => break,
+            }
+        }
+        let (Some(own), Some(first)) = (agents.first(), agents.last()) else { return Ok(None) };
+        if *first != self.group.agent {
+            if self.foreign.len() >= MAX_FOREIGN_SESSIONS {
+                self.foreign.clear();
+            }
+            self.foreign.insert(session.to_owned());
+            return Ok(None);
+        }
+        let own = if agents.len() == 1 { None } else { self.group.delegates.get(own) };
+        Ok(Some(own.unwrap_or(&self.group.scrubber).clone()))
     }
 
     /// Sends a batch. Spans that the collector will never accept are dropped and reported. Fails with

@@ -129,6 +129,14 @@ impl Collector {
         self.partial_success(response).await
     }
 
+    /// Sends a request without spans, to find out whether the collector accepts requests with these headers.
+    pub async fn check(&self) -> Result<(), SendError> {
+        let body = request_of(&self.project, []).encode_to_vec();
+        let response = self.post(&self.url, body).await?;
+        let _ = read_bounded(response).await;
+        Ok(())
+    }
+
     /// Sends an encoded request with metrics once.
     pub(crate) async fn send_metrics(&self, body: Vec<u8>) -> Result<(), SendError> {
         let response = self.post(&self.metrics_url, body).await?;

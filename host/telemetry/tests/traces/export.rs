@@ -42,7 +42,8 @@ async fn exporter(store: &Arc<dyn Store>, url: &str, options: ExporterOptions) -
 
 async fn exporter_with(store: &Arc<dyn Store>, collector: Arc<Collector>, options: ExporterOptions) -> TraceExporter {
     let group = AgentGroup {
-        agents: vec!["reader".to_owned()],
+        agent: "reader".to_owned(),
+        delegates: BTreeMap::new(),
         collector,
         scrubber: scrubber(ContentLevel::Shortened),
         max_age: LONG,
@@ -231,7 +232,8 @@ async fn o1_earlier_turns_and_old_spans_are_not_sent() {
     session.turn_with_tool("Old.").await;
     tokio::time::sleep(Duration::from_millis(20)).await;
     let group = AgentGroup {
-        agents: vec!["reader".to_owned()],
+        agent: "reader".to_owned(),
+        delegates: BTreeMap::new(),
         collector: collector(&receiver.url(), PATIENCE),
         scrubber: scrubber(ContentLevel::Off),
         max_age: Duration::from_millis(1),
@@ -275,4 +277,37 @@ async fn row_16_a_collector_that_repeats_its_key_does_not_reveal_it() {
     assert!(!format!("{error:?} {error}").contains("99887766"));
     let text = "the key sk-collector-99887766 is wrong".to_owned();
     assert_eq!(collector.secrets().whole(text), "the key (secret) is wrong");
+}
+
+/// O1: the collector of an agent receives the sessions of another agent only while that agent works for it, and no more of their
+/// content than the other agent's own file allows. The other agent's own sessions with users are not sent.
+#[tokio::test(flavor = "multi_thread")]
+async fn o1_the_sessions_of_a_delegate_belong_to_who_began_the_work() {
+    let (receiver, folder) = (Receiver::start(&[]).await, tempfile::tempdir().expect("a folder"));
+    let store = open(&folder.path().join("agents.db"));
+    let group = AgentGroup {
+        agent: "lead".to_owned(),
+        delegates: [("reader".to_owned(), scrubber(ContentLevel::Off))].into(),
+        collector: collector(&receiver.url(), PATIENCE),
+        scrubber: scrubber(ContentLevel::Complete),
+        max_age: LONG,
+    };
+    let exporter = TraceExporter::start(store.clone(), vec![group], options()).await;
+    for (subject, agent, delegated_by, input) in [
+        ("reader/1", "reader", None, "A private question."),
+        ("lead/1", "lead", None, "A question to lead."),
+        ("lead/1/reader", "reader", Some("lead/1"), "A task for the reader."),
+    ] {
+        let mut session = StoredSession::open_as(&store, subject, agent, delegated_by).await;
+        session.turn_with_tool(input).await;
+        session.close().await;
+        exporter.committed(agent, subject);
+    }
+    expect_turns(&receiver, 2).await;
+    exporter.shutdown(PATIENCE).await.expect("all spans are sent");
+    let received = receiver.state.lock().expect("no panic");
+    let text = format!("{:?}", received.spans);
+    assert!(text.contains("A question to lead."), "{text}");
+    assert!(text.contains("lead/1/reader") && !text.contains("A task for the reader."), "{text}");
+    assert!(!text.contains("reader/1\"") && !text.contains("A private question."), "{text}");
 }

@@ -36,10 +36,21 @@ pub(crate) struct StoredSession {
 
 impl StoredSession {
     pub(crate) async fn open(store: &Arc<dyn Store>, subject: &str) -> Self {
-        let meta = SessionMeta { agent: "reader".to_owned(), user: Some("ann".to_owned()), delegated_by: None };
+        Self::open_as(store, subject, "reader", None).await
+    }
+
+    /// Opens a session of an agent, which may work for another session.
+    pub(crate) async fn open_as(
+        store: &Arc<dyn Store>,
+        subject: &str,
+        agent: &str,
+        delegated_by: Option<&str>,
+    ) -> Self {
+        let delegated_by = delegated_by.map(str::to_owned);
+        let meta = SessionMeta { agent: agent.to_owned(), user: Some("ann".to_owned()), delegated_by };
         let opened = store.open(subject, OpenMode::Either, meta).await.expect("the session opens");
         let run = match opened.snapshot {
-            None => Run::new(subject, "reader").with_id_ending("0123456789ab"),
+            None => Run::new(subject, agent).with_id_ending("0123456789ab"),
             Some(snapshot) => Run::restore(Some(&snapshot)).expect("a snapshot"),
         };
         Self {

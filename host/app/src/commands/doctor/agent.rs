@@ -17,6 +17,7 @@ const USER_FILE: &str = "user-wide";
 const FOLDER_FILE: &str = "this folder";
 const MODEL: &str = "model";
 const PLUGINS: &str = "plugins";
+const COLLECTOR: &str = "collector";
 
 /// Maximum time to wait for a model server on this machine.
 const SERVER_WAIT: Duration = Duration::from_secs(2);
@@ -46,6 +47,7 @@ pub(super) async fn check(root: Option<&Path>, environment: &HostEnvironment, te
     }
     findings.extend(model(&settings).await);
     findings.push(plugins(&settings, root, terminal).await);
+    findings.extend(collector(&settings).await);
     findings
 }
 
@@ -158,6 +160,18 @@ fn is_on_this_machine(base_url: &str) -> bool {
         Ok(Some(Host::Domain(name))) => name == "localhost",
         _ => false,
     }
+}
+
+/// Sends the collector a request without spans. Traces are kept in the store until it accepts them, so sessions work without it.
+async fn collector(settings: &Settings) -> Option<Finding> {
+    let collector = settings.telemetry.collector()?;
+    Some(match collector.check().await {
+        Ok(()) => Finding::ok(COLLECTOR, format!("{} accepts traces", collector.url())),
+        Err(error) => {
+            let fix = "start the collector, or correct `[telemetry]`: `endpoint`, `headers` and `header_env`; traces are kept and sent later";
+            Finding::new(COLLECTOR, Level::Warning, error.to_string(), fix)
+        }
+    })
 }
 
 /// Loads all plugins, which checks the lock file and the signatures as well.

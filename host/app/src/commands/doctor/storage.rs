@@ -1,6 +1,7 @@
 //! Checks the data folder, its disk, the database and the clock.
 
 use super::{Finding, Level};
+use crate::commands::serve::token_file_in;
 use crate::terminal::text;
 use agent_config::{DataDirectory, assembly, shell_word};
 use agent_store::StoreError;
@@ -9,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 const FOLDER: &str = "data folder";
 const DATABASE: &str = "database";
+const SERVER: &str = "server";
 const CLOCK: &str = "clock";
 
 /// Free space below which a warning is reported, in bytes.
@@ -36,7 +38,25 @@ pub(super) async fn check(root: Option<&Path>) -> Vec<Finding> {
     }
     let mut findings = vec![space(root)];
     findings.extend(database(root).await);
+    findings.extend(server_tokens(root));
     findings
+}
+
+/// Checks the tokens of `agent-host serve`. Without them, no server has run with this data folder.
+fn server_tokens(root: &Path) -> Option<Finding> {
+    let file = token_file_in(root);
+    if !file.path().exists() {
+        return None;
+    }
+    Some(match file.tokens() {
+        Ok(tokens) => Finding::ok(SERVER, format!("{} can use the server", text::count(tokens.len(), "token"))),
+        Err(error) => Finding::new(
+            SERVER,
+            Level::Error,
+            error.to_string(),
+            "see the message; `agent-host serve` does not start before",
+        ),
+    })
 }
 
 fn space(root: &Path) -> Finding {
@@ -136,6 +156,21 @@ mod tests {
             findings.iter().any(|finding| finding.area == DATABASE && finding.level == Level::Error),
             "{findings:?}"
         );
+    }
+
+    /// Tokens that other users can read, or that are damaged, are reported.
+    #[test]
+    fn tokens_must_be_private_and_readable() {
+        let root = tempfile::tempdir().expect("a temporary folder");
+        assert_eq!(server_tokens(root.path()), None);
+        let file = token_file_in(root.path());
+        file.create_first().expect("created");
+        assert_eq!(server_tokens(root.path()).map(|finding| finding.level), Some(Level::Ok));
+        std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o644)).expect("set");
+        assert_eq!(server_tokens(root.path()).map(|finding| finding.level), Some(Level::Error));
+        std::fs::set_permissions(file.path(), PermissionsExt::from_mode(0o600)).expect("set");
+        std::fs::write(file.path(), "{").expect("written");
+        assert_eq!(server_tokens(root.path()).map(|finding| finding.level), Some(Level::Error));
     }
 
     /// Files from the future show that the clock is behind.

@@ -248,8 +248,8 @@ pub(super) const TURN: Section = Section {
             default: Default::Is(r#""project""#),
             meaning: "What is recalled from earlier sessions and remembered for later sessions. `user` recalls answers \
                       that all your agents gave you and results of this agent's own tools. `project` recalls only those \
-                      of the project folder: the working folder, or the folder above it that contains `.git`. A server \
-                      has no project folder, so `project` is like `user` there. `agent` recalls only the \
+                      of the project folder: the working folder, or the folder above it that contains `.git`. In a \
+                      server, which has no project folder, it recalls only what this agent was told there. `agent` recalls only the \
                       answers and results of this agent. `off` neither recalls nor remembers anything. An agent that \
                       works for another agent recalls nothing.",
             example: r#""agent""#,

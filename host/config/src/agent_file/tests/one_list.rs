@@ -114,6 +114,7 @@ fn documented_defaults_match_the_code() {
         ("missed", "\"latest\"".to_owned()),
         ("signature", "\"standard\"".to_owned()),
         ("content", "\"shortened\"".to_owned()),
+        ("metrics", "false".to_owned()),
         ("project", format!("\"{}\"", crate::settings::telemetry::DEFAULT_PROJECT)),
         ("max_age_hours", crate::settings::telemetry::DEFAULT_MAX_AGE_HOURS.to_string()),
         ("signatures", format!("\"{}\"", agent_registry::SignaturePolicy::default().as_str())),

@@ -72,6 +72,7 @@ pub(super) enum Stray {
     RequestReapproval,
     Forbidden,
     PluginUsedModel,
+    ModelSpent,
 }
 
 pub(super) fn dispositions() -> impl Strategy<Value = Disposition> {
@@ -153,6 +154,7 @@ pub(super) fn kinds() -> impl Strategy<Value = MoveKind> {
         Stray::RequestReapproval,
         Stray::Forbidden,
         Stray::PluginUsedModel,
+        Stray::ModelSpent,
     ];
     prop_oneof![
         24 => Just(MoveKind::Proceed),
