@@ -18,7 +18,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("registry", &["core", "plugins"]),
     ("config", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "telemetry"]),
     ("devkit", &["core", "plugins", "models", "store", "runtime"]),
-    ("serve", &["core", "store", "mcp", "runtime"]),
+    ("serve", &["core", "plugins", "store", "mcp", "runtime", "telemetry", "config"]),
     ("acp", &["core", "store", "runtime"]),
     (
         "app",

@@ -3,6 +3,8 @@
 mod ag_ui;
 mod agents;
 mod answers;
+mod configuration;
+mod direct_calls;
 mod events;
 mod health;
 mod mcp;
@@ -11,6 +13,7 @@ mod memories;
 mod operations;
 mod plugins;
 mod sessions;
+mod turns;
 mod webhooks;
 
 use crate::mcp::McpAgent;
@@ -87,6 +90,11 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(sessions::send_prompt))
         .routes(routes!(sessions::cancel_turn))
         .routes(routes!(media::read_media))
+        .routes(routes!(turns::list_turns))
+        .routes(routes!(turns::show_turn))
+        .routes(routes!(turns::prompts::show_prompt))
+        .routes(routes!(turns::prompts::read_request))
+        .routes(routes!(turns::replays::replay_turn))
         .routes(routes!(events::stream_events))
         .routes(routes!(answers::decide_approvals))
         .routes(routes!(answers::rehearse_call))
@@ -95,6 +103,12 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(answers::receive_event))
         .routes(routes!(webhooks::receive_webhook))
         .routes(routes!(ag_ui::run_agent))
+        .routes(routes!(direct_calls::call_tool))
+        .routes(routes!(plugins::details::list_plugins))
+        .routes(routes!(plugins::details::show_authority))
+        .routes(routes!(configuration::configuration_schema))
+        .routes(routes!(configuration::read_configuration, configuration::save_configuration))
+        .routes(routes!(configuration::check_configuration))
         .routes(routes!(plugins::list_versions))
         .routes(routes!(plugins::roll_back_plugin, plugins::undo_plugin_rollback))
         .routes(routes!(memories::list_memories))
@@ -203,10 +217,10 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
     let mut response = StatusCode::NO_CONTENT.into_response();
     allow_page(&mut response, origin);
     for (name, value) in [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, last-event-id, x-agent-session, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, *",
+            "authorization, content-type, if-match, last-event-id, x-agent-session, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, *",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ] {
@@ -219,6 +233,6 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
 fn allow_page(response: &mut Response, origin: HeaderValue) {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
-    let exposed = HeaderValue::from_static("mcp-session-id, x-agent-session");
+    let exposed = HeaderValue::from_static("etag, mcp-session-id, x-agent-session");
     response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
 }

@@ -6,11 +6,13 @@ use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::mcp::McpAgent;
 use crate::state::{ApiState, StreamLimits};
 use crate::tokens::TokenFile;
+use agent_config::Settings;
 use agent_runtime::Supervisor;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -38,6 +40,9 @@ pub struct ServerOptions {
     pub origins: AllowedOrigins,
     /// The tokens of the server.
     pub tokens: TokenFile,
+    /// The settings from which the agents were assembled, by the agent's name. The configuration files of agents that are not
+    /// in this map can be neither read nor changed over HTTP.
+    pub settings: BTreeMap<String, Settings>,
     /// Maximum number of connections. Further clients wait until a connection is closed. Default: 512.
     pub connections: usize,
     /// Maximum number of event streams of one token. Default: 3.
@@ -66,6 +71,7 @@ impl ServerOptions {
             only_mcp: None,
             origins: AllowedOrigins::default(),
             tokens,
+            settings: BTreeMap::new(),
             connections: 512,
             streams_per_token: 3,
             streams: 256,
@@ -95,7 +101,8 @@ impl Server {
         let (listener, endpoint) = Listener::bind(endpoint).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let streams = StreamLimits::new("event streams", streams_per_token, streams);
-        let state = Arc::new(ApiState::new(supervisor, origins, tokens, (streams, replies, stop.clone())));
+        let state =
+            Arc::new(ApiState::new(supervisor, origins, tokens, options.settings, (streams, replies, stop.clone())));
         let accepting = Accepting {
             router: match options.only_mcp {
                 Some(agent) => mcp_router(state, agent),

@@ -7,13 +7,14 @@ use crate::body::{
 use crate::mcp::{McpAgent, McpEndpoints};
 use crate::problem::Problem;
 use crate::tokens::{Token, TokenFile};
+use agent_config::Settings;
 use agent_mcp::offered::HttpEndpoint;
 use agent_runtime::{RefusedRequest, Supervisor};
 use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,18 @@ const TOKEN_LIFETIME: Duration = Duration::from_secs(1);
 const LARGE_BODIES_PER_TOKEN: usize = 2;
 /// Maximum number of bodies with media that are in memory at the same time.
 const LARGE_BODIES: usize = 6;
+/// Maximum number of configuration files that are checked at the same time for one token.
+const CHECKS_PER_TOKEN: usize = 4;
+/// Maximum number of configuration files that are checked at the same time.
+const CHECKS: usize = 8;
+/// Maximum number of recorded prompts that are rebuilt at the same time for one token.
+const PROMPTS_PER_TOKEN: usize = 4;
+/// Maximum number of recorded prompts that are rebuilt at the same time.
+const PROMPTS: usize = 8;
+/// Maximum number of turns that are replayed at the same time for one token.
+const REPLAYS_PER_TOKEN: usize = 1;
+/// Maximum number of turns that are replayed at the same time.
+const REPLAYS: usize = 4;
 
 /// Tokens that were read from their file.
 struct CachedTokens {
@@ -39,6 +52,14 @@ pub(crate) struct ApiState {
     pub(crate) streams: Arc<StreamLimits>,
     /// Limits the number of requests that wait for a reply of an agent.
     pub(crate) replies: Arc<StreamLimits>,
+    /// Limits the number of recorded prompts that are rebuilt at the same time, because they may be large.
+    pub(crate) rebuilt_prompts: Arc<StreamLimits>,
+    /// Limits the number of turns that are replayed at the same time.
+    pub(crate) replays: Arc<StreamLimits>,
+    /// Limits the number of configuration files that are checked at the same time.
+    pub(crate) checked_files: Arc<StreamLimits>,
+    /// The settings from which the agents were assembled, by the agent's name.
+    settings: BTreeMap<String, Settings>,
     /// Limits the number of large bodies that are in memory.
     pub(crate) large_bodies: Arc<StreamLimits>,
     /// Cancelled when the server begins to drain. Event streams then end.
@@ -54,6 +75,7 @@ impl ApiState {
         supervisor: Supervisor,
         origins: AllowedOrigins,
         token_file: TokenFile,
+        settings: BTreeMap<String, Settings>,
         (streams, replies, draining): (StreamLimits, StreamLimits, CancellationToken),
     ) -> Self {
         let large_bodies = StreamLimits::new("large requests", LARGE_BODIES_PER_TOKEN, LARGE_BODIES);
@@ -62,12 +84,27 @@ impl ApiState {
             origins,
             streams: Arc::new(streams),
             replies: Arc::new(replies),
+            checked_files: Arc::new(StreamLimits::new("checks of files", CHECKS_PER_TOKEN, CHECKS)),
+            settings,
             large_bodies: Arc::new(large_bodies),
+            rebuilt_prompts: Arc::new(StreamLimits::new("prompts", PROMPTS_PER_TOKEN, PROMPTS)),
+            replays: Arc::new(StreamLimits::new("replays", REPLAYS_PER_TOKEN, REPLAYS)),
             draining,
             mcp_endpoints: McpEndpoints::default(),
             token_file,
             cached_tokens: Mutex::default(),
         }
+    }
+
+    /// Reads the settings of an agent, because its file may have changed. If the file cannot be used, returns the settings from
+    /// which the agent was assembled, and the reason. Returns `None` if the server does not know the agent's settings.
+    pub(crate) async fn settings_now(&self, agent: &str) -> Option<(Settings, Option<String>)> {
+        let settings = self.settings.get(agent)?.clone();
+        let read = tokio::task::spawn_blocking(move || match settings.reread() {
+            Ok(current) => (current, None),
+            Err(error) => (settings, Some(error.to_string())),
+        });
+        read.await.ok()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {

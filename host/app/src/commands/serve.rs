@@ -29,7 +29,8 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     create_first_token(&data, terminal)?;
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
-    let options = ServerOptions { endpoint, origins, ..ServerOptions::new(arguments.listen, tokens.clone()) };
+    let settings = served.settings();
+    let options = ServerOptions { endpoint, origins, settings, ..ServerOptions::new(arguments.listen, tokens.clone()) };
     let server = match Server::start(supervisor.clone(), options).await {
         Ok(server) => server,
         Err(error) => {
