@@ -13,9 +13,11 @@ mod memories;
 mod operations;
 mod plugins;
 mod sessions;
+mod sign_ins;
 mod turns;
 mod webhooks;
 
+use crate::console;
 use crate::mcp::McpAgent;
 use crate::openai;
 use crate::problem::Problem;
@@ -33,8 +35,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Routes that need no token, because they contain no data of the host.
-const PUBLIC_ROUTES: [&str; 2] = ["/health", "/ready"];
+/// Routes that need no token: they contain no data of the host, or a code stands for the token.
+const PUBLIC_ROUTES: [&str; 3] = ["/health", "/ready", sign_ins::CODE_PATH];
 
 /// Returns the routes and the document that describes them.
 pub(crate) fn router(state: Arc<ApiState>) -> Router {
@@ -42,7 +44,11 @@ pub(crate) fn router(state: Arc<ApiState>) -> Router {
     let document: axum::Json<OpenApi> = axum::Json(openapi);
     let router = router
         .route("/openapi.json", get(move || async move { document.clone() }))
-        .route("/agents/{agent}/mcp", any(mcp::agent_endpoint));
+        .route("/agents/{agent}/mcp", any(mcp::agent_endpoint))
+        .route("/", get(console::redirect))
+        .route("/console", get(console::redirect))
+        .route(console::PATH, get(console::index))
+        .route("/console/{*file}", get(console::file));
     checked(router, state)
 }
 
@@ -82,6 +88,9 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
     let (router, mut openapi) = OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
+        .routes(routes!(sign_ins::show_token))
+        .routes(routes!(sign_ins::sign_in, sign_ins::sign_out))
+        .routes(routes!(sign_ins::sign_in_with_code))
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::show_agent))
         .routes(routes!(sessions::list_sessions, sessions::create_session))
@@ -135,7 +144,8 @@ async fn check_access(State(state): State<Arc<ApiState>>, mut request: Request, 
         }
         return response;
     }
-    let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
+    let path = request.uri().path();
+    let is_public = PUBLIC_ROUTES.contains(&path) || console::is_console(path);
     let is_openai = request.uri().path().starts_with(openai::PATH);
     // A request to a webhook may have a signature instead of a token, which its handler checks.
     let may_be_signed = request.uri().path().starts_with(webhooks::WEBHOOK_PATH)

@@ -4,8 +4,9 @@ use crate::access::AllowedOrigins;
 use crate::api::{mcp_router, router};
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::mcp::McpAgent;
+use crate::sign_ins::SignIns;
 use crate::state::{ApiState, StreamLimits};
-use crate::tokens::TokenFile;
+use crate::tokens::{TokenFile, digest};
 use agent_config::Settings;
 use agent_runtime::Supervisor;
 use axum::Router;
@@ -90,6 +91,7 @@ pub struct Server {
     stop: CancellationToken,
     tasks: TaskTracker,
     drain_timeout: Duration,
+    sign_ins: Arc<SignIns>,
 }
 
 impl Server {
@@ -103,6 +105,7 @@ impl Server {
         let streams = StreamLimits::new("event streams", streams_per_token, streams);
         let state =
             Arc::new(ApiState::new(supervisor, origins, tokens, options.settings, (streams, replies, stop.clone())));
+        let sign_ins = state.sign_ins.clone();
         let accepting = Accepting {
             router: match options.only_mcp {
                 Some(agent) => mcp_router(state, agent),
@@ -114,7 +117,7 @@ impl Server {
             timeouts,
         };
         tasks.spawn(accepting.accept(listener));
-        Ok(Self { endpoint, stop, tasks, drain_timeout })
+        Ok(Self { endpoint, stop, tasks, drain_timeout, sign_ins })
     }
 
     /// Returns where the server accepts connections. The port of an address is never 0.
@@ -128,6 +131,12 @@ impl Server {
             Endpoint::Tcp(address) | Endpoint::Tls(address, _) => Some(*address),
             Endpoint::Unix(_) => None,
         }
+    }
+
+    /// Creates a code with which a browser signs in to the web console once, within 10 minutes, with the rights of this token. If
+    /// the token does not exist, the code is refused.
+    pub fn create_sign_in_code(&self, token: &str) -> String {
+        self.sign_ins.create_code(&digest(token))
     }
 
     /// Accepts no more connections, ends the event streams, and waits until the running requests have ended.

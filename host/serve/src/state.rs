@@ -6,6 +6,7 @@ use crate::body::{
 };
 use crate::mcp::{McpAgent, McpEndpoints};
 use crate::problem::Problem;
+use crate::sign_ins::SignIns;
 use crate::tokens::{Token, TokenFile};
 use agent_config::Settings;
 use agent_mcp::offered::HttpEndpoint;
@@ -66,6 +67,8 @@ pub(crate) struct ApiState {
     pub(crate) draining: CancellationToken,
     /// The endpoints of the Model Context Protocol.
     mcp_endpoints: McpEndpoints,
+    /// The sign-ins of web pages, which the server also needs to create codes.
+    pub(crate) sign_ins: Arc<SignIns>,
     token_file: TokenFile,
     cached_tokens: Mutex<Option<CachedTokens>>,
 }
@@ -91,6 +94,7 @@ impl ApiState {
             replays: Arc::new(StreamLimits::new("replays", REPLAYS_PER_TOKEN, REPLAYS)),
             draining,
             mcp_endpoints: McpEndpoints::default(),
+            sign_ins: Arc::default(),
             token_file,
             cached_tokens: Mutex::default(),
         }
@@ -113,12 +117,17 @@ impl ApiState {
 
     /// Finds the token of a request. A token that was created a moment ago is found, too.
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        match Caller::of(headers, &self.tokens(TOKEN_LIFETIME)?) {
+        match Caller::of(headers, &self.tokens(TOKEN_LIFETIME)?, &self.sign_ins) {
             Err(problem) if problem.status == StatusCode::UNAUTHORIZED.as_u16() => {
-                Caller::of(headers, &self.tokens(Duration::ZERO)?)
+                Caller::of(headers, &self.tokens(Duration::ZERO)?, &self.sign_ins)
             }
             found => found,
         }
+    }
+
+    /// Returns the token with this digest, if it exists now.
+    pub(crate) fn token(&self, digest: &str) -> Result<Option<Token>, Problem> {
+        Ok(self.tokens(Duration::ZERO)?.iter().find(|token| token.digest == digest).cloned())
     }
 
     /// Returns the tokens of the server. If the file was checked longer than `lifetime` ago, it is checked again, and it is
@@ -149,7 +158,8 @@ impl ApiState {
 
     /// Returns whether the token of the caller still exists and allows what it allowed when the request arrived.
     pub(crate) fn is_still_valid(&self, caller: &Caller) -> bool {
-        self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
+        let is_signed_in = caller.sign_in.as_ref().is_none_or(|sign_in| self.sign_ins.token_of(sign_in).is_some());
+        is_signed_in && self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
     }
 
     /// Returns the endpoint for MCP clients with the caller's token.
