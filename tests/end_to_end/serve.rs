@@ -3,6 +3,7 @@
 mod ag_ui;
 mod attacks;
 pub(crate) mod client;
+mod configuration;
 mod endpoints;
 mod generated_requests;
 mod killed;
@@ -13,6 +14,7 @@ pub(crate) mod process;
 mod refusals;
 mod streams;
 mod trace_context;
+mod turns;
 mod webhooks;
 
 use crate::support::{TestHost, call_reply, script, text_reply, with_tree_grant};
@@ -351,6 +353,9 @@ fn body_of(path: &str) -> Value {
         "rehearsals" => json!({"call": "call_1_1_1"}),
         "answers" => json!({"call": "call_1_1_1", "text": "yes"}),
         "ag-ui" => json!({"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hi."}]}),
+        "replays" => json!({"plugin": "text"}),
+        "calls" => json!({"tool": "text.count", "arguments": {}}),
+        "configuration" | "check" => json!({"text": ""}),
         "resolutions" => json!({"decision": "retry", "call": "call_1_1_1"}),
         _ => json!({}),
     }

@@ -30,6 +30,9 @@ import "./components/shell.js";
 const PAGES = [
   { path: "chat", label: "Chat", icon: "chat", element: "ah-chat", load: () => import("./pages/chat.js") },
   { path: "inbox", label: "Inbox", icon: "inbox", element: "ah-inbox", load: () => import("./pages/inbox.js"), badge: inboxCount },
+  { path: "turns", label: "Turns", icon: "turn", element: "ah-turns", load: () => import("./pages/turns.js") },
+  { path: "plugins", label: "Plugins", icon: "plugins", element: "ah-plugins", load: () => import("./pages/plugins.js") },
+  { path: "agents", label: "Agents", icon: "agents", element: "ah-agents", load: () => import("./pages/agents.js") },
   { path: "about", element: "ah-about", title: "About", load: () => import("./pages/about.js") },
 ];
 

@@ -14,6 +14,7 @@ use agent_runtime::{RefusedRequest, Supervisor};
 use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,6 +40,14 @@ const REPLAYS_PER_TOKEN: usize = 1;
 /// Maximum number of turns that are replayed at the same time.
 const REPLAYS: usize = 4;
 
+/// A session that a webhook has begun.
+#[derive(Clone)]
+pub(crate) struct WebhookRun {
+    /// Time of the request, as RFC 3339.
+    pub(crate) time: String,
+    pub(crate) session: String,
+}
+
 /// Tokens that were read from their file.
 struct CachedTokens {
     checked: Instant,
@@ -57,6 +66,8 @@ pub(crate) struct ApiState {
     pub(crate) rebuilt_prompts: Arc<StreamLimits>,
     /// Limits the number of turns that are replayed at the same time.
     pub(crate) replays: Arc<StreamLimits>,
+    /// The last session of each webhook since the server started, by agent and webhook.
+    webhook_runs: Mutex<HashMap<(String, String), WebhookRun>>,
     /// Limits the number of configuration files that are checked at the same time.
     pub(crate) checked_files: Arc<StreamLimits>,
     /// The settings from which the agents were assembled, by the agent's name.
@@ -87,6 +98,7 @@ impl ApiState {
             origins,
             streams: Arc::new(streams),
             replies: Arc::new(replies),
+            webhook_runs: Mutex::default(),
             checked_files: Arc::new(StreamLimits::new("checks of files", CHECKS_PER_TOKEN, CHECKS)),
             settings,
             large_bodies: Arc::new(large_bodies),
@@ -109,6 +121,19 @@ impl ApiState {
             Err(error) => (settings, Some(error.to_string())),
         });
         read.await.ok()
+    }
+
+    /// Notes that a webhook of the configuration has begun a session.
+    pub(crate) fn note_webhook_run(&self, agent: &str, webhook: &str, session: &str) {
+        let run = WebhookRun { time: Timestamp::now().to_string(), session: session.to_owned() };
+        let mut runs = self.webhook_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.insert((agent.to_owned(), webhook.to_owned()), run);
+    }
+
+    /// Returns the last session of a webhook since the server started.
+    pub(crate) fn last_webhook_run(&self, agent: &str, webhook: &str) -> Option<WebhookRun> {
+        let runs = self.webhook_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.get(&(agent.to_owned(), webhook.to_owned())).cloned()
     }
 
     pub(crate) fn store(&self) -> &dyn Store {
