@@ -23,8 +23,6 @@ pub mod grants;
 
 mod plugin_access;
 
-mod plugin_lock;
-
 pub mod agent_file;
 
 pub mod trust;
@@ -34,6 +32,8 @@ mod environment;
 pub mod user_file;
 
 pub mod settings;
+
+mod plugin_lock;
 
 mod data_directory;
 
