@@ -58,37 +58,41 @@ function noRight() {
 
 function overview(agent) {
   return h("div", { class: "stack" }, schedules(agent.schedules), webhooks(agent.webhooks),
-    h("section", { class: "card" }, h("header", null, h("h2", { class: "grow" }, "Tools"), h("span", { class: "badge" }, String(agent.tools.length))),
-      h("div", { class: "body" }, agent.tools.length === 0 ? h("p", { class: "muted" }, "The agent has no tools.")
-        : h("dl", { class: "definition" }, agent.tools.map((tool) => [h("dt", null, outside(tool.name, { class: "mono" })), h("dd", null, outside(tool.description))])))));
+    section("Tools", agent.tools, "The agent has no tools.", (tool) => h("div", null,
+      outside(tool.name, { class: "mono" }, "h3"), outside(tool.description, { class: "muted small" }, "p"))));
 }
 
 function schedules(list) {
-  const time = (value) => (value ? h("span", { title: exactTime(value) }, ago(value)) : h("span", { class: "muted" }, "not known"));
-  return h("section", { class: "card" }, h("header", null, h("h2", null, "Schedules")),
-    h("div", { class: "body scroll-x", tabindex: "0", role: "region", "aria-label": "Schedules" }, list.length === 0
-      ? h("p", { class: "muted" }, "The agent begins no session by itself. A table ", h("code", null, "[schedules.NAME]"), " in its configuration would.")
-      : h("table", { class: "grants" },
-        h("thead", null, h("tr", null, ["Name", "Times", "Last run", "Next run"].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", null, list.map((schedule) => h("tr", null,
-          h("td", null, outside(schedule.name)), h("td", null, outside(schedule.times, { class: "mono" })),
-          h("td", null, schedule.last ? (schedule.last_session ? h("a", { href: href("turns", schedule.last_session) }, time(schedule.last)) : time(schedule.last)) : h("span", { class: "muted" }, "never")),
-          h("td", null, time(schedule.next))))))));
+  const time = (value, otherwise) => (value ? h("time", { datetime: value, title: exactTime(value) }, ago(value)) : h("span", { class: "muted" }, otherwise));
+  return section("Schedules", list, ["The agent begins no session by itself. A table ", h("code", null, "[schedules.NAME]"), " in its configuration would."],
+    (schedule) => facts(schedule.name, [
+      ["Times", outside(schedule.times, { class: "mono" })],
+      ["Last run", schedule.last_session ? h("a", { href: href("turns", schedule.last_session) }, time(schedule.last)) : time(schedule.last, "never")],
+      ["Next run", time(schedule.next, "not known yet")],
+    ]));
 }
 
 function webhooks(list) {
-  return h("section", { class: "card" }, h("header", null, h("h2", null, "Webhooks")),
-    h("div", { class: "body scroll-x", tabindex: "0", role: "region", "aria-label": "Webhooks" }, list.length === 0
-      ? h("p", { class: "muted" }, "Other programs begin no session of the agent. A table ", h("code", null, "[webhooks.NAME]"), " in its configuration would let them.")
-      : h("table", { class: "grants" },
-        h("thead", null, h("tr", null, ["Name", "Address", "Protected by", "Last request"].map((name) => h("th", { scope: "col" }, name)))),
-        h("tbody", null, list.map((webhook) => {
-          const address = new URL(`..${webhook.path}`, document.baseURI).href;
-          return h("tr", null, h("td", null, outside(webhook.name)),
-            h("td", null, h("div", { class: "row" }, outside(address, { class: "mono" }), copyButton(address, "Copy the address"))),
-            h("td", null, webhook.signed ? "a signature" : "a token"),
-            h("td", null, webhook.last ? h("a", { href: href("turns", webhook.last_session), title: exactTime(webhook.last) }, ago(webhook.last)) : h("span", { class: "muted" }, "none since the server started")));
-        })))));
+  return section("Webhooks", list, ["Other programs begin no session of the agent. A table ", h("code", null, "[webhooks.NAME]"), " in its configuration would let them."],
+    (webhook) => {
+      const address = new URL(`..${webhook.path}`, document.baseURI).href;
+      const time = webhook.last && h("time", { datetime: webhook.last, title: exactTime(webhook.last) }, ago(webhook.last));
+      return facts(webhook.name, [
+        ["Address", h("span", { class: "row" }, outside(address, { class: "mono" }), copyButton(address, "Copy the address"))],
+        ["Protected by", webhook.signed ? "a signature" : "a token"],
+        ["Last request", !time ? h("span", { class: "muted" }, "none since the server started") : webhook.last_session ? h("a", { href: href("turns", webhook.last_session) }, time) : time],
+      ]);
+    });
+}
+
+function section(title, list, otherwise, row) {
+  return h("section", { class: "card" }, h("header", null, h("h2", { class: "grow" }, title), h("span", { class: "badge" }, String(list.length))),
+    list.length === 0 ? h("p", { class: "body muted" }, otherwise) : h("ul", { class: "plain rows" }, list.map((one) => h("li", null, row(one)))));
+}
+
+function facts(name, list) {
+  return h("div", { class: "stack tight" }, outside(name, {}, "h3"),
+    h("dl", { class: "facts" }, list.map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value)))));
 }
 
 customElements.define("ah-agents", AgentsPage);

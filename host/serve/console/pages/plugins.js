@@ -66,10 +66,10 @@ class PluginsPage extends Page {
     const selected = Math.max(names.indexOf(this.route.query.get("part")), 0);
     const reload = () => this.show(this.content, () => this.#load(agent, plugin.name));
     const parts = tabs("Parts of the plugin", [
-      { label: "What it may do", content: () => (signIn.may("administer") ? accessView(this, own) : noRight()) },
+      { label: "Access", content: () => (signIn.may("administer") ? accessView(this, own) : noRight()) },
       { label: `Tools (${plugin.tools.length})`, content: () => toolsView(this, agent, plugin) },
       { label: "Versions", content: () => versionsView(this, own, plugin, reload) },
-      { label: "Resource use", content: () => useView(plugin) },
+      { label: "Resources", content: () => useView(plugin) },
     ], { selected, onSelect: (index) => go(`${href("plugins", agent, plugin.name)}?part=${names[index]}`, { replace: true }) });
     return [
       pageHeader(outside(plugin.name), plugin.description && outside(plugin.description), healthBadge(plugin),

@@ -77,7 +77,7 @@ class TurnsPage extends Page {
   #header(turns, next) {
     const select = h("select", { "aria-label": "Turn", on: { change: () => go(href("turns", this.#session, select.value)) } },
       turns.map((known) => h("option", { value: known.turn, selected: known.turn === this.#turn },
-        `Turn ${known.turn} · ${exactTime(known.started)}`)),
+        `Turn ${known.turn} · ${ago(known.started)}`)),
       next && h("option", { value: next - 1 }, "Earlier turns…"));
     return pageHeader("Turns", outside(this.#session, { class: "mono" }),
       select,
@@ -105,7 +105,7 @@ class TurnsPage extends Page {
     fill(this.times,
       h("header", null, h("h2", { id: "times-heading", class: "grow" }, "Timeline"),
         h("span", { class: "muted small" }, details.ended ? duration(microseconds(details.started, details.ended)) : "The turn is open")),
-      h("div", { class: "body" },
+      h("div", { class: "body parts" },
         details.steps.length === 0 && !details.activities.length ? h("p", { class: "muted" }, details.ended ? "The turn ended before its first step." : loading("The turn is being prepared…"))
           : timeline(details, { selected: this.#step, onStep: (step) => this.#select(step, true) }),
         details.left_out > 0 && h("p", { class: "callout" }, `${count(details.left_out)} more parts are stored, which are too many to show.`)));
@@ -117,7 +117,7 @@ class TurnsPage extends Page {
     const facts = [
       ["Agent", outside(details.agent)],
       ["Began", exactTime(details.started)],
-      cost && ["Model calls", count(cost.interactions ?? cost.model_calls ?? details.steps.length)],
+      cost && ["Model calls", count(cost.interactions)],
       cost && ["Tokens", `${count(cost.usage.prompt_tokens)} in, ${count(cost.usage.completion_tokens)} out`],
       cost?.usage.cost && ["Cost", dollars(cost.usage.cost.nanodollars) + (cost.usage.cost.partial ? " or more" : "")],
       ["Plugins", details.plugins.length ? details.plugins.map((plugin, index) => [index > 0 && ", ", outside(plugin, { class: "mono" })]) : "none"],
@@ -160,7 +160,11 @@ class TurnsPage extends Page {
   #select(step, addressed) {
     this.#step = step;
     if (addressed) go(href("turns", this.#session, this.#turn, step), { replace: true });
-    for (const row of this.querySelectorAll("[data-step]")) row.setAttribute("aria-pressed", String(Number(row.dataset.step) === step));
+    for (const row of this.querySelectorAll("[data-step]")) {
+      const isSelected = Number(row.dataset.step) === step;
+      row.setAttribute("aria-pressed", String(isSelected));
+      if (isSelected) row.scrollIntoView({ block: "nearest" });
+    }
     this.#fillStep();
   }
 }

@@ -6,7 +6,8 @@ use crate::problem::{ApiProblems, Problem};
 use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::message::TurnInput;
-use agent_core::schema::{Schema, Violation};
+use agent_core::schema::Schema;
+use agent_core::tool::Violation;
 use agent_runtime::Prompt;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -20,6 +21,8 @@ use super::sessions::{CreatedSession, events_path, user_of};
 
 /// Maximum number of problems of the arguments that are listed.
 const MAX_VIOLATIONS: usize = 20;
+/// Maximum nesting depth of the arguments. The store could not store much deeper values.
+const MAX_DEPTH: usize = 64;
 
 /// A call of a tool.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -55,6 +58,9 @@ pub(crate) async fn call_tool(
     state.check_agent(&caller, &agent)?;
     let user = user_of(&caller, new.user)?;
     let arguments = Value::Object(new.arguments);
+    if depth_of(&arguments) > MAX_DEPTH {
+        return Err(Problem::invalid(format!("the arguments are nested more than {MAX_DEPTH} levels deep")));
+    }
     check_call(&state, &agent, (&new.tool, &arguments))?;
     let input = TurnInput::Call { tool: new.tool, arguments };
     let prompt = Prompt { user, trace: caller.trace, ..Prompt::new(input) };
@@ -75,6 +81,15 @@ fn check_call(state: &ApiState, agent: &str, (tool, arguments): (&str, &Value)) 
         let listed = violations.iter().take(MAX_VIOLATIONS).map(violation_text);
         Problem::invalid(format!("the arguments do not match the schema: {}", listed.collect::<Vec<_>>().join("; ")))
     })
+}
+
+/// Returns the nesting depth of a value, which the parser of the request has limited.
+fn depth_of(value: &Value) -> usize {
+    match value {
+        Value::Array(items) => 1 + items.iter().map(depth_of).max().unwrap_or_default(),
+        Value::Object(fields) => 1 + fields.values().map(depth_of).max().unwrap_or_default(),
+        _ => 0,
+    }
 }
 
 fn violation_text(Violation { pointer, message, .. }: &Violation) -> String {

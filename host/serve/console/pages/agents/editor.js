@@ -42,7 +42,7 @@ class Editor {
     });
     this.problems = h("ol", { class: "plain problems" });
     this.status = h("p", { class: "muted small", id: status });
-    this.help = h("aside", { class: "help card", "aria-label": "Help about the key at the cursor" });
+    this.help = h("aside", { class: "help card", tabindex: "0", "aria-label": "Help about the key at the cursor" });
     this.save = h("button", { class: "button primary", type: "button", disabled: true, on: { click: () => this.#review() } }, "Review and save…");
     this.discard = h("button", { class: "button", type: "button", disabled: true, on: { click: () => this.#reset() } }, "Discard changes");
     this.element = h("div", { class: "configuration" },
@@ -181,5 +181,5 @@ class Editor {
 function permissions(title, kind, lines) {
   if (lines.length === 0) return null;
   return h("section", { class: "stack tight" }, h("h3", null, title),
-    h("ul", { class: `plain callout ${kind}` }, lines.map((line) => h("li", null, outside(line)))));
+    h("div", { class: `callout ${kind}` }, h("ul", { class: "plain" }, lines.map((line) => h("li", null, outside(line))))));
 }

@@ -4,6 +4,7 @@ import { fill, h, outside } from "../../core/dom.js";
 import { api, sessionPath } from "../../core/api.js";
 import { href } from "../../core/router.js";
 import { signIn } from "../../core/sign-in.js";
+import { icon } from "../../components/icon.js";
 import { textBlock } from "../../components/json-view.js";
 import { loading } from "../../components/page.js";
 import { schemaForm } from "../../components/schema-form.js";
@@ -16,7 +17,7 @@ const TRAITS = { read_only: "only reads", destructive: "may destroy", idempotent
 export function toolsView(page, agent, plugin) {
   if (plugin.tools.length === 0) return h("p", { class: "muted" }, "The plugin has no tools. It takes part in turns in another way.");
   return h("ul", { class: "plain stack" }, plugin.tools.map((tool) => h("li", { class: "card" }, h("details", { class: "tool" },
-    h("summary", null, outside(tool.name, { class: "mono name" }), h("span", { class: "row" },
+    h("summary", null, icon("chevron"), outside(tool.name, { class: "mono name grow" }), h("span", { class: "row" },
       Object.entries(TRAITS).filter(([trait]) => tool.traits[trait]).map(([trait, label]) => h("span", { class: `badge ${["destructive", "needs_approval"].includes(trait) ? "warn" : ""}` }, label)))),
     h("div", { class: "body stack" },
       outside(tool.description, {}, "p"),

@@ -1,6 +1,6 @@
 // The versions of a plugin that this host has used, and rollbacks.
 
-import { h, outside } from "../../core/dom.js";
+import { h } from "../../core/dom.js";
 import { api } from "../../core/api.js";
 import { ago, exactTime } from "../../core/format.js";
 import { signIn } from "../../core/sign-in.js";
@@ -15,6 +15,10 @@ export function versionsView(page, path, plugin, reload) {
   const place = h("div", { class: "stack" });
   page.show(place, async () => content(await api.get(`${path}/versions`, { signal: page.signal }), path, plugin, reload));
   return place;
+}
+
+function time(value) {
+  return h("time", { datetime: value, title: exactTime(value) }, ago(value));
 }
 
 function content(found, path, plugin, reload) {
@@ -41,18 +45,16 @@ function content(found, path, plugin, reload) {
     plugin.trial && h("p", { class: "callout warn" }, `This version is on trial: after ${plugin.trial.calls} calls, ${plugin.trial.traps} have crashed. If too many crash, ${short(plugin.trial.before)} is used again.`),
     found.instead_of && h("div", { class: "callout warn row apart" }, h("span", null, "An earlier version is used. The plugin's file contains ", h("code", null, short(found.instead_of)), "."),
       may && h("button", { class: "button", type: "button", on: { click: undo } }, "Undo the rollback")),
-    h("div", { class: "card scroll-x", tabindex: "0", role: "region", "aria-label": "Versions" }, h("table", { class: "versions" },
-      h("thead", null, h("tr", null, ["Digest", "Used from", "Until", "Then", ""].map((name) => (name ? h("th", { scope: "col" }, name) : h("td", null))))),
-      h("tbody", null, found.versions.map((version) => {
-        const isNow = version.digest === found.digest;
-        const isOffered = may && !isNow && version.digest !== found.instead_of && !seen.has(version.digest);
-        seen.add(version.digest);
-        return h("tr", null,
-          h("td", null, h("span", { class: "mono", title: version.digest }, short(version.digest))),
-          h("td", { title: exactTime(version.began) }, ago(version.began)),
-          h("td", null, version.ended ? h("span", { title: exactTime(version.ended) }, ago(version.ended)) : h("span", { class: "badge good" }, "in use")),
-          h("td", null, version.ended ? outside(WHY[version.why] ?? "") : ""),
-          h("td", { class: "end" }, isOffered && h("button", { class: "button small", type: "button", on: { click: () => rollBack(version.digest) } }, "Roll back to it")));
-      })))),
+    h("ul", { class: "plain rows card" }, found.versions.map((version) => {
+      const isNow = version.digest === found.digest && !version.ended;
+      const isOffered = may && version.digest !== found.digest && version.digest !== found.instead_of && !seen.has(version.digest);
+      seen.add(version.digest);
+      return h("li", { class: "row apart" },
+        h("div", { class: "stack tight" },
+          h("div", { class: "row" }, h("span", { class: "mono", title: version.digest }, short(version.digest)), isNow && h("span", { class: "badge good" }, "in use")),
+          h("p", { class: "muted small" }, "used from ", time(version.began), version.ended && [" until ", time(version.ended)],
+            version.ended && WHY[version.why] && `: ${WHY[version.why]}`)),
+        isOffered && h("button", { class: "button", type: "button", on: { click: () => rollBack(version.digest) } }, "Roll back to it"));
+    })),
   ];
 }

@@ -5,6 +5,7 @@ import { api, sessionPath } from "../../core/api.js";
 import { diffLines } from "../../core/diff.js";
 import { bytes, count, plural } from "../../core/format.js";
 import { difference } from "../../core/rendered.js";
+import { icon } from "../../components/icon.js";
 import { copyButton } from "../../components/json-view.js";
 import { notifyError } from "../../components/notice.js";
 import { shareBar } from "../../components/share-bar.js";
@@ -91,7 +92,7 @@ function block(found) {
   const isOpen = found.change !== "same" && found.kind !== "tool";
   const reuse = found.reused_characters === 0 ? null : found.reused_characters >= found.characters ? "reusable" : "partly reusable";
   const details = h("details", { class: `block ${found.change}`, open: isOpen },
-    h("summary", null,
+    h("summary", null, icon("chevron"),
       h("span", { class: "kind" }, KINDS[found.kind]),
       outside(found.title, { class: "grow cut" }),
       found.masks.length > 0 && h("span", { class: "badge warn" }, plural(found.masks.length, "mask")),

@@ -7,7 +7,7 @@ import { shareBar } from "../../components/share-bar.js";
 import { tabs } from "../../components/tabs.js";
 import { textBlock } from "../../components/json-view.js";
 import { promptView } from "./prompt.js";
-import { eventText, isBad } from "./words.js";
+import { eventText, isBad, short } from "./words.js";
 
 /** Returns the view of a step. `page` is the page that shows it. */
 export function stepView(page, details, step, options) {
@@ -78,11 +78,21 @@ function stateBadge(call) {
   return h("span", { class: "badge accent" }, words[call.state] ?? call.state);
 }
 
+/** Says where the tool of a call comes from. */
+function sourceText(source) {
+  if (!source) return "nowhere: there is no such tool";
+  if (typeof source === "string") return { built_in: "the host", client: "the client" }[source] ?? source;
+  const { plugin, mcp, service, agent } = source;
+  if (plugin) return `${plugin.plugin}@${short(plugin.digest)}`;
+  if (mcp) return `the MCP server ${mcp.server}`;
+  if (service) return `the service ${service.event_type}`;
+  return agent ? `the agent ${agent.agent}` : "unknown";
+}
+
 function costs(call) {
   const cost = call.result?.cost;
-  const source = call.source ? Object.entries(call.source).map(([, value]) => (typeof value === "string" ? value : "")).filter(Boolean).join(" ") : "a tool that does not exist";
   const facts = [
-    ["From", outside(source.replace(/sha256:([0-9a-f]{12})[0-9a-f]*/, "$1"), { class: "mono" })],
+    ["From", outside(sourceText(call.source), { class: "mono" })],
     call.attempt > 1 && ["Attempts", count(call.attempt)],
     cost?.wall_us > 0 && ["Ran", duration(cost.wall_us)],
     cost?.queue_us > 0 && ["Waited in the queue", duration(cost.queue_us)],

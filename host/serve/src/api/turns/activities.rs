@@ -184,14 +184,16 @@ fn open_activities(turn: &StoredTurn, calls: &[CallRecord]) -> Vec<Activity> {
                 begun.entry(call).or_insert(&stored.time);
             }
             EventKind::ApprovalRequested { calls, .. } => {
-                calls.iter().for_each(|item| drop(begun.entry(&item.call).or_insert(&stored.time)));
+                for item in calls {
+                    begun.entry(&item.call).or_insert(&stored.time);
+                }
             }
             _ => {}
         }
     }
     let unfinished = calls.iter().filter(|call| call.state != CallState::Finished);
     let tools = unfinished.filter_map(|call| {
-        let started = begun.get(&call.id)?;
+        let started = *begun.get(&call.id)?;
         let (name, kind) = match call.state {
             CallState::AwaitingApproval => (format!("approve {}", call.name), "check"),
             _ => (format!("execute_tool {}", call.name), "tool"),
