@@ -90,16 +90,33 @@ class TurnsPage extends Page {
     try {
       const details = await api.get(sessionPath(session, "turns", turn), { signal: this.signal });
       if (session !== this.#session || turn !== this.#turn) return;
-      const isNew = details.activities.length !== this.#details.activities.length || details.ended || details.events.length !== this.#details.events.length;
+      const [before, stepBefore] = [JSON.stringify(this.#details), this.#stepContent()];
       this.#details = details;
       this.#step ??= details.steps[0]?.step ?? null;
-      if (isNew) this.#fillTurn();
+      if (JSON.stringify(details) === before) return;
+      const focused = this.contains(document.activeElement) ? document.activeElement.dataset.step : undefined;
+      this.#fillTimes();
+      if (focused) this.querySelector(`[data-step="${Number(focused)}"]`)?.focus();
+      // A part that somebody reads is not shown again without a reason.
+      if (this.#stepContent() !== stepBefore) this.#fillStep();
     } catch {
       // The frame already tells that the server cannot be reached, and the next look tries again.
     }
   }
 
+  /** What the page shows about the selected step, to recognise a change. */
+  #stepContent() {
+    const { steps, calls, events } = this.#details;
+    const ofStep = (one) => one.step === this.#step;
+    return JSON.stringify([steps.length, steps.filter(ofStep), calls.filter(ofStep), events.filter(ofStep)]);
+  }
+
   #fillTurn() {
+    this.#fillTimes();
+    this.#fillStep();
+  }
+
+  #fillTimes() {
     const details = this.#details;
     fill(this.heading, this.#summary(details));
     fill(this.times,
@@ -109,7 +126,6 @@ class TurnsPage extends Page {
         details.steps.length === 0 && !details.activities.length ? h("p", { class: "muted" }, details.ended ? "The turn ended before its first step." : loading("The turn is being prepared…"))
           : timeline(details, { selected: this.#step, onStep: (step) => this.#select(step, true) }),
         details.left_out > 0 && h("p", { class: "callout" }, `${count(details.left_out)} more parts are stored, which are too many to show.`)));
-    this.#fillStep();
   }
 
   #summary(details) {

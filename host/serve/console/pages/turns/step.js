@@ -7,14 +7,14 @@ import { shareBar } from "../../components/share-bar.js";
 import { tabs } from "../../components/tabs.js";
 import { textBlock } from "../../components/json-view.js";
 import { promptView } from "./prompt.js";
-import { eventText, isBad, short } from "./words.js";
+import { eventText, isBad, microseconds, short } from "./words.js";
 
 /** Returns the view of a step. `page` is the page that shows it. */
 export function stepView(page, details, step, options) {
   const calls = details.calls.filter((call) => call.step === step.step);
   const events = details.events.filter((event) => event.step === step.step || (step === details.steps[0] && event.step === 0));
   const entries = [
-    { label: "Overview", content: () => overview(step, events) },
+    { label: "Overview", content: () => overview(details, step, events) },
     { label: `Calls (${calls.length})`, content: () => callList(calls) },
     { label: "Prompt", content: () => (signIn.may("administer") ? promptView(page, details, step) : noRight()) },
   ];
@@ -25,7 +25,7 @@ function noRight() {
   return h("p", { class: "callout" }, "A prompt contains the instructions of the agent, so it needs the right ", h("code", null, "administer"), ".");
 }
 
-function overview(step, events) {
+function overview(details, step, events) {
   const usage = step.usage;
   const cached = usage?.details;
   const facts = [
@@ -45,7 +45,7 @@ function overview(step, events) {
     step.reply !== null && textBlock(step.reply || "(empty)", { label: "Reply" }),
     events.length > 0 && h("section", { class: "stack tight" }, h("h3", null, "What else happened"),
       h("ol", { class: "plain happened" }, events.map((event) => h("li", { class: isBad(event) ? "bad" : null },
-        h("time", { datetime: event.time, title: event.time }, exactTime(event.time)), outside(eventText(event)))))));
+        h("time", { datetime: event.time, title: exactTime(event.time) }, `after ${duration(microseconds(details.started, event.time))}`), outside(eventText(event)))))));
 }
 
 function budgetBar(budget) {
