@@ -106,6 +106,8 @@ class Shell extends HTMLElement {
     document.title = `${page.label ?? page.title} · agent-host`;
     const route = { segments, query };
     if (this.#shown?.page === page) {
+      // A page whose module is being loaded gets the address of that moment.
+      if (!this.#shown.element) return;
       this.#shown.element.route = route;
       this.#shown.element.routeChanged();
       return;
