@@ -4,6 +4,7 @@ mod ag_ui;
 mod attacks;
 pub(crate) mod client;
 mod console;
+mod console_api;
 mod endpoints;
 mod generated_requests;
 mod killed;

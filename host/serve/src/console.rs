@@ -31,6 +31,7 @@ const FILES: &[File] = files![
     "chat/conversation.js",
     "chat/live-text.js",
     "chat/message-view.js",
+    "chat/session-actions.js",
     "chat/session-list.js",
     "chat/tool-card.js",
     "components/decision.js",

@@ -121,7 +121,7 @@ fn no_more(_: &Path) -> Value {
 
 /// Creates a token with these rights.
 fn token(folder: &Path, name: &str, rights: &[&str]) -> String {
-    let rights = rights.iter().flat_map(|right| ["--right", right]);
+    let rights = rights.iter().flat_map(|right| ["--right", *right]);
     let output = Command::new(env!("CARGO_BIN_EXE_agent-host"))
         .args(["--data", "data", "token", "create", name])
         .args(rights)

@@ -2,23 +2,22 @@
 // again, and brings the text that is being written.
 
 import { api, ApiError, sessionPath } from "../core/api.js";
-import { announce, fill, h, outside, shorten } from "../core/dom.js";
+import { announce, fill, h, outside, shorten, textNodes } from "../core/dom.js";
 import { follow } from "../core/events.js";
 import { compactCount, dollars, plural } from "../core/format.js";
 import { inbox } from "../core/inbox-count.js";
-import { go, href } from "../core/router.js";
+import { href } from "../core/router.js";
 import { signIn } from "../core/sign-in.js";
-import { confirmed } from "../components/dialog.js";
 import { DecisionCard, itemKey } from "../components/decision.js";
 import { icon } from "../components/icon.js";
-import { saveBlob } from "../components/media.js";
 import { menu } from "../components/menu.js";
-import { notify, notifyError } from "../components/notice.js";
+import { notifyError } from "../components/notice.js";
 import { errorView, loading } from "../components/page.js";
 import { showBudget } from "./budget-bar.js";
 import { Composer, readOnlyNote } from "./composer.js";
 import { LiveText } from "./live-text.js";
 import { messageView, pendingPrompt } from "./message-view.js";
+import { forkSession, isOpenState, retryTurn, sessionActions } from "./session-actions.js";
 import { ToolCard, denialView } from "./tool-card.js";
 
 /** Distance from the end, in pixels, within which the view follows new messages. */
@@ -26,6 +25,9 @@ const NEAR_END = 120;
 
 /** Events after which the transcript is read again. */
 const CHANGES = new Set(["loop_start", "context_built", "tool_call", "tool_result", "tool_result_error", "tool_not_found", "tool_deferred", "denied", "stream_complete", "suspended", "resumed", "approval_requested", "approval_resolved", "outcome_unknown", "steered", "evicted", "output_rejected", "error", "loop_end", "nudge", "no_tool_call", "budget_exceeded"]);
+
+/** Events that come after the reply before them is complete. */
+const ENDS_REPLY = new Set(["stream_complete", "tool_call", "loop_iteration", "approval_requested", "suspended"]);
 
 export class Conversation {
   #cards = new Map();
@@ -38,6 +40,15 @@ export class Conversation {
   #state = "idle";
   #sync = { running: false, wanted: false };
   #thinking = "";
+  /** The thinking of a reply that is complete, until its message is shown. */
+  #keptThinking = null;
+  /** Whether the reply that was written is complete. It stays until its message is shown, or the next reply begins. */
+  #isSealed = false;
+  #waitCount = 0;
+  /** What the turn does, in a few words. */
+  #doing = null;
+  /** The items that were decided here a moment ago, with the time. The inbox may still contain them. */
+  #decided = new Map();
   #controller = new AbortController();
   #follows = true;
   #started = false;
@@ -56,7 +67,7 @@ export class Conversation {
   }
 
   #render(back) {
-    this.title = h("h1", { class: "cut" });
+    this.title = h("h1", { class: "cut" }, "Session");
     this.about = h("p", { class: "muted small cut" });
     this.budget = h("div", { class: "budget-place" });
     this.earlier = h("button", { class: "button small quiet", type: "button", hidden: true, on: { click: () => this.#loadEarlier() } }, "Show earlier messages");
@@ -69,7 +80,7 @@ export class Conversation {
     this.queue = h("div", { class: "queue" });
     this.jump = h("button", { class: "button small jump", type: "button", hidden: true, on: { click: () => this.#toEnd() } }, icon("down"), "Latest");
     this.scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Messages" },
-      h("div", { class: "column" }, h("div", { class: "row earlier" }, this.earlier), this.list, this.liveMessage, this.waits, this.status));
+      h("div", { class: "column" }, h("h2", { class: "visually-hidden" }, "Messages"), h("div", { class: "row earlier" }, this.earlier), this.list, this.liveMessage, this.waits, this.status));
     this.scroll.addEventListener("scroll", () => {
       this.#follows = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight < NEAR_END;
       this.jump.hidden = this.#follows;
@@ -84,7 +95,7 @@ export class Conversation {
     const more = h("button", { class: "icon-button", type: "button", "aria-label": "More", title: "More" }, icon("more"));
     fill(this.element,
       h("header", null, h("a", { class: "icon-button back", href: href("chat"), "aria-label": "Back to the sessions", on: { click: back } }, icon("back")),
-        h("div", { class: "grow" }, this.title, this.about), this.budget, menu(more, () => this.#actions())),
+        h("div", { class: "grow" }, this.title, this.about), this.budget, menu(more, () => sessionActions(this.session, this.#state, () => this.#reload()))),
       this.scroll,
       h("div", { class: "foot" }, this.jump, this.queue, this.composer ? this.composer.element : readOnlyNote()));
     fill(this.list, loading());
@@ -149,6 +160,7 @@ export class Conversation {
       card.update(call);
       if (call.result) this.#unfinished.delete(call.id);
     }
+    if (!isOpenState(transcript.state)) this.#isSealed = true;
     for (const message of transcript.messages) {
       this.#show(message);
       for (const part of message.parts) {
@@ -168,14 +180,14 @@ export class Conversation {
     if (known?.version === version) return;
     if (message.role === "user" && !known) this.#pending.shift()?.remove();
     const isModel = message.role === "assistant";
-    if (isModel && !known) this.#finishLive();
+    if (isModel && !known && this.#isSealed) this.#finishLive();
     const element = messageView(this.session, message, (call) => {
       if (!this.#cards.has(call)) this.#cards.set(call, new ToolCard(this.session));
       return this.#cards.get(call).element;
-    }, signIn.may("talk") ? [{ icon: "fork", label: "Fork the session after this message", run: () => this.#fork(message.id) }] : []);
-    if (isModel && !known && this.keptThinking) {
-      element.querySelector(".parts").prepend(this.keptThinking);
-      this.keptThinking = null;
+    }, signIn.may("talk") ? [{ icon: "fork", label: "Fork the session after this message", run: () => forkSession(this.session, message.id) }] : []);
+    if (isModel && !known && this.#keptThinking) {
+      element.querySelector(".parts").prepend(this.#keptThinking);
+      this.#keptThinking = null;
     }
     this.#messages.set(message.id, { element, version });
     if (known) {
@@ -207,18 +219,16 @@ export class Conversation {
     if (waits.length > 0) inbox.refresh();
   }
 
-  #waitCount = 0;
-
   get #isOpen() {
-    return this.#state === "running" || this.#state === "suspended";
+    return isOpenState(this.#state);
   }
 
   #statusLine(recent) {
     if (this.#state === "running") {
-      fill(this.status, h("p", { class: "row", role: "status" }, h("span", { class: "spinner" }), this.note ?? "Working…"));
+      fill(this.status, h("p", { class: "row", role: "status" }, h("span", { class: "spinner" }), this.#doing ?? "Working…"));
       return;
     }
-    this.note = null;
+    this.#doing = null;
     if (this.#state === "suspended") {
       fill(this.status, h("p", { class: "row", role: "status" }, icon("clock"), `Waiting for ${plural(this.#waitCount, "answer")}`));
       return;
@@ -227,7 +237,7 @@ export class Conversation {
     const cost = end?.cost;
     const problem = recent.error && end?.reason === "error" ? recent.error : null;
     const retry = signIn.may("talk") && (problem || this.#state === "cancelled")
-      && h("button", { class: "button small", type: "button", on: { click: () => this.#retry() } }, icon("retry"), "Try again");
+      && h("button", { class: "button small", type: "button", on: { click: () => retryTurn(this.session, () => this.#reload()) } }, icon("retry"), "Try again");
     fill(this.status,
       problem && h("div", { class: "callout bad stack tight", role: "alert" }, h("p", null, h("strong", null, "The turn failed. "), outside(problem.message)), h("p", { class: "row" }, retry)),
       this.#state === "cancelled" && h("p", { class: "callout row" }, h("span", { class: "grow" }, "The turn was stopped."), retry),
@@ -295,21 +305,24 @@ export class Conversation {
   #event({ type, data }) {
     switch (type) {
       case "stream_token":
+        this.#beginReply();
         this.liveMessage.hidden = false;
-        this.note = "Writing…";
+        this.#note("Writing…");
         this.live.append(data.text);
         return;
       case "thinking_start":
-        this.note = "Thinking…";
-        this.#think("");
+        this.#beginReply();
+        this.#note("Thinking…");
         return;
       case "thinking_content":
-        this.#think(this.#thinking + data.text);
+        this.#beginReply();
+        this.#think(data.text);
         return;
       case "thinking_end":
-        this.note = null;
+        this.#note(null);
         return;
       case "reply":
+        this.#clearLive();
         this.liveMessage.hidden = !(data.text || data.thinking);
         this.live.set(data.text ?? "");
         this.#think(data.thinking ?? "");
@@ -321,8 +334,7 @@ export class Conversation {
         showBudget(this.budget, data);
         return;
       case "retry":
-        this.note = `The model ${data.model} did not answer (${shorten(data.reason, 120)}). Attempt ${data.attempt} follows in ${Math.ceil(data.wait_ms / 1_000)} s…`;
-        this.#statusLine({});
+        this.#note(`The model ${data.model} did not answer (${shorten(data.reason, 120)}). Attempt ${data.attempt} follows in ${Math.ceil(data.wait_ms / 1_000)} s…`);
         return;
       case "model_fallback":
         this.#line("warning", `${data.from} did not answer, so ${data.to} continues.`);
@@ -338,8 +350,9 @@ export class Conversation {
         return;
       default:
     }
-    if (type === "tool_call") this.note = `Running ${data.name}…`;
-    if (type === "loop_iteration") this.note = null;
+    if (ENDS_REPLY.has(type)) this.#isSealed = true;
+    if (type === "tool_call") this.#note(`Running ${data.name}…`);
+    if (type === "loop_iteration") this.#note(null);
     if (type === "denied" && !data.call) this.list.append(denialView(data));
     if (type === "loop_start") this.#state = "running";
     if (type === "loop_end" || type === "loop_start") this.#about();
@@ -348,36 +361,50 @@ export class Conversation {
     if (CHANGES.has(type)) this.#read();
   }
 
+  /** Shows what the turn does. */
+  #note(text) {
+    if (this.#doing === text) return;
+    this.#doing = text;
+    if (this.#state === "running") this.#statusLine({});
+  }
+
   /** Adds a line about the turn, which is not a message. */
   #line(name, text) {
     this.list.append(h("p", { class: "event-line muted small" }, icon(name), outside(text)));
     this.#stay();
   }
 
-  #think(text) {
-    this.#thinking = text;
-    this.thought.hidden = text === "";
-    if (text) this.liveMessage.hidden = false;
-    const place = this.thought.lastChild;
-    if (text.startsWith(place.dataset.text ?? "") && place.dataset.text) place.append(text.slice(place.dataset.text.length));
-    else fill(place, text);
-    place.dataset.text = text;
+  /** Shows a further piece of the thinking. */
+  #think(piece) {
+    if (!piece) return;
+    this.#thinking += piece;
+    this.thought.hidden = false;
+    this.liveMessage.hidden = false;
+    this.thought.lastChild.append(...textNodes(piece));
     this.#stay();
   }
 
+  /** Prepares for the next reply if the reply that was written is complete. */
+  #beginReply() {
+    if (!this.#isSealed) return;
+    this.#finishLive();
+  }
+
   #clearLive() {
+    this.#isSealed = false;
     this.live.set("");
-    this.#think("");
+    this.#thinking = "";
+    this.thought.hidden = true;
+    this.thought.open = false;
+    this.thought.lastChild.replaceChildren();
     this.liveMessage.hidden = true;
   }
 
   /** Removes the reply that was being written, because its message is shown. Its thinking moves to the message. */
   #finishLive() {
     if (this.#thinking) {
-      const kept = this.thought.cloneNode(true);
-      kept.open = this.thought.open;
-      delete kept.lastChild.dataset.text;
-      this.keptThinking = kept;
+      this.#keptThinking = this.thought.cloneNode(true);
+      this.#keptThinking.open = this.thought.open;
     }
     this.#clearLive();
   }
@@ -385,7 +412,7 @@ export class Conversation {
   // Waits
 
   #showWaits() {
-    const items = this.#state === "suspended" ? (inbox.items ?? []).filter((item) => item.session === this.session) : [];
+    const items = this.#state === "suspended" ? (inbox.items ?? []).filter((item) => this.#waitsHere(item)) : [];
     const keys = new Set(items.map(itemKey));
     for (const [key, card] of this.#decisions) {
       if (keys.has(key) && card.element.isConnected) continue;
@@ -396,11 +423,18 @@ export class Conversation {
     for (const item of items) {
       if (this.#decisions.has(itemKey(item))) continue;
       const card = new DecisionCard(item, { withSession: false });
-      card.element.addEventListener("decided", () => { setTimeout(() => this.#read(), 100); });
+      card.element.addEventListener("decided", () => {
+        this.#decided.set(itemKey(item), Date.now());
+        setTimeout(() => this.#read(), 100);
+      });
       this.#decisions.set(itemKey(item), card);
       this.waits.append(card.element);
       this.#stay();
     }
+  }
+
+  #waitsHere(item) {
+    return item.session === this.session && Date.now() - (this.#decided.get(itemKey(item)) ?? 0) > 5_000;
   }
 
   // What people do
@@ -412,8 +446,8 @@ export class Conversation {
       this.#pending.push(element);
       this.list.append(element);
       this.#state = "running";
-      this.note = null;
       this.composer.setTurnOpen(true);
+      this.#doing = null;
       this.#statusLine({});
     }
     this.#toEnd();
@@ -429,40 +463,6 @@ export class Conversation {
     this.#read();
   }
 
-  #actions() {
-    const isClosed = !this.#isOpen;
-    const talks = signIn.may("talk");
-    return [
-      talks && { label: "Try the last turn again", icon: "retry", disabled: !isClosed, run: () => this.#retry() },
-      talks && { label: "Undo the last turn", icon: "undo", disabled: !isClosed, run: () => this.#undo() },
-      talks && { label: "Fork the session", icon: "fork", disabled: !isClosed, run: () => this.#fork(null) },
-      { label: "Export", icon: "export", disabled: !isClosed, run: () => this.#export() },
-      { label: "Copy the id", icon: "copy", run: () => navigator.clipboard.writeText(this.session).then(() => notify("The id is copied.")) },
-      signIn.may("administer") && { label: "Delete the session", icon: "delete", kind: "danger", disabled: this.#state === "running", run: () => this.#delete() },
-    ];
-  }
-
-  async #retry() {
-    try {
-      await api.post(sessionPath(this.session, "retry"));
-      this.#reload();
-    } catch (error) {
-      notifyError(error, "The turn did not begin again.");
-    }
-  }
-
-  async #undo() {
-    const isSure = await confirmed({ title: "Undo the last turn?", text: "The model no longer sees the turn. Its messages stay stored, and what tools changed is not undone.", action: "Undo the turn" });
-    if (!isSure) return;
-    try {
-      await api.post(sessionPath(this.session, "undo"));
-      notify("The last turn is undone.");
-      this.#reload();
-    } catch (error) {
-      notifyError(error, "The turn was not undone.");
-    }
-  }
-
   /** Shows the whole conversation again, because messages that are shown have changed. */
   async #reload() {
     this.#messages.clear();
@@ -476,37 +476,6 @@ export class Conversation {
     this.list.replaceChildren();
     this.#apply(transcript);
     this.#toEnd();
-  }
-
-  async #fork(message) {
-    try {
-      const { session } = await api.post(sessionPath(this.session, "forks"), message === null ? {} : { message });
-      notify("This is the copy. The original session did not change.");
-      go(href("chat", session));
-    } catch (error) {
-      notifyError(error, "The session was not forked.");
-    }
-  }
-
-  async #export() {
-    try {
-      const blob = await api.blob(sessionPath(this.session, "export"));
-      saveBlob(blob, `${this.session.replace(/[^a-z0-9-]/gi, "-")}.json`);
-    } catch (error) {
-      notifyError(error, "The session was not exported.");
-    }
-  }
-
-  async #delete() {
-    const isSure = await confirmed({ title: "Delete the session?", text: "The session is deleted with its messages, its media and the memories that were made from it. This cannot be undone.", action: "Delete" });
-    if (!isSure) return;
-    try {
-      await api.delete(sessionPath(this.session));
-      notify("The session is deleted.");
-      go(href("chat"));
-    } catch (error) {
-      notifyError(error, "The session was not deleted.");
-    }
   }
 
   // Scrolling

@@ -4,7 +4,7 @@
 import { api } from "../core/api.js";
 import { h } from "../core/dom.js";
 import { sleep } from "../core/events.js";
-import { rendered } from "../core/rendered.js";
+import { renderedBlocks } from "../core/rendered.js";
 
 /** Time between two requests, in milliseconds. */
 const PAUSE = 70;
@@ -14,6 +14,8 @@ export class LiveText {
   /** Number of complete blocks, and the position in the text at which the next block begins. */
   #complete = 0;
   #from = 0;
+  /** The level of the last heading of the complete blocks. */
+  #heading = 2;
   #isRunning = false;
   #version = 0;
 
@@ -37,6 +39,7 @@ export class LiveText {
     this.#text = text;
     this.#complete = 0;
     this.#from = 0;
+    this.#heading = 2;
     this.#version += 1;
     this.element.replaceChildren();
     if (text) this.#run();
@@ -65,13 +68,16 @@ export class LiveText {
 
   #show(blocks, tail, from) {
     while (this.element.children.length > this.#complete) this.element.lastChild.remove();
-    for (const { node } of blocks) this.element.append(rendered(node));
+    const headings = { last: this.#heading };
+    this.element.append(...renderedBlocks(blocks.slice(0, -1), headings));
     if (blocks.length > 1) {
+      this.#heading = headings.last;
       const lines = tail.split("\n");
       const last = blocks.at(-1).line;
       this.#complete += blocks.length - 1;
       this.#from = from + lines.slice(0, last).reduce((length, line) => length + line.length + 1, 0);
     }
+    this.element.append(...renderedBlocks(blocks.slice(-1), headings));
     this.onChange();
   }
 }

@@ -1,7 +1,7 @@
 // A message of a person or of the model.
 
 import { h, outside, shorten } from "../core/dom.js";
-import { rendered } from "../core/rendered.js";
+import { renderedBlocks } from "../core/rendered.js";
 import { copyButton, jsonBlock } from "../components/json-view.js";
 import { icon } from "../components/icon.js";
 import { mediaView } from "../components/media.js";
@@ -36,7 +36,7 @@ export function messageView(session, message, cards, actions) {
 function partView(session, part, isModel, cards) {
   switch (part.kind) {
     case "text":
-      if (part.blocks) return h("div", { class: "prose" }, part.blocks.map(({ node }) => rendered(node)));
+      if (part.blocks) return h("div", { class: "prose" }, renderedBlocks(part.blocks));
       return part.text.trim() || !isModel ? outside(part.text, { class: "plain-text" }, "div") : null;
     case "json": return jsonBlock(part.value, { label: "Data" });
     case "media": return mediaView(session, part.media);
