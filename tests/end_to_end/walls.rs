@@ -51,6 +51,7 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("opentelemetry-proto", "telemetry"),
     ("utoipa", "serve"),
     ("utoipa-axum", "serve"),
+    ("pulldown-cmark", "serve"),
     ("clap", "app"),
     ("reedline", "app"),
     ("indicatif", "app"),

@@ -7,13 +7,18 @@ mod configuration;
 mod direct_calls;
 mod events;
 mod health;
+mod inbox;
 mod mcp;
 mod media;
 mod memories;
 mod operations;
 mod plugins;
+mod render;
+mod search;
+mod session_changes;
 mod sessions;
 mod sign_ins;
+mod transcript;
 mod turns;
 mod webhooks;
 
@@ -98,6 +103,16 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(sessions::list_messages))
         .routes(routes!(sessions::send_prompt))
         .routes(routes!(sessions::cancel_turn))
+        .routes(routes!(transcript::show_transcript))
+        .routes(routes!(session_changes::undo_turn))
+        .routes(routes!(session_changes::retry_turn))
+        .routes(routes!(session_changes::fork_session))
+        .routes(routes!(session_changes::export_session))
+        .routes(routes!(search::search_messages))
+        .routes(routes!(inbox::list_inbox))
+        .routes(routes!(render::render_markdown))
+        .routes(routes!(render::render_code))
+        .routes(routes!(render::render_difference))
         .routes(routes!(media::read_media))
         .routes(routes!(turns::list_turns))
         .routes(routes!(turns::show_turn))

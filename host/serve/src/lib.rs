@@ -2,7 +2,7 @@
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
 //! Each module imports only modules that come before it in this list: `problem`, `tokens`, `sign_ins`, `access`,
-//! `body`, `attachments`, `mcp`, `state`, `openai`, `console`, `api`, `tls`, `listener`, `connections`.
+//! `body`, `attachments`, `rendering`, `mcp`, `state`, `openai`, `console`, `api`, `tls`, `listener`, `connections`.
 
 mod access;
 mod api;
@@ -14,6 +14,7 @@ mod listener;
 pub mod mcp;
 mod openai;
 mod problem;
+mod rendering;
 mod sign_ins;
 mod state;
 mod tls;

@@ -10,7 +10,7 @@ export function shareBar(label, parts) {
     piece.style.flexGrow = String(part.value / total);
     return piece;
   });
-  return h("figure", { class: "share" },
+  return h("figure", { class: "share-figure" },
     h("figcaption", { class: "visually-hidden" }, label),
     h("div", { class: "bar", "aria-hidden": "true" }, pieces),
     h("ul", { class: "plain legend" }, parts.map((part) => h("li", null,

@@ -72,7 +72,7 @@ class Shell extends HTMLElement {
     });
     const skip = h("button", { class: "button primary skip", type: "button", on: { click: () => this.#main.focus() } }, "Skip to the content");
     fill(this, skip, h("div", { class: "frame" },
-      h("div", { class: "rail" },
+      h("header", { class: "rail" },
         h("div", { class: "brand" }, h("img", { src: "icon.svg", alt: "" }), "agent-host"),
         h("nav", { "aria-label": "Pages" }, h("ul", { class: "plain" }, items)),
         h("div", { class: "foot" }, this.#account())),
@@ -106,6 +106,8 @@ class Shell extends HTMLElement {
     document.title = `${page.label ?? page.title} · agent-host`;
     const route = { segments, query };
     if (this.#shown?.page === page) {
+      // A page whose module is being loaded gets the address of that moment.
+      if (!this.#shown.element) return;
       this.#shown.element.route = route;
       this.#shown.element.routeChanged();
       return;

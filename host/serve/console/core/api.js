@@ -40,7 +40,7 @@ export async function request(method, path, { query, body, headers = {}, signal 
   if (!signIn.secret) throw new ApiError(401, "unauthorized", "you are not signed in");
   const secret = signIn.secret;
   const all = { authorization: `Bearer ${secret}`, ...headers };
-  if (body !== undefined) all["content-type"] = "application/json";
+  if (body !== undefined) all["content-type"] ??= "application/json";
   let answer;
   try {
     const content = body === undefined ? undefined : JSON.stringify(body);

@@ -6,14 +6,22 @@ import { copyButton } from "../components/json-view.js";
 const PLAIN = new Set(["p", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "ul", "ol", "li", "em", "strong", "del", "code", "br", "hr", "table", "thead", "tbody", "tr", "th", "td"]);
 const HIGHLIGHTS = new Set(["keyword", "string", "number", "comment", "function", "type", "name"]);
 
+/**
+ * Returns nodes for rendered blocks. The page itself has headings of the levels 1 and 2, and no level is left out, whatever the
+ * text contains. `headings` is the state after the blocks before these.
+ */
+export function renderedBlocks(blocks, headings = { last: 2 }) {
+  return blocks.map(({ node }) => rendered(node, headings));
+}
+
 /** Returns a node for a rendered tree: a text, or `{ tag, children, … }`. */
-export function rendered(node) {
+export function rendered(node, headings = { last: 2 }) {
   if (typeof node === "string") {
     const texts = document.createDocumentFragment();
     texts.append(...textNodes(node));
     return texts;
   }
-  const children = () => (node.children ?? []).map(rendered);
+  const children = () => (node.children ?? []).map((child) => rendered(child, headings));
   switch (node.tag) {
     case "code_block": return codeBlock(node);
     case "table": return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" }, h("table", null, children()));
@@ -27,8 +35,8 @@ export function rendered(node) {
       return h("li", { class: "task", dir: "auto" }, box, " ", children());
     }
     case "h1": case "h2": case "h3": case "h4": case "h5": case "h6": {
-      // The page itself has the levels 1 and 2.
-      const level = Math.min(Number(node.tag[1]) + 2, 6);
+      const level = Math.min(Number(node.tag[1]) + 2, headings.last + 1, 6);
+      headings.last = level;
       return h(`h${level}`, { dir: "auto" }, children());
     }
     default:

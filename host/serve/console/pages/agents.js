@@ -32,7 +32,7 @@ class AgentsPage extends Page {
     if (agents.length === 0) return [pageHeader("Agents"), emptyView("agents", "No agents", "This token may use no agent of this server.")];
     return [
       pageHeader("Agents", "The agents that this server runs."),
-      h("ul", { class: "plain sessions card" }, agents.map((agent) => h("li", null, h("a", { href: href("agents", agent.name) },
+      h("ul", { class: "plain link-list card" }, agents.map((agent) => h("li", null, h("a", { href: href("agents", agent.name) },
         outside(agent.name, { class: "title" }),
         h("span", { class: "muted small row" }, outside(agent.model, { class: "mono" }), h("span", null, plural(agent.tools, "tool")))))))];
   }
@@ -92,7 +92,7 @@ function section(title, list, otherwise, row) {
 
 function facts(name, list) {
   return h("div", { class: "stack tight" }, outside(name, {}, "h3"),
-    h("dl", { class: "facts" }, list.map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value)))));
+    h("dl", { class: "fact-list" }, list.map(([label, value]) => h("div", null, h("dt", null, label), h("dd", null, value)))));
 }
 
 customElements.define("ah-agents", AgentsPage);

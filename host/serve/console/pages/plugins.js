@@ -74,7 +74,7 @@ class PluginsPage extends Page {
     return [
       pageHeader(outside(plugin.name), plugin.description && outside(plugin.description), healthBadge(plugin),
         h("a", { class: "button", href: href("plugins", agent) }, "All plugins")),
-      h("dl", { class: "facts" }, [
+      h("dl", { class: "fact-list" }, [
         ["Agent", outside(agent)],
         ["Version", plugin.version ? outside(plugin.version) : "none"],
         ["Digest", h("span", { class: "mono", title: plugin.digest }, short(plugin.digest))],
@@ -106,7 +106,7 @@ function useView({ used }) {
     ["Largest memory peak", bytes(used.memory_peak)],
     ["Network requests", count(used.requests)],
   ];
-  return h("dl", { class: "facts large" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+  return h("dl", { class: "fact-list large" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }
 
 customElements.define("ah-plugins", PluginsPage);

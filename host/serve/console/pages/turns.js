@@ -50,7 +50,7 @@ class TurnsPage extends Page {
       return [header, emptyView("turn", "No sessions yet", "A session begins with a prompt, a schedule or a webhook.",
         h("a", { class: "button", href: href("chat") }, "Go to the chat"))];
     }
-    return [header, h("ul", { class: "plain sessions card" }, sessions.map((session) => h("li", null,
+    return [header, h("ul", { class: "plain link-list card" }, sessions.map((session) => h("li", null,
       h("a", { href: href("turns", session.session) },
         outside(session.title || "Without a prompt", { class: "title cut" }),
         h("span", { class: "muted small row" },
@@ -141,7 +141,7 @@ class TurnsPage extends Page {
     return h("div", { class: "body row apart" },
       h("div", { class: "stack tight grow" },
         h("div", { class: "row" }, h("h2", null, `Turn ${details.turn}`), endBadge(details)),
-        h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))))),
+        h("dl", { class: "fact-list" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))))),
       details.plugins.length > 0 && h("button", {
         class: "button", type: "button", on: { click: () => replayDialog(details) },
       }, icon("retry"), "Replay with another plugin version…"));

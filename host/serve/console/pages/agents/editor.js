@@ -42,7 +42,7 @@ class Editor {
     });
     this.problems = h("ol", { class: "plain problems" });
     this.status = h("p", { class: "muted small", id: status });
-    this.help = h("aside", { class: "help card", tabindex: "0", "aria-label": "Help about the key at the cursor" });
+    this.help = h("aside", { class: "key-help card", tabindex: "0", "aria-label": "Help about the key at the cursor" });
     this.save = h("button", { class: "button primary", type: "button", disabled: true, on: { click: () => this.#review() } }, "Review and save…");
     this.discard = h("button", { class: "button", type: "button", disabled: true, on: { click: () => this.#reset() } }, "Discard changes");
     this.element = h("div", { class: "configuration" },
@@ -125,7 +125,7 @@ class Editor {
         found.description && outside(found.description, {}, "p"),
         found.facts.length > 0 && h("dl", { class: "definition" }, found.facts.map(([name, value]) => [h("dt", null, name), h("dd", null, outside(value, { class: "mono" }))])),
         found.keys.length > 0 && [h("h3", null, found.facts.length > 0 ? "Keys of this table" : "Keys that fit here"),
-          h("dl", { class: "keys" }, found.keys.map(([name, text]) => [h("dt", null, h("code", null, name)), h("dd", { class: "muted small" }, outside(text))]))],
+          h("dl", { class: "key-list" }, found.keys.map(([name, text]) => [h("dt", null, h("code", null, name)), h("dd", { class: "muted small" }, outside(text))]))],
         !found.description && found.keys.length === 0 && h("p", { class: "muted" }, "There is no key with this name.")));
   }
 

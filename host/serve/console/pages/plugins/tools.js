@@ -16,7 +16,7 @@ const TRAITS = { read_only: "only reads", destructive: "may destroy", idempotent
 /** Returns the list of a plugin's tools. */
 export function toolsView(page, agent, plugin) {
   if (plugin.tools.length === 0) return h("p", { class: "muted" }, "The plugin has no tools. It takes part in turns in another way.");
-  return h("ul", { class: "plain stack" }, plugin.tools.map((tool) => h("li", { class: "card" }, h("details", { class: "tool" },
+  return h("ul", { class: "plain stack" }, plugin.tools.map((tool) => h("li", { class: "card" }, h("details", { class: "tool-form" },
     h("summary", null, icon("chevron"), outside(tool.name, { class: "mono name grow" }), h("span", { class: "row" },
       Object.entries(TRAITS).filter(([trait]) => tool.traits[trait]).map(([trait, label]) => h("span", { class: `badge ${["destructive", "needs_approval"].includes(trait) ? "warn" : ""}` }, label)))),
     h("div", { class: "body stack" },

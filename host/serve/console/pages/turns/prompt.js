@@ -24,7 +24,7 @@ export function promptView(page, details, step) {
 }
 
 function content(page, path, prompt, load) {
-  const blocks = h("ol", { class: "plain blocks" });
+  const blocks = h("ol", { class: "plain prompt-blocks" });
   const more = h("button", { class: "button", type: "button" });
   let next = null;
   const add = (found) => {
@@ -91,7 +91,7 @@ function removed(prompt) {
 function block(found) {
   const isOpen = found.change !== "same" && found.kind !== "tool";
   const reuse = found.reused_characters === 0 ? null : found.reused_characters >= found.characters ? "reusable" : "partly reusable";
-  const details = h("details", { class: `block ${found.change}`, open: isOpen },
+  const details = h("details", { class: `prompt-block ${found.change}`, open: isOpen },
     h("summary", null, icon("chevron"),
       h("span", { class: "kind" }, KINDS[found.kind]),
       outside(found.title, { class: "grow cut" }),

@@ -40,7 +40,7 @@ function overview(details, step, events) {
     step.saved_tokens > 0 && ["Saved by media policies", `about ${count(step.saved_tokens)} tokens`],
   ].filter(Boolean);
   return h("div", { class: "stack" },
-    h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
+    h("dl", { class: "fact-list" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))),
     step.budget && budgetBar(step.budget),
     step.reply !== null && textBlock(step.reply || "(empty)", { label: "Reply" }),
     events.length > 0 && h("section", { class: "stack tight" }, h("h3", null, "What else happened"),
@@ -59,7 +59,7 @@ function budgetBar(budget) {
 
 function callList(calls) {
   if (calls.length === 0) return h("p", { class: "muted" }, "The model called no tool in this step.");
-  return h("ol", { class: "plain stack" }, calls.map((call) => h("li", { class: "card call" },
+  return h("ol", { class: "plain stack" }, calls.map((call) => h("li", { class: "card call-card" },
     h("header", { class: "row" }, outside(call.name, { class: "mono grow" }, "h3"), stateBadge(call)),
     h("div", { class: "body stack" },
       costs(call),
@@ -100,5 +100,5 @@ function costs(call) {
     cost?.memory_bytes > 0 && ["Memory peak", bytes(cost.memory_bytes)],
     cost?.requests > 0 && ["Requests", count(cost.requests)],
   ].filter(Boolean);
-  return h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+  return h("dl", { class: "fact-list" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
 }

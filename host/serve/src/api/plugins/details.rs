@@ -322,7 +322,8 @@ pub(crate) async fn show_authority(
         None => None,
     };
     let lines = |texts: Vec<String>| texts.into_iter().take(MAX_LINES).collect::<Vec<_>>();
-    let missing = |list: Vec<MissingAccess>| list.into_iter().take(MAX_LINES).map(MissingItem::from).collect::<Vec<_>>();
+    let missing =
+        |list: Vec<MissingAccess>| list.into_iter().take(MAX_LINES).map(MissingItem::from).collect::<Vec<_>>();
     Ok(Json(PluginAuthority {
         digest: pin.digest.to_string(),
         has_manifest: access.has_manifest,
