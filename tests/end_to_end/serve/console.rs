@@ -226,6 +226,36 @@ fn i3_every_page_of_the_console_is_accessible() {
     play_with("accessibility", no_more);
 }
 
+/// I3, D1, S6: a turn is looked at step by step, with its exact prompts, its calls and a replay.
+#[test]
+fn i3_d1_a_turn_is_shown_step_by_step_in_the_console() {
+    play_with("turn_view", no_more);
+}
+
+/// I3, P6: the page of a plugin shows what it may do and why, and calls its tools.
+#[test]
+fn i3_p6_the_console_shows_what_a_plugin_may_do() {
+    play_with("plugin_page", no_more);
+}
+
+/// I3, I2: a configuration file is checked while somebody types, and saved with its difference and its new permissions.
+#[test]
+fn i3_i2_a_configuration_file_is_edited_in_the_console() {
+    play_with("agent_editor", |folder| json!({"folder": folder}));
+}
+
+/// I3: a token without the right `administer` sees neither prompts nor grants nor files.
+#[test]
+fn i3_the_pages_for_builders_need_rights() {
+    play_with("builder_rights", |folder| json!({"reader": token(folder, "reader", &["read"])}));
+}
+
+/// I3: axe-core finds no violation on the pages for builders, in both themes and on a phone (WCAG 2.2 AA).
+#[test]
+fn i3_the_pages_for_builders_are_accessible() {
+    play_with("builder_accessibility", no_more);
+}
+
 /// Writes pictures of every page into the folder of test data, for people to look at.
 #[test]
 #[ignore = "writes pictures for people, and checks nothing"]

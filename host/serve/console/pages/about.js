@@ -8,7 +8,7 @@ const RIGHTS = {
   read: "read agents, sessions, messages and events",
   talk: "begin sessions and turns, answer questions, stop turns",
   approve: "decide about calls that wait for an approval, or whose outcome is unknown",
-  administer: "delete sessions and memories, roll plugins back",
+  administer: "delete sessions and memories, roll plugins back, see prompts and grants, replay turns, change the files of agents",
 };
 
 class AboutPage extends Page {

@@ -2,6 +2,7 @@
 import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { begin, check, choose, ended, enter, launch, open, signIn, until } from "./browser.mjs";
+import { builderScenarios } from "./builder_pages.mjs";
 
 const require = createRequire(`${process.cwd()}/`);
 const [name, json] = process.argv.slice(2);
@@ -399,6 +400,9 @@ async function tabTo(page, text) {
     return page.evaluate((wanted) => (document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent).startsWith(wanted), text);
   }, `the focus reaches ${text}`);
 }
+
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+Object.assign(scenarios, builderScenarios({ start, browser, settings, openPages: pages, axe }));
 
 try {
   await scenarios[name]();
