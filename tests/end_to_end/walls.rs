@@ -18,7 +18,7 @@ const ALLOWED_DEPENDENCIES: &[(&str, &[&str])] = &[
     ("registry", &["core", "plugins"]),
     ("config", &["core", "plugins", "models", "store", "mcp", "runtime", "registry", "telemetry"]),
     ("devkit", &["core", "plugins", "models", "store", "runtime"]),
-    ("serve", &["core", "store", "mcp", "runtime"]),
+    ("serve", &["core", "plugins", "store", "mcp", "runtime", "telemetry", "config"]),
     ("acp", &["core", "store", "runtime"]),
     (
         "app",
@@ -51,6 +51,7 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("opentelemetry-proto", "telemetry"),
     ("utoipa", "serve"),
     ("utoipa-axum", "serve"),
+    ("pulldown-cmark", "serve"),
     ("clap", "app"),
     ("reedline", "app"),
     ("indicatif", "app"),

@@ -29,7 +29,7 @@ pub use agents::AgentTable;
 pub use check::BUILT_IN;
 pub(crate) use edit::TemporaryFile;
 pub use edit::{Addition, Draft, EditError};
-pub use errors::{ConfigurationError, with_line};
+pub use errors::{ConfigurationError, LocatedProblem, with_line};
 pub use events::{OutboxServerTable, OutboxTable, ScheduleTable, WebhookTable};
 pub use json_schema::json_schema;
 pub use limits::LimitValues;

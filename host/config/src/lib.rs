@@ -21,6 +21,8 @@ mod text;
 
 pub mod grants;
 
+mod plugin_access;
+
 pub mod agent_file;
 
 pub mod trust;
@@ -30,6 +32,8 @@ mod environment;
 pub mod user_file;
 
 pub mod settings;
+
+mod plugin_lock;
 
 mod data_directory;
 
@@ -41,13 +45,18 @@ pub mod first_use;
 
 mod watch;
 
+mod proposed_file;
+
 pub use agent_file::AgentFile;
 pub use assembly::AssembledAgent;
 pub use data_directory::DataDirectory;
 pub use environment::{COMPILE_COMMAND, HostEnvironment, INSTALLED_PLUGINS, installed_code_of};
 pub use error::ConfigError;
+pub use plugin_access::{MissingAccess, PluginAccess};
+pub use plugin_lock::{PluginLockState, plugin_lock_state};
+pub use proposed_file::{ProposedFile, save_agent_file, text_digest};
 pub use report::{Reporter, Silent, Warning};
 pub use settings::{AgentOptions, ModelChooser, Problems, Settings, choose_model};
-pub use text::{one_line, shell_word};
+pub use text::{grouped, one_line, shell_word, size};
 pub use user_file::UserFile;
 pub use watch::{AgentWatch, WatchEvent};

@@ -169,10 +169,16 @@ impl Settings {
             return Err(no_agent_error(Path::new(".")));
         }
         let (mut settings, problems) = Self::of_file((path, file), options, environment)?;
-        if let (Chain::Unnamed, Some(UserFile::DefaultModel(path))) = (&settings.models.chain, &options.user_file) {
-            settings.use_models_of(&user_file::read(path)?.1)?;
-        }
+        settings.use_default_model()?;
         Ok((Self { text, unapplied_grants, ..settings }, problems))
+    }
+
+    /// Uses the models of the user-wide file if the agent's file names none.
+    pub(crate) fn use_default_model(&mut self) -> Result<(), ConfigError> {
+        match (&self.models.chain, self.options.user_file.clone()) {
+            (Chain::Unnamed, Some(UserFile::DefaultModel(path))) => self.use_models_of(&user_file::read(&path)?.1),
+            _ => Ok(()),
+        }
     }
 
     /// Uses the models of another file, and the providers that this agent's file does not configure.

@@ -1,4 +1,4 @@
-//! Makes untrusted text and paths safe for output that a user reads or copies into a shell.
+//! Formats numbers, and makes untrusted text and paths safe for output that a user reads or copies into a shell.
 
 use agent_core::visible::visible;
 
@@ -22,4 +22,30 @@ pub fn shell_word(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", visible(word).replace('\'', r"'\''"))
+}
+
+/// Formats a number with thousands separators, for example as `1,234,567`.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let first = digits.len() % 3;
+    let mut shown = digits[..first].to_owned();
+    for group in digits.as_bytes()[first..].chunks(3) {
+        if !shown.is_empty() {
+            shown.push(',');
+        }
+        shown.extend(group.iter().map(|digit| char::from(*digit)));
+    }
+    shown
+}
+
+/// Formats a size in bytes with a suitable unit, for example as `917 bytes`, `1.2 KiB` or `3.4 MiB`.
+pub fn size(bytes: u64) -> String {
+    const UNIT: f64 = 1024.0;
+    let exact = bytes as f64;
+    match bytes {
+        1 => "1 byte".to_owned(),
+        0..=1023 => format!("{bytes} bytes"),
+        1024..=1_048_575 => format!("{:.1} KiB", exact / UNIT),
+        _ => format!("{:.1} MiB", exact / UNIT / UNIT),
+    }
 }

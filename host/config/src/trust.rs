@@ -5,6 +5,7 @@ mod authority;
 mod records;
 
 pub use authority::AgentAuthority;
+pub(crate) use authority::permissions_of_file;
 pub use records::TrustRecord;
 
 use crate::error::ConfigError;

@@ -1,6 +1,6 @@
 //! Watches the plugin directories (P10) and the configuration files of running agents.
 
-mod agent_files;
+pub(crate) mod agent_files;
 
 use crate::assembly::{AssembledAgent, vetted_sandbox};
 use crate::settings::Settings;

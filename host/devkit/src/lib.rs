@@ -1,6 +1,5 @@
 //! Tools for plugin authors: create plugin projects (S1), build them into components (S2), check the components (S3),
-//! test them with scenarios (S4), rebuild them when a source changes (S5), and replay stored sessions with other plugin
-//! versions (S6).
+//! test them with scenarios (S4), and rebuild them when a source changes (S5).
 //!
 //! A scenario is a TOML file that describes a test. Parsing it reports every mistake with file, line and key:
 //!
@@ -36,7 +35,6 @@ mod language;
 pub mod new;
 mod project;
 pub mod renew;
-pub mod replay;
 pub mod scenario;
 mod source_files;
 

@@ -1,9 +1,9 @@
 //! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop in
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
-//! Each module imports only modules that come before it in this list: `signature`, `http_sink`, `schedule_times`, `refusals`, `records`, `tools`, `media`,
-//! `events`, `agent`, `requests`, `open_sessions`, `event_stream`, `turn_events`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
-//! `swap`, `transfer`, `replay`, `supervisor`.
+//! Each module imports only modules that come before it in this list: `text_difference`, `signature`, `http_sink`, `schedule_times`, `refusals`, `records`, `tools`, `media`,
+//! `events`, `agent`, `requests`, `open_sessions`, `event_stream`, `turn_events`, `turn_positions`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
+//! `swap`, `transfer`, `replay`, `inspection`, `supervisor`.
 
 pub mod agent;
 pub mod approvals;
@@ -12,6 +12,7 @@ mod events;
 mod history;
 mod host;
 mod http_sink;
+pub mod inspection;
 pub mod media;
 mod open_sessions;
 pub mod outbox;
@@ -25,10 +26,12 @@ pub mod session;
 mod signature;
 mod supervisor;
 pub mod swap;
+mod text_difference;
 mod tools;
 pub mod transfer;
 mod turn;
 mod turn_events;
+mod turn_positions;
 mod waiting;
 
 pub use agent::models;
@@ -60,8 +63,10 @@ pub use session::{OpenSession, Session, SessionError, TurnResult};
 pub use signature::{InvalidKey, SignatureError, SignedMessage, SigningKey};
 pub use supervisor::{Supervisor, SupervisorOptions};
 pub use swap::{Notice, PluginWatcher};
+pub use text_difference::unified_diff;
 pub use tools::registry::{Registry, RegistryError};
 pub use tools::{CommandTools, builtins, registry};
 pub use turn::summary;
 pub use turn_events::{TurnEvents, TurnUpdate};
+pub use turn_positions::last_event_before_turn;
 pub use waiting::{RespondError, ResponseOutcome, question};

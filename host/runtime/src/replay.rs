@@ -2,11 +2,13 @@
 //! a tool call, a built context, a verdict on an output, or a decision about media. A replay does not write to the
 //! store. During a replay, plugins can access only recorded data and the resources that are granted for the replay.
 
+mod comparison;
 mod recorded_host;
 mod recorded_model;
 mod sent_request;
 mod turns;
 
+pub use self::comparison::{ComparisonError, Difference, Replay, ReplayReport, StopAt};
 use self::recorded_host::{Differences, RecordedHost, recorded_environment, recorded_grants};
 use self::recorded_model::RecordedModel;
 pub use self::sent_request::{RebuiltBody, SentRequest, SentRequestError, sent_request};
@@ -162,6 +164,11 @@ impl RecordedSession {
     pub async fn read(store: Arc<dyn Store>, sandbox: Sandbox, session: SessionSummary) -> Result<Self, StoreError> {
         let origins = Origins::read(&*store, &session.subject).await?;
         Ok(Self { store, sandbox, session, origins, records: TurnReader::default() })
+    }
+
+    /// Continues with this turn, so that the turns before it are not read.
+    pub async fn begin_at(&mut self, turn: u32) -> Result<(), StoreError> {
+        self.records.begin_at(&*self.store, &self.session, turn).await
     }
 
     /// Reads the actions of the next turn. Returns `None` after the last turn of the session.

@@ -17,6 +17,7 @@ use crate::requests::{
     Accepted, DuringTurn, PendingRequest, Prompt, RequestError, RequestProblem, SessionName, SessionRequest,
 };
 use crate::session::{OpenSession, Session, SessionError};
+use crate::transfer::{ForkAt, Forked, TransferError, export, fork};
 use crate::turn_events::TurnEvents;
 use agent_store::{SessionFilter, SessionState, SessionSummary, StoreError};
 use backoff::Backoff;
@@ -24,6 +25,7 @@ use futures::FutureExt;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::io::AsyncWrite;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -205,21 +207,56 @@ impl Supervisor {
     pub async fn delete(&self, session: &str) -> Result<(), RequestError> {
         let until = Instant::now() + self.0.options.request_timeout;
         loop {
-            if let Some(requests) = self.0.host.sessions.requests_to(session)
-                && let Some(Err(error)) = deliver(&requests, SessionRequest::Close).await
-            {
-                return Err(error);
-            }
+            self.close(session).await?;
             match self.0.host.store.delete(session).await {
                 Ok(_) => return Ok(()),
-                // The session is being closed, or another process has it open.
-                Err(StoreError::Busy { .. }) if Instant::now() < until => tokio::time::sleep(RETRY_INTERVAL).await,
-                Err(StoreError::Busy { .. }) => {
-                    let message = format!("another process has the session `{session}` open; close it there first");
-                    return Err(RequestError::new(RequestProblem::Conflict, message));
-                }
-                Err(error) => return Err(error.into()),
+                Err(error) => self.0.wait_until_closed(session, error, until).await?,
             }
+        }
+    }
+
+    /// Copies a session up to a message into a new session (D5). The session itself does not change. Fails with
+    /// [`RequestProblem::Conflict`] if a turn of the session runs, if it cannot be forked at this message, or if another process
+    /// keeps it open.
+    pub async fn fork(&self, session: &str, at: ForkAt) -> Result<Forked, RequestError> {
+        let until = Instant::now() + self.0.options.request_timeout;
+        loop {
+            self.close(session).await?;
+            match fork(&*self.0.host.store, session, at).await {
+                Ok(forked) => return Ok(forked),
+                Err(TransferError::Store(error)) => self.0.wait_until_closed(session, error, until).await?,
+                Err(error) => return Err(RequestError::new(RequestProblem::Conflict, error)),
+            }
+        }
+    }
+
+    /// Writes a session to a document (D5). Fails with [`RequestProblem::Conflict`] if a turn of the session runs, or if another
+    /// process keeps it open.
+    pub async fn export(
+        &self,
+        session: &str,
+        output: &mut (dyn AsyncWrite + Send + Unpin),
+    ) -> Result<(), RequestError> {
+        let until = Instant::now() + self.0.options.request_timeout;
+        loop {
+            self.close(session).await?;
+            match export(&*self.0.host.store, session, output).await {
+                Ok(_) => return Ok(()),
+                // A session that is open is refused before anything is written.
+                Err(TransferError::Store(error)) => self.0.wait_until_closed(session, error, until).await?,
+                Err(error) => return Err(RequestError::new(RequestProblem::Failed, error)),
+            }
+        }
+    }
+
+    /// Closes a session that is open in this process, unless a turn of it runs.
+    async fn close(&self, session: &str) -> Result<(), RequestError> {
+        match self.0.host.sessions.requests_to(session) {
+            Some(requests) => match deliver(&requests, SessionRequest::Close).await {
+                Some(Err(error)) => Err(error),
+                _ => Ok(()),
+            },
+            None => Ok(()),
         }
     }
 
@@ -254,6 +291,23 @@ impl Supervisor {
 }
 
 impl Shared {
+    /// Waits a moment if the store refused an operation because the session is still open. Other errors, and a session that stays
+    /// open, are returned.
+    async fn wait_until_closed(&self, session: &str, error: StoreError, until: Instant) -> Result<(), RequestError> {
+        match error {
+            // The session is being closed, or another process has it open.
+            StoreError::Busy { .. } if Instant::now() < until => {
+                tokio::time::sleep(RETRY_INTERVAL).await;
+                Ok(())
+            }
+            StoreError::Busy { .. } => {
+                let message = format!("another process has the session `{session}` open; close it there first");
+                Err(RequestError::new(RequestProblem::Conflict, message))
+            }
+            error => Err(error.into()),
+        }
+    }
+
     fn agent(&self, name: &str) -> Result<&LiveAgent, RequestError> {
         self.agents.get(name).ok_or_else(|| {
             RequestError::new(RequestProblem::NotFound, format!("this host does not run the agent `{name}`"))

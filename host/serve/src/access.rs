@@ -1,6 +1,7 @@
 //! Decides who may send a request: the checks of the headers `Host` and `Origin`, and the tokens (row 24).
 
 use crate::problem::Problem;
+use crate::sign_ins::{self, SignIns};
 use crate::tokens::{Right, Token, digest};
 use agent_core::plugin::TraceContext;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -90,11 +91,13 @@ pub(crate) struct Caller {
     /// The trace context in the headers `traceparent` and `tracestate`, to which a turn of this request belongs (I6). If it is
     /// not valid, the turn begins a trace.
     pub(crate) trace: Option<TraceContext>,
+    /// Digest of the sign-in that stands for the token, if the request has a sign-in instead of the token itself.
+    pub(crate) sign_in: Option<String>,
 }
 
 impl Caller {
-    /// Finds the token of a request among the server's tokens.
-    pub(crate) fn of(headers: &HeaderMap, tokens: &[Token]) -> Result<Self, Problem> {
+    /// Finds the token of a request among the server's tokens. A request may have a sign-in that stands for a token.
+    pub(crate) fn of(headers: &HeaderMap, tokens: &[Token], sign_ins: &SignIns) -> Result<Self, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
         let value = single(headers, header::AUTHORIZATION.as_str())?;
         let value = value.ok_or_else(|| unauthorized("send a token in the header `Authorization: Bearer TOKEN`"))?;
@@ -102,10 +105,18 @@ impl Caller {
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(unauthorized("the header `Authorization` must have the form `Bearer TOKEN`"));
         }
-        let digest = digest(presented.trim());
-        let token = tokens.iter().find(|token| token.digest == digest);
+        let presented = presented.trim();
+        let presented_digest = digest(presented);
+        let sign_in = presented.starts_with(sign_ins::PREFIX).then(|| presented_digest.clone());
+        let token_digest = match &sign_in {
+            Some(sign_in) => {
+                sign_ins.token_of(sign_in).ok_or_else(|| unauthorized("this sign-in has ended; sign in again"))?
+            }
+            None => presented_digest,
+        };
+        let token = tokens.iter().find(|token| token.digest == token_digest);
         let token = token.ok_or_else(|| unauthorized("this token does not exist, or it was revoked"))?;
-        Ok(Self { token: token.clone(), trace: trace_of(headers) })
+        Ok(Self { token: token.clone(), trace: trace_of(headers), sign_in })
     }
 
     /// Checks that the token has a right.
@@ -191,13 +202,27 @@ mod tests {
             user: None,
             created: String::new(),
         };
-        let caller = |value: &str| Caller::of(&headers(&[("authorization", value)]), std::slice::from_ref(&token));
+        let sign_ins = SignIns::default();
+        let caller =
+            |value: &str| Caller::of(&headers(&[("authorization", value)]), std::slice::from_ref(&token), &sign_ins);
         let reader = caller("Bearer aht_1").unwrap();
         assert!(reader.require(Right::Read).is_ok());
         assert_eq!(reader.require(Right::Talk).map_err(|problem| problem.status), Err(403));
+        let secret = sign_ins.begin(&token.digest);
+        let signed_in = caller(&format!("Bearer {secret}")).unwrap();
+        assert_eq!((signed_in.token.name.as_str(), signed_in.sign_in), ("reader", Some(digest(&secret))));
+        let revoked = Caller::of(&headers(&[("authorization", &format!("Bearer {secret}"))]), &[], &sign_ins);
+        assert_eq!(revoked.map(|_| ()).map_err(|problem| problem.status), Err(401), "its token was revoked");
+        sign_ins.end(&digest(&secret));
+        assert_eq!(caller(&format!("Bearer {secret}")).map(|_| ()).map_err(|problem| problem.status), Err(401));
         for value in ["", "Bearer", "Bearer ", "Bearer aht_2", "Basic aht_1", "aht_1", "Bearer aht_1 aht_1"] {
             assert_eq!(caller(value).map(|_| ()).map_err(|problem| problem.status), Err(401), "{value}");
         }
-        assert_eq!(Caller::of(&headers(&[]), &[token]).map(|_| ()).map_err(|problem| problem.status), Err(401));
+        assert_eq!(
+            Caller::of(&headers(&[]), std::slice::from_ref(&token), &sign_ins)
+                .map(|_| ())
+                .map_err(|problem| problem.status),
+            Err(401)
+        );
     }
 }

@@ -3,17 +3,27 @@
 mod ag_ui;
 mod agents;
 mod answers;
+mod configuration;
+mod direct_calls;
 mod events;
 mod health;
+mod inbox;
 mod mcp;
 mod media;
 mod memories;
 mod metrics;
 mod operations;
 mod plugins;
+mod render;
+mod search;
+mod session_changes;
 mod sessions;
+mod sign_ins;
+mod transcript;
+mod turns;
 mod webhooks;
 
+use crate::console;
 use crate::mcp::McpAgent;
 use crate::metrics::AnsweredRequest;
 use crate::openai;
@@ -33,8 +43,8 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Routes that need no token, because they contain no data of the host.
-const PUBLIC_ROUTES: [&str; 2] = ["/health", "/ready"];
+/// Routes that need no token: they contain no data of the host, or a code stands for the token.
+const PUBLIC_ROUTES: [&str; 3] = ["/health", "/ready", sign_ins::CODE_PATH];
 
 /// Returns the routes and the document that describes them.
 pub(crate) fn router(state: Arc<ApiState>) -> Router {
@@ -42,7 +52,11 @@ pub(crate) fn router(state: Arc<ApiState>) -> Router {
     let document: axum::Json<OpenApi> = axum::Json(openapi);
     let router = router
         .route("/openapi.json", get(move || async move { document.clone() }))
-        .route("/agents/{agent}/mcp", any(mcp::agent_endpoint));
+        .route("/agents/{agent}/mcp", any(mcp::agent_endpoint))
+        .route("/", get(console::redirect))
+        .route("/console", get(console::redirect))
+        .route(console::PATH, get(console::index))
+        .route("/console/{*file}", get(console::file));
     checked(router, state)
 }
 
@@ -82,6 +96,9 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
     let (router, mut openapi) = OpenApiRouter::new()
         .routes(routes!(health::health))
         .routes(routes!(health::ready))
+        .routes(routes!(sign_ins::show_token))
+        .routes(routes!(sign_ins::sign_in, sign_ins::sign_out))
+        .routes(routes!(sign_ins::sign_in_with_code))
         .routes(routes!(agents::list_agents))
         .routes(routes!(agents::show_agent))
         .routes(routes!(sessions::list_sessions, sessions::create_session))
@@ -89,7 +106,22 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(sessions::list_messages))
         .routes(routes!(sessions::send_prompt))
         .routes(routes!(sessions::cancel_turn))
+        .routes(routes!(transcript::show_transcript))
+        .routes(routes!(session_changes::undo_turn))
+        .routes(routes!(session_changes::retry_turn))
+        .routes(routes!(session_changes::fork_session))
+        .routes(routes!(session_changes::export_session))
+        .routes(routes!(search::search_messages))
+        .routes(routes!(inbox::list_inbox))
+        .routes(routes!(render::render_markdown))
+        .routes(routes!(render::render_code))
+        .routes(routes!(render::render_difference))
         .routes(routes!(media::read_media))
+        .routes(routes!(turns::list_turns))
+        .routes(routes!(turns::show_turn))
+        .routes(routes!(turns::prompts::show_prompt))
+        .routes(routes!(turns::prompts::read_request))
+        .routes(routes!(turns::replays::replay_turn))
         .routes(routes!(events::stream_events))
         .routes(routes!(answers::decide_approvals))
         .routes(routes!(answers::rehearse_call))
@@ -98,6 +130,12 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(answers::receive_event))
         .routes(routes!(webhooks::receive_webhook))
         .routes(routes!(ag_ui::run_agent))
+        .routes(routes!(direct_calls::call_tool))
+        .routes(routes!(plugins::details::list_plugins))
+        .routes(routes!(plugins::details::show_authority))
+        .routes(routes!(configuration::configuration_schema))
+        .routes(routes!(configuration::read_configuration, configuration::save_configuration))
+        .routes(routes!(configuration::check_configuration))
         .routes(routes!(plugins::list_versions))
         .routes(routes!(plugins::roll_back_plugin, plugins::undo_plugin_rollback))
         .routes(routes!(memories::list_memories))
@@ -136,7 +174,8 @@ async fn checked_answer(state: &Arc<ApiState>, mut request: Request, next: Next)
         }
         return response;
     }
-    let is_public = PUBLIC_ROUTES.contains(&request.uri().path());
+    let path = request.uri().path();
+    let is_public = PUBLIC_ROUTES.contains(&path) || console::is_console(path);
     let is_openai = request.uri().path().starts_with(openai::PATH);
     // A request to a webhook may have a signature instead of a token, which its handler checks.
     let may_be_signed = request.uri().path().starts_with(webhooks::WEBHOOK_PATH)
@@ -228,10 +267,10 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
     let mut response = StatusCode::NO_CONTENT.into_response();
     allow_page(&mut response, origin);
     for (name, value) in [
-        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE"),
+        (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, PUT, DELETE"),
         (
             header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, last-event-id, x-agent-session, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, *",
+            "authorization, content-type, if-match, last-event-id, x-agent-session, mcp-session-id, mcp-protocol-version, mcp-method, mcp-name, *",
         ),
         (header::ACCESS_CONTROL_MAX_AGE, "600"),
     ] {
@@ -244,6 +283,6 @@ fn preflight(state: &ApiState, headers: &HeaderMap, origin: HeaderValue) -> Resp
 fn allow_page(response: &mut Response, origin: HeaderValue) {
     response.headers_mut().insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     response.headers_mut().append(header::VARY, HeaderValue::from_static("origin"));
-    let exposed = HeaderValue::from_static("mcp-session-id, x-agent-session");
+    let exposed = HeaderValue::from_static("etag, mcp-session-id, x-agent-session");
     response.headers_mut().insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
 }

@@ -5,13 +5,16 @@ use crate::api::{mcp_router, router};
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::mcp::McpAgent;
 use crate::metrics::ServerMetrics;
+use crate::sign_ins::SignIns;
 use crate::state::{ApiState, StreamLimits};
-use crate::tokens::TokenFile;
+use crate::tokens::{TokenFile, digest};
+use agent_config::Settings;
 use agent_runtime::Supervisor;
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -41,6 +44,9 @@ pub struct ServerOptions {
     pub origins: AllowedOrigins,
     /// The tokens of the server.
     pub tokens: TokenFile,
+    /// The settings from which the agents were assembled, by the agent's name. The configuration files of agents that are not
+    /// in this map can be neither read nor changed over HTTP.
+    pub settings: BTreeMap<String, Settings>,
     /// Maximum number of connections. Further clients wait until a connection is closed. Default: 512.
     pub connections: usize,
     /// Maximum number of event streams of one token. Default: 3.
@@ -70,6 +76,7 @@ impl ServerOptions {
             metrics: None,
             origins: AllowedOrigins::default(),
             tokens,
+            settings: BTreeMap::new(),
             connections: 512,
             streams_per_token: 3,
             streams: 256,
@@ -88,6 +95,7 @@ pub struct Server {
     stop: CancellationToken,
     tasks: TaskTracker,
     drain_timeout: Duration,
+    sign_ins: Arc<SignIns>,
 }
 
 impl Server {
@@ -99,8 +107,9 @@ impl Server {
         let (listener, endpoint) = Listener::bind(endpoint).await?;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let streams = StreamLimits::new("event streams", streams_per_token, streams);
-        let state = ApiState::new(supervisor, origins, tokens, (streams, replies, stop.clone()));
+        let state = ApiState::new(supervisor, origins, tokens, options.settings, (streams, replies, stop.clone()));
         let state = Arc::new(state.with_metrics(options.metrics));
+        let sign_ins = state.sign_ins.clone();
         let accepting = Accepting {
             router: match options.only_mcp {
                 Some(agent) => mcp_router(state, agent),
@@ -112,7 +121,7 @@ impl Server {
             timeouts,
         };
         tasks.spawn(accepting.accept(listener));
-        Ok(Self { endpoint, stop, tasks, drain_timeout })
+        Ok(Self { endpoint, stop, tasks, drain_timeout, sign_ins })
     }
 
     /// Returns where the server accepts connections. The port of an address is never 0.
@@ -126,6 +135,12 @@ impl Server {
             Endpoint::Tcp(address) | Endpoint::Tls(address, _) => Some(*address),
             Endpoint::Unix(_) => None,
         }
+    }
+
+    /// Creates a code with which a browser signs in to the web console once, within 10 minutes, with the rights of this token. If
+    /// the token does not exist, the code is refused.
+    pub fn create_sign_in_code(&self, token: &str) -> String {
+        self.sign_ins.create_code(&digest(token))
     }
 
     /// Accepts no more connections, ends the event streams, and waits until the running requests have ended.

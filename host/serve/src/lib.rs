@@ -1,19 +1,22 @@
 //! The HTTP server of agent-host: people and programs use the sessions of a [`Supervisor`](agent_runtime::Supervisor)
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
-//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `access`, `body`,
-//! `attachments`, `mcp`, `metrics`, `state`, `openai`, `api`, `tls`, `listener`, `connections`.
+//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `sign_ins`, `access`,
+//! `body`, `attachments`, `rendering`, `mcp`, `metrics`, `state`, `openai`, `console`, `api`, `tls`, `listener`, `connections`.
 
 mod access;
 mod api;
 mod attachments;
 mod body;
 mod connections;
+mod console;
 mod listener;
 pub mod mcp;
 mod metrics;
 mod openai;
 mod problem;
+mod rendering;
+mod sign_ins;
 mod state;
 mod tls;
 mod tokens;

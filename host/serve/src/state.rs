@@ -7,14 +7,17 @@ use crate::body::{
 use crate::mcp::{McpAgent, McpEndpoints};
 use crate::metrics::ServerMetrics;
 use crate::problem::Problem;
+use crate::sign_ins::SignIns;
 use crate::tokens::{Token, TokenFile};
+use agent_config::Settings;
 use agent_mcp::offered::HttpEndpoint;
 use agent_runtime::{RefusedRequest, Supervisor};
 use agent_store::{SessionFilter, SessionState, SessionSummary, Store};
 use axum::extract::Request;
 use axum::http::{HeaderMap, StatusCode};
+use jiff::Timestamp;
 use serde::de::DeserializeOwned;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use tokio_util::sync::CancellationToken;
@@ -25,6 +28,26 @@ const TOKEN_LIFETIME: Duration = Duration::from_secs(1);
 const LARGE_BODIES_PER_TOKEN: usize = 2;
 /// Maximum number of bodies with media that are in memory at the same time.
 const LARGE_BODIES: usize = 6;
+/// Maximum number of configuration files that are checked at the same time for one token.
+const CHECKS_PER_TOKEN: usize = 4;
+/// Maximum number of configuration files that are checked at the same time.
+const CHECKS: usize = 8;
+/// Maximum number of recorded prompts that are rebuilt at the same time for one token.
+const PROMPTS_PER_TOKEN: usize = 4;
+/// Maximum number of recorded prompts that are rebuilt at the same time.
+const PROMPTS: usize = 8;
+/// Maximum number of turns that are replayed at the same time for one token.
+const REPLAYS_PER_TOKEN: usize = 1;
+/// Maximum number of turns that are replayed at the same time.
+const REPLAYS: usize = 4;
+
+/// A session that a webhook has begun.
+#[derive(Clone)]
+pub(crate) struct WebhookRun {
+    /// Time of the request, as RFC 3339.
+    pub(crate) time: String,
+    pub(crate) session: String,
+}
 
 /// Tokens that were read from their file.
 struct CachedTokens {
@@ -40,6 +63,16 @@ pub(crate) struct ApiState {
     pub(crate) streams: Arc<StreamLimits>,
     /// Limits the number of requests that wait for a reply of an agent.
     pub(crate) replies: Arc<StreamLimits>,
+    /// Limits the number of recorded prompts that are rebuilt at the same time, because they may be large.
+    pub(crate) rebuilt_prompts: Arc<StreamLimits>,
+    /// Limits the number of turns that are replayed at the same time.
+    pub(crate) replays: Arc<StreamLimits>,
+    /// The last session of each webhook since the server started, by agent and webhook.
+    webhook_runs: Mutex<HashMap<(String, String), WebhookRun>>,
+    /// Limits the number of configuration files that are checked at the same time.
+    pub(crate) checked_files: Arc<StreamLimits>,
+    /// The settings from which the agents were assembled, by the agent's name.
+    settings: BTreeMap<String, Settings>,
     /// Limits the number of large bodies that are in memory.
     pub(crate) large_bodies: Arc<StreamLimits>,
     /// Cancelled when the server begins to drain. Event streams then end.
@@ -48,6 +81,8 @@ pub(crate) struct ApiState {
     pub(crate) metrics: Option<ServerMetrics>,
     /// The endpoints of the Model Context Protocol.
     mcp_endpoints: McpEndpoints,
+    /// The sign-ins of web pages, which the server also needs to create codes.
+    pub(crate) sign_ins: Arc<SignIns>,
     token_file: TokenFile,
     cached_tokens: Mutex<Option<CachedTokens>>,
 }
@@ -57,6 +92,7 @@ impl ApiState {
         supervisor: Supervisor,
         origins: AllowedOrigins,
         token_file: TokenFile,
+        settings: BTreeMap<String, Settings>,
         (streams, replies, draining): (StreamLimits, StreamLimits, CancellationToken),
     ) -> Self {
         let large_bodies = StreamLimits::new("large requests", LARGE_BODIES_PER_TOKEN, LARGE_BODIES);
@@ -65,10 +101,16 @@ impl ApiState {
             origins,
             streams: Arc::new(streams),
             replies: Arc::new(replies),
+            webhook_runs: Mutex::default(),
+            checked_files: Arc::new(StreamLimits::new("checks of files", CHECKS_PER_TOKEN, CHECKS)),
+            settings,
             large_bodies: Arc::new(large_bodies),
+            rebuilt_prompts: Arc::new(StreamLimits::new("prompts", PROMPTS_PER_TOKEN, PROMPTS)),
+            replays: Arc::new(StreamLimits::new("replays", REPLAYS_PER_TOKEN, REPLAYS)),
             draining,
             metrics: None,
             mcp_endpoints: McpEndpoints::default(),
+            sign_ins: Arc::default(),
             token_file,
             cached_tokens: Mutex::default(),
         }
@@ -78,18 +120,47 @@ impl ApiState {
         Self { metrics, ..self }
     }
 
+    /// Reads the settings of an agent, because its file may have changed. If the file cannot be used, returns the settings from
+    /// which the agent was assembled, and the reason. Returns `None` if the server does not know the agent's settings.
+    pub(crate) async fn settings_now(&self, agent: &str) -> Option<(Settings, Option<String>)> {
+        let settings = self.settings.get(agent)?.clone();
+        let read = tokio::task::spawn_blocking(move || match settings.reread() {
+            Ok(current) => (current, None),
+            Err(error) => (settings, Some(error.to_string())),
+        });
+        read.await.ok()
+    }
+
+    /// Notes that a webhook of the configuration has begun a session.
+    pub(crate) fn note_webhook_run(&self, agent: &str, webhook: &str, session: &str) {
+        let run = WebhookRun { time: Timestamp::now().to_string(), session: session.to_owned() };
+        let mut runs = self.webhook_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.insert((agent.to_owned(), webhook.to_owned()), run);
+    }
+
+    /// Returns the last session of a webhook since the server started.
+    pub(crate) fn last_webhook_run(&self, agent: &str, webhook: &str) -> Option<WebhookRun> {
+        let runs = self.webhook_runs.lock().unwrap_or_else(PoisonError::into_inner);
+        runs.get(&(agent.to_owned(), webhook.to_owned())).cloned()
+    }
+
     pub(crate) fn store(&self) -> &dyn Store {
         &*self.supervisor.host().store
     }
 
     /// Finds the token of a request. A token that was created a moment ago is found, too.
     pub(crate) fn caller(&self, headers: &HeaderMap) -> Result<Caller, Problem> {
-        match Caller::of(headers, &self.tokens(TOKEN_LIFETIME)?) {
+        match Caller::of(headers, &self.tokens(TOKEN_LIFETIME)?, &self.sign_ins) {
             Err(problem) if problem.status == StatusCode::UNAUTHORIZED.as_u16() => {
-                Caller::of(headers, &self.tokens(Duration::ZERO)?)
+                Caller::of(headers, &self.tokens(Duration::ZERO)?, &self.sign_ins)
             }
             found => found,
         }
+    }
+
+    /// Returns the token with this digest, if it exists now.
+    pub(crate) fn token(&self, digest: &str) -> Result<Option<Token>, Problem> {
+        Ok(self.tokens(Duration::ZERO)?.iter().find(|token| token.digest == digest).cloned())
     }
 
     /// Returns the tokens of the server. If the file was checked longer than `lifetime` ago, it is checked again, and it is
@@ -120,7 +191,8 @@ impl ApiState {
 
     /// Returns whether the token of the caller still exists and allows what it allowed when the request arrived.
     pub(crate) fn is_still_valid(&self, caller: &Caller) -> bool {
-        self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
+        let is_signed_in = caller.sign_in.as_ref().is_none_or(|sign_in| self.sign_ins.token_of(sign_in).is_some());
+        is_signed_in && self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
     }
 
     /// Returns the endpoint for MCP clients with the caller's token.

@@ -174,6 +174,23 @@ pub enum AuditAction {
         /// Reason for the refusal, as a message for users.
         reason: String,
     },
+    /// A new text of an agent's file was saved over a protocol of the host (I3).
+    FileSaved {
+        /// Configured name of the agent.
+        agent: String,
+        /// Path of the agent's file.
+        path: String,
+        /// Name of the token with which the text was sent.
+        token: String,
+        /// Digest of the text before, as 64 hexadecimal digits of BLAKE3.
+        from: String,
+        /// Digest of the text after, as 64 hexadecimal digits of BLAKE3.
+        to: String,
+        /// What the new text allows and the text before did not.
+        adds: Vec<String>,
+        /// What the text before allowed and the new text does not.
+        removes: Vec<String>,
+    },
     /// The host refused requests that their sender was not allowed to make. Equal requests within a short time share one
     /// entry.
     RequestRefused {
@@ -209,6 +226,7 @@ impl AuditAction {
             AuditAction::RolledBack { .. } => "rolled_back",
             AuditAction::RollbackUndone { .. } => "rollback_undone",
             AuditAction::Refused { .. } => "refused",
+            AuditAction::FileSaved { .. } => "file_saved",
             AuditAction::RequestRefused { .. } => "request_refused",
         }
     }
@@ -228,6 +246,7 @@ impl AuditAction {
             | AuditAction::RolledBack { directory, plugin, .. }
             | AuditAction::RollbackUndone { directory, plugin, .. } => format!("{directory}/{plugin}"),
             AuditAction::Refused { directory, subject, .. } => format!("{directory}/{subject}"),
+            AuditAction::FileSaved { agent, .. } => agent.clone(),
             AuditAction::RequestRefused { protocol, token, .. } => {
                 format!("{protocol}/{}", token.as_deref().unwrap_or_default())
             }

@@ -4,7 +4,7 @@ use crate::content::{ContentLevel, Scrubber};
 use crate::derive::{
     Positions, Prompt, QuestionBody, SummaryBody, TraceBody, TurnData, body_of, commit_spans, message_text,
 };
-use crate::span::CommitSpans;
+use crate::span::{CommitSpans, Span};
 use agent_core::event::EventKind;
 use agent_core::message::{CallId, Digest, MessageId, Role, StoredMessage};
 use agent_store::{CallFilter, ExportPosition, MAX_PAGE, MessageRange, Store, StoreError, StoredRecord, StoredTurn};
@@ -23,6 +23,18 @@ impl SessionTrace {
     /// Creates a reader that begins after `position`. With the default position, it begins with the first turn.
     pub fn new(store: Arc<dyn Store>, session: &str, scrubber: Scrubber, position: ExportPosition) -> Self {
         Self { store, session: session.to_owned(), scrubber, position }
+    }
+
+    /// Returns the spans of a turn that was read completely, or of the part of it that is stored now, in the order in which
+    /// commits completed them.
+    pub async fn spans_of_turn(
+        store: Arc<dyn Store>,
+        session: &str,
+        scrubber: Scrubber,
+        turn: &StoredTurn,
+    ) -> Result<Vec<Span>, StoreError> {
+        let trace = Self::new(store, session, scrubber, ExportPosition::default());
+        Ok(trace.load(turn).await?.into_iter().flat_map(|commit| commit.spans).collect())
     }
 
     /// Returns the spans of the next turn, or of the part of it that is stored now, in the order of the commits. Returns

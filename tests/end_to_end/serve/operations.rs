@@ -131,7 +131,10 @@ async fn d6_pending_events_are_listed_with_their_reason() {
     })
     .await;
     assert_eq!(details["schedules"][0]["times"], "0 7 * * mon-fri Europe/Berlin");
-    assert_eq!(details["webhooks"], json!([{"name": "tickets", "path": "/webhooks/clerk/tickets", "signed": false}]));
+    assert_eq!(
+        details["webhooks"],
+        json!([{"name": "tickets", "path": "/webhooks/clerk/tickets", "signed": false, "last": null, "last_session": null}])
+    );
     assert_eq!(client.get(&format!("/api/sessions/{}", encoded(&session))).await.status, 200);
     server.stop().await;
 }

@@ -118,6 +118,14 @@ fn describe(entry: &AuditEntry) -> String {
         AuditAction::Refused { directory, subject, reason } => {
             (format!("{BOLD}{}{BOLD:#} was refused: {}", line(subject), line(reason)), line(directory))
         }
+        AuditAction::FileSaved { agent, path, token, adds, removes, .. } => {
+            let change = |verb: &str, lines: &[String]| match lines {
+                [] => String::new(),
+                lines => format!("; {verb} {}", line(&lines.join(", "))),
+            };
+            let changes = format!("{}{}", change("now allows", adds), change("no longer allows", removes));
+            (format!("{BOLD}the token {}{BOLD:#} saved {}{changes}", line(token), line(path)), line(agent))
+        }
         AuditAction::RequestRefused { protocol, token, request, object, code, count } => {
             let sender = token
                 .as_ref()

@@ -28,11 +28,13 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     let agents = served.agents();
     let names: Vec<_> = agents.keys().cloned().collect();
     create_first_token(&data, terminal)?;
+    let host_name = arguments.host_name.first().cloned();
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
     let metrics = Some(served.monitoring.for_server());
+    let settings = served.settings();
     let defaults = ServerOptions::new(arguments.listen, tokens.clone());
-    let options = ServerOptions { endpoint, origins, metrics, ..defaults };
+    let options = ServerOptions { endpoint, origins, settings, metrics, ..defaults };
     let server = match Server::start(supervisor.clone(), options).await {
         Ok(server) => server,
         Err(error) => {
@@ -46,12 +48,35 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
         Endpoint::Unix(path) => format!("unix:{}", path.display()),
     };
     terminal.note(format!("listening on {BOLD}{place}{BOLD:#} with {}", names.join(", ")));
+    show_console_address(&server, host_name.as_deref(), &data, terminal);
     served.show_changes(&stop, terminal).await;
     terminal.note("shutting down: open turns continue at the next start");
     server.shutdown().await;
     supervisor.shutdown().await;
     served.close(terminal).await;
     Ok(Exit::Done)
+}
+
+/// Shows a person at the terminal the address of the web console, with a code that signs in once. The code is not written to a
+/// file or a pipe, where others could read it later.
+fn show_console_address(server: &Server, host_name: Option<&str>, data: &DataDirectory, terminal: &Terminal) {
+    let (scheme, address) = match server.endpoint() {
+        Endpoint::Tcp(address) => ("http", address),
+        Endpoint::Tls(address, _) => ("https", address),
+        Endpoint::Unix(_) => return,
+    };
+    let authority = match host_name {
+        Some(name) => format!("{name}:{}", address.port()),
+        None if address.ip().is_unspecified() => format!("localhost:{}", address.port()),
+        None => address.to_string(),
+    };
+    let first_token = std::fs::read_to_string(data.root().join(FIRST_TOKEN_FILE)).ok();
+    let code = first_token.filter(|_| terminal.is_interactive()).map(|token| server.create_sign_in_code(token.trim()));
+    let fragment = code.map(|code| format!("#sign-in={code}")).unwrap_or_default();
+    terminal.note(format!("web console: {BOLD}{scheme}://{authority}/console/{fragment}{BOLD:#}"));
+    if !fragment.is_empty() {
+        terminal.note("the address signs in once, within 10 minutes; do not share it");
+    }
 }
 
 /// Name of the file that contains the first token, in the data folder.

@@ -89,6 +89,12 @@ impl ServedAgents {
         delegates.chain(served).map(|live| (live.current().config().name.clone(), live.clone())).collect()
     }
 
+    /// Returns the settings of the agents and their delegates, by name.
+    pub(super) fn settings(&self) -> BTreeMap<String, Settings> {
+        let all = self.agents.iter().flat_map(|agents| &agents.all);
+        all.map(|agent| (agent.live.current().config().name.clone(), agent.settings.clone())).collect()
+    }
+
     pub(super) fn servers(&self) -> Vec<McpServers> {
         self.agents.iter().flat_map(AssembledAgents::servers).collect()
     }

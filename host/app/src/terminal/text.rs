@@ -2,7 +2,7 @@
 
 use super::flow::fitting;
 use crate::environment;
-pub(crate) use agent_config::{one_line, shell_word};
+pub(crate) use agent_config::{grouped, one_line, shell_word, size};
 use agent_core::message::Media;
 use agent_core::visible::visible;
 use jiff::Timestamp;
@@ -67,20 +67,6 @@ fn wrapped_below(text: &str, columns: usize, hanging: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Formats a number with thousands separators, for example as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let first = digits.len() % 3;
-    let mut shown = digits[..first].to_owned();
-    for group in digits.as_bytes()[first..].chunks(3) {
-        if !shown.is_empty() {
-            shown.push(',');
-        }
-        shown.extend(group.iter().map(|digit| char::from(*digit)));
-    }
-    shown
-}
-
 /// Formats JSON on one line, shortened to at most `characters`.
 pub(crate) fn json_line(value: &Value, characters: usize) -> String {
     one_line(&value.to_string(), characters)
@@ -108,18 +94,6 @@ pub(crate) fn arguments(value: &Value, characters: usize) -> String {
         shown[index] = format!("{name}: {value}");
     }
     one_line(&shown.join(", "), characters)
-}
-
-/// Formats a size in bytes with a suitable unit, for example as `917 bytes`, `1.2 KiB` or `3.4 MiB`.
-pub(crate) fn size(bytes: u64) -> String {
-    const UNIT: f64 = 1024.0;
-    let exact = bytes as f64;
-    match bytes {
-        1 => "1 byte".to_owned(),
-        0..=1023 => format!("{bytes} bytes"),
-        1024..=1_048_575 => format!("{:.1} KiB", exact / UNIT),
-        _ => format!("{:.1} MiB", exact / UNIT / UNIT),
-    }
 }
 
 /// Describes a media item by its type, size and digest, for example as `[image/png, 1.2 KiB, 0123456789ab]`.

@@ -65,6 +65,17 @@ impl Draft {
         &self.path
     }
 
+    /// Returns the text that the file had when it was read.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Replaces the whole text of the file. The file is replaced atomically, and only if it has not changed since it was
+    /// read. The new text is not checked.
+    pub fn write(&self, text: &str) -> Result<(), EditError> {
+        self.replace(text)
+    }
+
     /// Writes the addition into the file. The file is replaced atomically, and only if the file has not changed since
     /// it was read.
     pub fn add(&self, plugin: &str, addition: &Addition<'_>) -> Result<(), EditError> {

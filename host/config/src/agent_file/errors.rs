@@ -44,6 +44,38 @@ pub struct Problem {
     pub(super) allowed: String,
 }
 
+/// A problem of a file with its place, for editors.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LocatedProblem {
+    /// Line of the file, from 1. `None` if the problem does not belong to a line of the file.
+    pub line: Option<usize>,
+    /// Column of the line in characters, from 1. `None` if it is not known.
+    pub column: Option<usize>,
+    /// Description of the problem. It begins with the key, if a key has the problem.
+    pub message: String,
+    /// The allowed values, or advice on how to fix the problem. It may be empty.
+    pub advice: String,
+}
+
+impl ConfigurationError {
+    /// Returns the problems with their places, at most 50.
+    pub fn located(&self) -> Vec<LocatedProblem> {
+        match self {
+            Self::Unreadable { .. } => {
+                vec![LocatedProblem { line: None, column: None, message: self.to_string(), advice: String::new() }]
+            }
+            Self::Invalid { text, problems, .. } => {
+                let located = problems.iter().take(SHOWN_PROBLEMS).map(|problem| {
+                    let (line, column) = position(text, problem.span.start);
+                    let (message, advice) = (problem.message.clone(), problem.allowed.clone());
+                    LocatedProblem { line: Some(line), column: Some(column), message, advice }
+                });
+                located.collect()
+            }
+        }
+    }
+}
+
 impl std::error::Error for ConfigurationError {}
 
 impl fmt::Display for ConfigurationError {

@@ -157,6 +157,10 @@ fn files_of_server(table: &McpTable, folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Lists what an agent's file allows.
+pub(crate) fn permissions_of_file(file: &AgentFile, text: &str) -> Vec<String> {
+    permissions(file, text, GrantFolder::OfFile)
+}
+
 fn permissions(file: &AgentFile, text: &str, grant_folder: GrantFolder) -> Vec<String> {
     let mut lines = Vec::new();
     // Sessions, memories and approvals belong to a name, so a name gives access to those of another agent.

@@ -20,7 +20,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// earlier, because the file may be only partly written.
 const ERROR_DELAY: Duration = Duration::from_secs(2);
 /// Keys whose changes apply only after the host is restarted.
-const RESTART_KEYS: [&str; 5] = ["name", "plugin_directory", "agents", "mcp", "telemetry"];
+pub(crate) const RESTART_KEYS: [&str; 5] = ["name", "plugin_directory", "agents", "mcp", "telemetry"];
 /// Keys whose changes require that the models are rebuilt.
 const MODEL_KEYS: [&str; 10] = [
     "model",
@@ -154,7 +154,7 @@ fn stamp(path: &Path) -> Stamp {
 }
 
 /// Returns the keys in `keys` whose values differ between two versions of the file.
-fn changed(before: Option<&str>, now: Option<&str>, keys: &[&'static str]) -> Vec<&'static str> {
+pub(crate) fn changed(before: Option<&str>, now: Option<&str>, keys: &[&'static str]) -> Vec<&'static str> {
     let read = |text: Option<&str>| text.and_then(|text| text.parse::<toml::Table>().ok());
     let (Some(before), Some(now)) = (read(before), read(now)) else { return Vec::new() };
     keys.iter().copied().filter(|key| before.get(*key) != now.get(*key)).collect()

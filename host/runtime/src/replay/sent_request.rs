@@ -6,10 +6,11 @@ use crate::prompts::{self, outgoing_media, replace_media_item};
 use crate::records::{PromptRecord, StepRecordBody, UnscaledPicture};
 use crate::tools::commands;
 use crate::tools::tool_list::{RecordedTools, ToolDigests};
-use agent_core::message::{Digest, Message, MessageId, Part, StoredMessage};
+use agent_core::message::{Digest, Message, MessageId, Part, Role, StoredMessage};
 use agent_core::model::ModelRequest;
 use agent_core::plugin::Section;
 use agent_core::prompt;
+use agent_core::run::Mask;
 use agent_core::text_dialect::ToolDialect;
 use agent_core::tokens;
 use agent_core::view::{shown_message, without_calls};
@@ -32,6 +33,12 @@ pub struct SentRequest {
     /// The body of the request and its recorded digest. `None` if the model was not called over HTTP, if the call failed,
     /// or if an earlier version of the host recorded it.
     pub body: Option<RebuiltBody>,
+    /// Ids of the stored messages from which the first messages of the request were made, in order. If a message contains
+    /// several stored messages, this is the id of the first of them. The request can contain further messages, which the
+    /// host added for this model call only.
+    pub stored_messages: Vec<MessageId>,
+    /// The media items that a text replaces in the request (P4).
+    pub masked: Vec<Mask>,
 }
 
 /// The body of a request in the provider's wire format.
@@ -223,7 +230,7 @@ pub async fn sent_request(
 ) -> Result<SentRequest, SentRequestError> {
     let records = CallRecords::read(store, session, turn, step).await?;
     let read = AtomicUsize::new(0);
-    let request = rebuild(&records, Source { store, session, read: &read }).await?;
+    let (request, stored_messages) = rebuild(&records, Source { store, session, read: &read }).await?;
     let body = match &records.body {
         None => None,
         Some(sent) => {
@@ -234,10 +241,15 @@ pub async fn sent_request(
             Some(RebuiltBody { bytes, is_exact })
         }
     };
-    Ok(SentRequest { turn: records.turn, step: records.step, request, body })
+    let CallRecords { turn, step, prompt, .. } = records;
+    Ok(SentRequest { turn, step, request, body, stored_messages, masked: prompt.masked })
 }
 
-async fn rebuild(records: &CallRecords, source: Source<'_>) -> Result<ModelRequest, SentRequestError> {
+/// Rebuilds the request, and returns it with the ids of its stored messages.
+async fn rebuild(
+    records: &CallRecords,
+    source: Source<'_>,
+) -> Result<(ModelRequest, Vec<MessageId>), SentRequestError> {
     let prompt = &records.prompt;
     let tools = records.tools(source).await?;
     let stored = records.messages(source).await?;
@@ -264,12 +276,17 @@ async fn rebuild(records: &CallRecords, source: Source<'_>) -> Result<ModelReque
         prompts::add_last(&mut request, ids.len(), vec![Part::Text(text)]);
     }
     mask_media(records, &ids, &mut request);
+    let mut stored_messages = ids.clone();
     if prompt.tool_dialect == ToolDialect::Text {
+        // The results of several calls become one message, which has the id of the first result.
+        let roles: Vec<Role> = request.messages.iter().map(|message| message.role).collect();
+        let is_merged = |index: usize| index > 0 && roles[index] == Role::Tool && roles[index - 1] == Role::Tool;
+        stored_messages = ids.iter().enumerate().filter(|(index, _)| !is_merged(*index)).map(|(_, id)| *id).collect();
         let sections = records.texts(source, &prompt.tool_sections).await?;
         prompts::write_as_text(&mut request, begins_turn, sections, &|name| tools.address_of(name));
     }
     visible_request(&mut request);
-    Ok(request)
+    Ok((request, stored_messages))
 }
 
 /// Replaces the media that were masked or could not be scaled down, and adds labels to the others.

@@ -6,6 +6,7 @@ use crate::records::{
     BuilderCallRecord, BuilderQuestion, BuilderSurroundings, ContextRecord, MediaPolicyRecord, MessagePositions,
     Question, StepQuestion, StepRecordBody, UnreadableRecord, VerdictRecord,
 };
+use crate::turn_positions::last_event_before_turn;
 use agent_core::change::CallRecord;
 use agent_core::event::{Event, EventKind, WaitCause};
 use agent_core::message::{CallId, Digest, Message};
@@ -58,6 +59,18 @@ pub(super) struct TurnReader {
 }
 
 impl TurnReader {
+    /// Continues with this turn.
+    pub(super) async fn begin_at(
+        &mut self,
+        store: &dyn Store,
+        session: &SessionSummary,
+        turn: u32,
+    ) -> Result<(), StoreError> {
+        let event = last_event_before_turn(store, &session.subject, turn, 0).await?;
+        *self = Self { turn: turn.saturating_sub(1), event, later: VecDeque::new() };
+        Ok(())
+    }
+
     /// Reads the records of the next turn. Returns `None` after the last turn of the session.
     pub(super) async fn next(
         &mut self,

@@ -76,6 +76,10 @@ pub(crate) struct WebhookSummary {
     path: String,
     /// Whether requests may have a signature instead of a token.
     signed: bool,
+    /// Time of the last request that began a session, since the server started, as RFC 3339. `null` if there was none.
+    last: Option<String>,
+    /// The session of that request. `null` for a token that works for one user.
+    last_session: Option<String>,
 }
 
 /// A plugin of an agent.
@@ -147,10 +151,15 @@ pub(crate) async fn show_agent(
         input_schema: tool.input_schema.clone(),
     });
     let schedules = schedules_of(&state, &caller, &name, &agent).await?;
-    let webhooks = agent.config().webhooks.iter().map(|(webhook, configured)| WebhookSummary {
-        name: webhook.clone(),
-        path: format!("{}{name}/{webhook}", super::webhooks::WEBHOOK_PATH),
-        signed: configured.authentication != WebhookAuthentication::Token,
+    let webhooks = agent.config().webhooks.iter().map(|(webhook, configured)| {
+        let run = state.last_webhook_run(&name, webhook);
+        WebhookSummary {
+            name: webhook.clone(),
+            path: format!("{}{name}/{webhook}", super::webhooks::WEBHOOK_PATH),
+            signed: configured.authentication != WebhookAuthentication::Token,
+            last: run.as_ref().map(|run| run.time.clone()),
+            last_session: run.map(|run| run.session).filter(|_| caller.token.user.is_none()),
+        }
     });
     Ok(Json(AgentDetails {
         webhooks: webhooks.collect(),

@@ -1,5 +1,7 @@
 //! Routes about the plugins of agents: their versions, and rollbacks (P10).
 
+pub(super) mod details;
+
 use crate::access::Caller;
 use crate::body::{JsonBody, SMALL_BYTES};
 use crate::problem::{ApiProblems, Problem};
@@ -77,7 +79,11 @@ pub(crate) async fn list_versions(
 }
 
 /// Finds the plugin among the plugins of an agent that the caller may use.
-fn pin_of(state: &ApiState, caller: &Caller, (agent, plugin): (&str, &str)) -> Result<PinnedPlugin, Problem> {
+pub(super) fn pin_of(
+    state: &ApiState,
+    caller: &Caller,
+    (agent, plugin): (&str, &str),
+) -> Result<PinnedPlugin, Problem> {
     state.check_agent(caller, agent)?;
     let pins = state.supervisor.agents()[agent].current().pins();
     let found = pins.into_iter().find(|pin| pin.name == plugin);
@@ -174,7 +180,7 @@ fn check_rights(caller: &Caller) -> Result<(), Problem> {
 
 /// Returns the folder from which the agent's version of the plugin was loaded. Several folders of the host may have a plugin
 /// with this name.
-async fn directory_of(state: &ApiState, pin: &PinnedPlugin) -> Result<String, Problem> {
+pub(super) async fn directory_of(state: &ApiState, pin: &PinnedPlugin) -> Result<String, Problem> {
     let filter = VersionFilter { directory: None, plugin: Some(pin.name.clone()) };
     let versions = state.store().versions(filter, MAX_PAGE).await?;
     let in_use = versions.into_iter().find(|version| version.ended.is_none() && version.digest == pin.digest);

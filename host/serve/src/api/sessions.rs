@@ -166,13 +166,13 @@ pub(crate) struct NewSession {
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct CreatedSession {
     /// Id of the session. In a path, `/` must be written as `%2F`.
-    session: String,
+    pub(super) session: String,
     /// Path of the session's events.
-    events: String,
+    pub(super) events: String,
 }
 
 /// Returns the path of a session's events.
-fn events_path(session: &str) -> String {
+pub(super) fn events_path(session: &str) -> String {
     let encoded: String = url::form_urlencoded::byte_serialize(session.as_bytes()).collect();
     format!("/api/sessions/{}/events", encoded.replace('+', "%20"))
 }

@@ -74,11 +74,14 @@ pub(crate) async fn receive_webhook(
     let prompt = Prompt { user, trace: request.trace, ..Prompt::new(input) };
     let (session, is_new) = match id.or(request.id) {
         Some(id) => {
-            let name = SessionName::new("webhook", &format!("{name}\0{id}"));
-            state.supervisor.create_once(&agent, &name, prompt).await?
+            let unique = SessionName::new("webhook", &format!("{name}\0{id}"));
+            state.supervisor.create_once(&agent, &unique, prompt).await?
         }
         None => (state.supervisor.create(&agent, prompt).await?, true),
     };
+    if is_new {
+        state.note_webhook_run(&agent, &name, &session);
+    }
     let status = if is_new { "started" } else { "duplicate" };
     Ok((StatusCode::ACCEPTED, Json(WebhookReceipt { status, session })))
 }

@@ -4,16 +4,17 @@
 //! The agent's loop depends only on its inputs. Until the first difference, all inputs are equal to the recorded
 //! inputs, so a complete run with the other version would reach the same call.
 
-use crate::diff::labelled;
+use super::{
+    PluginAction, PluginActionKind, RecordedRequest, RecordedSession, RecordedTurn, ReplayError, Replayed,
+    ReplayedOutcome,
+};
+use crate::agent::PluginAllowance;
+use crate::text_difference::unified_diff;
 use agent_core::change::{CallRecord, CallResult, Denial};
 use agent_core::message::{Content, Digest};
 use agent_core::tool::ServiceRequest;
 use agent_core::view::result_text;
 use agent_plugins::{Generation, LoadedPlugin, Sandbox};
-use agent_runtime::PluginAllowance;
-use agent_runtime::replay::{
-    PluginAction, PluginActionKind, RecordedRequest, RecordedSession, RecordedTurn, Replayed, ReplayedOutcome,
-};
 use agent_store::{SessionSummary, Store, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,15 +45,15 @@ pub struct Replay {
     pub turn: Option<u32>,
 }
 
-/// The reason why a session cannot be replayed.
+/// The reason why the replay of a session ended early.
 #[derive(Debug, thiserror::Error)]
-pub enum ReplayError {
+pub enum ComparisonError {
     /// The store returned an error.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The session cannot be replayed.
+    /// An action of a plugin cannot be replayed.
     #[error(transparent)]
-    Session(#[from] agent_runtime::replay::ReplayError),
+    Action(#[from] ReplayError),
 }
 
 /// The result of a replay.
@@ -96,9 +97,12 @@ pub enum StopAt {
 
 impl Replay {
     /// Replays the selected plugin calls of the session.
-    pub async fn run(&self, stop_at: StopAt) -> Result<ReplayReport, ReplayError> {
+    pub async fn run(&self, stop_at: StopAt) -> Result<ReplayReport, ComparisonError> {
         let mut session = RecordedSession::read(self.store.clone(), self.sandbox.clone(), self.session.clone()).await?;
         let (mut report, mut compared_tools) = (ReplayReport::default(), Vec::new());
+        if let Some(turn) = self.turn {
+            session.begin_at(turn).await?;
+        }
         while let Some(turn) = session.next_turn().await? {
             let is_selected = |action: &&PluginAction| {
                 let is_replaced = self.with.is_empty() || self.with.contains_key(&action.plugin);
@@ -109,6 +113,9 @@ impl Replay {
                 if stop_at == StopAt::FirstDifference && !report.differences.is_empty() {
                     return Ok(report);
                 }
+            }
+            if self.turn.is_some() {
+                break;
             }
         }
         Ok(report)
@@ -122,7 +129,7 @@ impl Replay {
         (action, stop_at): (&PluginAction, StopAt),
         compared_tools: &mut Vec<(String, String)>,
         report: &mut ReplayReport,
-    ) -> Result<(), ReplayError> {
+    ) -> Result<(), ComparisonError> {
         let place = description_of(action);
         let mut skip = |why: &str| {
             report.not_replayed += 1;
@@ -228,7 +235,7 @@ fn tool_difference(action: &PluginAction, recorded: &LoadedPlugin, replaying: &L
     Some(Difference {
         place: tool_definitions_of(action),
         plugin: version_change(&recorded.identity().to_string(), replaying),
-        diff: labelled(LABELS, &definitions(recorded), &definitions(replaying)),
+        diff: unified_diff(LABELS, &definitions(recorded), &definitions(replaying)),
         unrecorded: Vec::new(),
         effects: Vec::new(),
     })
@@ -243,8 +250,11 @@ fn difference(action: &PluginAction, replayed: &Replayed, replaying: &LoadedPlug
     }
     let short = action.digest.strip_prefix("sha256:").unwrap_or(&action.digest);
     let recorded_version = format!("{}@{}", action.plugin, short.chars().take(12).collect::<String>());
-    let diff =
-        if recorded_text == replayed_text { String::new() } else { labelled(LABELS, &recorded_text, &replayed_text) };
+    let diff = if recorded_text == replayed_text {
+        String::new()
+    } else {
+        unified_diff(LABELS, &recorded_text, &replayed_text)
+    };
     Some(Difference {
         place: description_of(action),
         plugin: version_change(&recorded_version, replaying),

@@ -1,0 +1,494 @@
+// One session: its messages, and the turn that runs. The stored transcript is the truth; the event stream says when to read it
+// again, and brings the text that is being written.
+
+import { api, ApiError, sessionPath } from "../core/api.js";
+import { announce, fill, h, outside, shorten, textNodes } from "../core/dom.js";
+import { follow } from "../core/events.js";
+import { compactCount, dollars, plural } from "../core/format.js";
+import { inbox } from "../core/inbox-count.js";
+import { href } from "../core/router.js";
+import { signIn } from "../core/sign-in.js";
+import { DecisionCard, itemKey } from "../components/decision.js";
+import { icon } from "../components/icon.js";
+import { menu } from "../components/menu.js";
+import { notifyError } from "../components/notice.js";
+import { errorView, loading } from "../components/page.js";
+import { showBudget } from "./budget-bar.js";
+import { Composer, readOnlyNote } from "./composer.js";
+import { LiveText } from "./live-text.js";
+import { messageView, pendingPrompt } from "./message-view.js";
+import { forkSession, isOpenState, retryTurn, sessionActions } from "./session-actions.js";
+import { ToolCard, denialView } from "./tool-card.js";
+
+/** Distance from the end, in pixels, within which the view follows new messages. */
+const NEAR_END = 120;
+
+/** Events after which the transcript is read again. */
+const CHANGES = new Set(["loop_start", "context_built", "tool_call", "tool_result", "tool_result_error", "tool_not_found", "tool_deferred", "denied", "stream_complete", "suspended", "resumed", "approval_requested", "approval_resolved", "outcome_unknown", "steered", "evicted", "output_rejected", "error", "loop_end", "nudge", "no_tool_call", "budget_exceeded"]);
+
+/** Events that come after the reply before them is complete. */
+const ENDS_REPLY = new Set(["stream_complete", "tool_call", "loop_iteration", "approval_requested", "suspended"]);
+
+export class Conversation {
+  #cards = new Map();
+  #messages = new Map();
+  #pending = [];
+  #decisions = new Map();
+  #unfinished = new Map();
+  #lastMessage = 0;
+  #firstMessage = Infinity;
+  #state = "idle";
+  #sync = { running: false, wanted: false };
+  #thinking = "";
+  /** The thinking of a reply that is complete, until its message is shown. */
+  #keptThinking = null;
+  /** Whether the reply that was written is complete. It stays until its message is shown, or the next reply begins. */
+  #isSealed = false;
+  #waitCount = 0;
+  /** What the turn does, in a few words. */
+  #doing = null;
+  /** The items that were decided here a moment ago, with the time. The inbox may still contain them. */
+  #decided = new Map();
+  #controller = new AbortController();
+  #follows = true;
+  #started = false;
+
+  constructor(session, { parent, onChange, back }) {
+    this.session = session;
+    this.onChange = onChange;
+    parent.addEventListener("abort", () => this.close(), { once: true });
+    this.signal = this.#controller.signal;
+    this.element = h("section", { class: "conversation", "aria-label": "Session" });
+    this.#render(back);
+  }
+
+  close() {
+    this.#controller.abort();
+  }
+
+  #render(back) {
+    this.title = h("h1", { class: "cut" }, "Session");
+    this.about = h("p", { class: "muted small cut" });
+    this.budget = h("div", { class: "budget-place" });
+    this.earlier = h("button", { class: "button small quiet", type: "button", hidden: true, on: { click: () => this.#loadEarlier() } }, "Show earlier messages");
+    this.list = h("div", { class: "messages" });
+    this.thought = h("details", { class: "thinking", hidden: true }, h("summary", null, icon("thought"), h("span", null, "Thinking")), h("div", { class: "plain-text outside", dir: "auto" }));
+    this.live = new LiveText(this.signal, () => this.#stay());
+    this.liveMessage = h("article", { class: "message model live-message", "aria-label": "Reply that is being written", hidden: true }, h("div", { class: "parts" }, this.thought, this.live.element));
+    this.waits = h("div", { class: "stack waits" });
+    this.status = h("div", { class: "status muted small" });
+    this.queue = h("div", { class: "queue" });
+    this.jump = h("button", { class: "button small jump", type: "button", hidden: true, on: { click: () => this.#toEnd() } }, icon("down"), "Latest");
+    this.scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Messages" },
+      h("div", { class: "column" }, h("h2", { class: "visually-hidden" }, "Messages"), h("div", { class: "row earlier" }, this.earlier), this.list, this.liveMessage, this.waits, this.status));
+    this.scroll.addEventListener("scroll", () => {
+      this.#follows = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight < NEAR_END;
+      this.jump.hidden = this.#follows;
+    }, { passive: true });
+    this.composer = signIn.may("talk") ? new Composer({
+      draftKey: this.session,
+      send: (prompt) => this.#send(prompt),
+      stop: () => this.#stop(),
+      placeholder: "Write a prompt",
+    }) : null;
+    this.composer?.acceptDrops(this.element, this.signal);
+    const more = h("button", { class: "icon-button", type: "button", "aria-label": "More", title: "More" }, icon("more"));
+    fill(this.element,
+      h("header", null, h("a", { class: "icon-button back", href: href("chat"), "aria-label": "Back to the sessions", on: { click: back } }, icon("back")),
+        h("div", { class: "grow" }, this.title, this.about), this.budget, menu(more, () => sessionActions(this.session, this.#state, () => this.#reload()))),
+      this.scroll,
+      h("div", { class: "foot" }, this.jump, this.queue, this.composer ? this.composer.element : readOnlyNote()));
+    fill(this.list, loading());
+  }
+
+  async start({ message } = {}) {
+    inbox.addEventListener("change", () => this.#showWaits(), { signal: this.signal });
+    try {
+      const query = message ? { before: Number(message) + 20 } : {};
+      const transcript = await api.get(sessionPath(this.session, "transcript"), { query, signal: this.signal });
+      this.#started = true;
+      this.list.replaceChildren();
+      this.#apply(transcript);
+      if (message) await this.#showMessage(Number(message));
+      else this.#toEnd();
+      this.#about();
+      // The stream repeats the pieces of a reply that is being written, so that a reload loses nothing.
+      follow(sessionPath(this.session, "events"), {
+        after: transcript.last_event, signal: this.signal, onEvent: (event) => this.#event(event), onState: (state, error) => this.#stream(state, error),
+      });
+      if (message) this.#read();
+    } catch (error) {
+      if (error.name !== "AbortError") fill(this.list, errorView(error, () => this.start({ message })));
+    }
+  }
+
+  #stream(state, error) {
+    if (error instanceof ApiError && error.status === 429) {
+      this.element.dataset.stream = "polling";
+      setTimeout(() => this.#read(), 1_000);
+    } else if (state === "open") {
+      delete this.element.dataset.stream;
+      this.#read();
+    }
+  }
+
+  /** Reads what is shown in the heading. */
+  async #about() {
+    try {
+      const session = await api.get(sessionPath(this.session), { signal: this.signal });
+      this.details = session;
+      fill(this.title, outside(shorten(session.title ?? "Untitled", 120)));
+      const { usage } = session;
+      const tokens = (usage?.prompt_tokens ?? 0) + (usage?.completion_tokens ?? 0);
+      fill(this.about, outside(session.agent), ` · ${plural(session.turns, "turn")} · ${compactCount(tokens)} tokens`,
+        usage?.cost && ` · ${usage.cost.partial ? "at least " : ""}${dollars(usage.cost.nanodollars)}`,
+        session.user && [" · ", outside(session.user)],
+        session.delegated_by && [" · delegated by ", h("a", { href: href("chat", session.delegated_by) }, outside(shorten(session.delegated_by, 40)))]);
+      this.onChange(session);
+    } catch (error) {
+      if (error.name !== "AbortError" && error.status === 404) fill(this.about, "This session was deleted.");
+    }
+  }
+
+  // Transcript
+
+  #apply(transcript) {
+    const calls = new Map(transcript.calls.map((call) => [call.id, call]));
+    for (const call of calls.values()) {
+      const card = this.#cards.get(call.id) ?? new ToolCard(this.session);
+      this.#cards.set(call.id, card);
+      card.update(call);
+      if (call.result) this.#unfinished.delete(call.id);
+    }
+    if (!isOpenState(transcript.state)) this.#isSealed = true;
+    for (const message of transcript.messages) {
+      this.#show(message);
+      for (const part of message.parts) {
+        if (part.kind === "call" && calls.get(part.call)?.result === null) this.#unfinished.set(part.call, message.id);
+      }
+    }
+    if (transcript.messages.length > 0) this.#firstMessage = Math.min(this.#firstMessage, transcript.messages[0].id);
+    if (this.#lastMessage === 0 || transcript.messages.some((message) => message.id < this.#firstMessage)) this.earlier.hidden = !transcript.has_earlier;
+    this.#lastMessage = Math.max(this.#lastMessage, transcript.last_message);
+    this.#turn(transcript);
+    this.#stay();
+  }
+
+  #show(message) {
+    const known = this.#messages.get(message.id);
+    const version = JSON.stringify([message.hidden, message.parts.length]);
+    if (known?.version === version) return;
+    if (message.role === "user" && !known) this.#pending.shift()?.remove();
+    const isModel = message.role === "assistant";
+    if (isModel && !known && this.#isSealed) this.#finishLive();
+    const element = messageView(this.session, message, (call) => {
+      if (!this.#cards.has(call)) this.#cards.set(call, new ToolCard(this.session));
+      return this.#cards.get(call).element;
+    }, signIn.may("talk") ? [{ icon: "fork", label: "Fork the session after this message", run: () => forkSession(this.session, message.id) }] : []);
+    if (isModel && !known && this.#keptThinking) {
+      element.querySelector(".parts").prepend(this.#keptThinking);
+      this.#keptThinking = null;
+    }
+    this.#messages.set(message.id, { element, version });
+    if (known) {
+      known.element.replaceWith(element);
+      return;
+    }
+    const next = [...this.#messages.keys()].filter((id) => id > message.id).sort((one, other) => one - other)[0];
+    if (next === undefined) this.list.append(element);
+    else this.#messages.get(next).element.before(element);
+  }
+
+  #turn({ state, queued, waits, recent }) {
+    const wasOpen = this.#isOpen;
+    this.#state = state;
+    this.#waitCount = waits.length;
+    this.composer?.setTurnOpen(this.#isOpen);
+    fill(this.queue, queued.map((prompt) => h("p", { class: "queued small" }, h("span", { class: "badge" }, prompt.steers ? "Steers" : "Queued"), outside(prompt.text, { class: "cut" }))));
+    const byType = Object.fromEntries(recent.map((event) => [event.type, event]));
+    showBudget(this.budget, byType.context_budget);
+    this.#statusLine(byType);
+    if (!this.#isOpen) {
+      this.#finishLive();
+      if (this.#pending.length > 0 && wasOpen) {
+        this.#pending.forEach((element) => element.remove());
+        this.#pending = [];
+      }
+    }
+    this.#showWaits();
+    if (waits.length > 0) inbox.refresh();
+  }
+
+  get #isOpen() {
+    return isOpenState(this.#state);
+  }
+
+  #statusLine(recent) {
+    if (this.#state === "running") {
+      fill(this.status, h("p", { class: "row", role: "status" }, h("span", { class: "spinner" }), this.#doing ?? "Working…"));
+      return;
+    }
+    this.#doing = null;
+    if (this.#state === "suspended") {
+      fill(this.status, h("p", { class: "row", role: "status" }, icon("clock"), `Waiting for ${plural(this.#waitCount, "answer")}`));
+      return;
+    }
+    const end = recent.loop_end;
+    const cost = end?.cost;
+    const problem = recent.error && end?.reason === "error" ? recent.error : null;
+    const retry = signIn.may("talk") && (problem || this.#state === "cancelled")
+      && h("button", { class: "button small", type: "button", on: { click: () => retryTurn(this.session, () => this.#reload()) } }, icon("retry"), "Try again");
+    fill(this.status,
+      problem && h("div", { class: "callout bad stack tight", role: "alert" }, h("p", null, h("strong", null, "The turn failed. "), outside(problem.message)), h("p", { class: "row" }, retry)),
+      this.#state === "cancelled" && h("p", { class: "callout row" }, h("span", { class: "grow" }, "The turn was stopped."), retry),
+      recent.memories_recalled && h("p", null, `${plural(recent.memories_recalled.memories.length, "memory", "memories")} recalled`),
+      cost && h("p", { class: "cost" }, [plural(cost.interactions, "model call"), `${compactCount((cost.usage.prompt_tokens ?? 0) + (cost.usage.completion_tokens ?? 0))} tokens`,
+        cost.usage.cost && `${cost.usage.cost.partial ? "at least " : ""}${dollars(cost.usage.cost.nanodollars)}`,
+        end.reason === "limit" && "ended at the limit of model calls", recent.stream_complete?.model].filter(Boolean).join(" · ")));
+  }
+
+  /** Reads the transcript again, from the oldest message that may still change. Several requests become one. */
+  async #read() {
+    this.#sync.wanted = true;
+    if (this.#sync.running || !this.#started) return;
+    this.#sync.running = true;
+    while (this.#sync.wanted && !this.signal.aborted) {
+      this.#sync.wanted = false;
+      try {
+        const after = Math.min(this.#lastMessage, ...[...this.#unfinished.values()].map((id) => id - 1));
+        const transcript = await api.get(sessionPath(this.session, "transcript"), { query: { after, limit: 100 }, signal: this.signal });
+        this.#apply(transcript);
+        if (transcript.messages.length >= 90) this.#sync.wanted = true;
+      } catch (error) {
+        if (error.name === "AbortError") return;
+        if (error.status === 404) {
+          fill(this.status, h("p", { class: "callout bad" }, "This session was deleted."));
+          return;
+        }
+      }
+    }
+    this.#sync.running = false;
+  }
+
+  async #loadEarlier() {
+    this.earlier.disabled = true;
+    try {
+      const transcript = await api.get(sessionPath(this.session, "transcript"), { query: { before: this.#firstMessage }, signal: this.signal });
+      const [height, top] = [this.scroll.scrollHeight, this.scroll.scrollTop];
+      this.#follows = false;
+      for (const call of transcript.calls) {
+        const card = this.#cards.get(call.id) ?? new ToolCard(this.session);
+        this.#cards.set(call.id, card);
+        card.update(call);
+      }
+      transcript.messages.forEach((message) => this.#show(message));
+      this.#firstMessage = transcript.messages[0]?.id ?? 1;
+      this.earlier.hidden = !transcript.has_earlier;
+      this.scroll.scrollTop = top + this.scroll.scrollHeight - height;
+    } catch (error) {
+      notifyError(error);
+    }
+    this.earlier.disabled = false;
+  }
+
+  async #showMessage(id) {
+    const nearest = [...this.#messages.keys()].filter((known) => known <= id).at(-1) ?? this.#firstMessage;
+    const element = this.#messages.get(nearest)?.element;
+    if (!element) return;
+    this.#follows = false;
+    element.scrollIntoView({ block: "center" });
+    element.classList.add("found");
+  }
+
+  // Events
+
+  #event({ type, data }) {
+    switch (type) {
+      case "stream_token":
+        this.#beginReply();
+        this.liveMessage.hidden = false;
+        this.#note("Writing…");
+        this.live.append(data.text);
+        return;
+      case "thinking_start":
+        this.#beginReply();
+        this.#note("Thinking…");
+        return;
+      case "thinking_content":
+        this.#beginReply();
+        this.#think(data.text);
+        return;
+      case "thinking_end":
+        this.#note(null);
+        return;
+      case "reply":
+        this.#clearLive();
+        this.liveMessage.hidden = !(data.text || data.thinking);
+        this.live.set(data.text ?? "");
+        this.#think(data.thinking ?? "");
+        return;
+      case "stream_clear":
+        this.#clearLive();
+        return;
+      case "context_budget":
+        showBudget(this.budget, data);
+        return;
+      case "retry":
+        this.#note(`The model ${data.model} did not answer (${shorten(data.reason, 120)}). Attempt ${data.attempt} follows in ${Math.ceil(data.wait_ms / 1_000)} s…`);
+        return;
+      case "model_fallback":
+        this.#line("warning", `${data.from} did not answer, so ${data.to} continues.`);
+        return;
+      case "plugin_swapped":
+        this.#line("plugins", data.to ? `This turn uses another version of the plugin ${data.plugin}.` : `The plugin ${data.plugin} was removed.`);
+        return;
+      case "plugin_rolled_back":
+        this.#line("plugins", `This turn uses an earlier version of the plugin ${data.plugin}.`);
+        return;
+      case "tool_disabled":
+        this.#line("warning", `The tool ${data.name} failed three times in the same way and is disabled for this turn.`);
+        return;
+      default:
+    }
+    if (ENDS_REPLY.has(type)) this.#isSealed = true;
+    if (type === "tool_call") this.#note(`Running ${data.name}…`);
+    if (type === "loop_iteration") this.#note(null);
+    if (type === "denied" && !data.call) this.list.append(denialView(data));
+    if (type === "loop_start") this.#state = "running";
+    if (type === "loop_end" || type === "loop_start") this.#about();
+    if (type === "loop_end") announce("The turn has ended.");
+    if (type === "suspended") announce("The turn waits for an answer.");
+    if (CHANGES.has(type)) this.#read();
+  }
+
+  /** Shows what the turn does. */
+  #note(text) {
+    if (this.#doing === text) return;
+    this.#doing = text;
+    if (this.#state === "running") this.#statusLine({});
+  }
+
+  /** Adds a line about the turn, which is not a message. */
+  #line(name, text) {
+    this.list.append(h("p", { class: "event-line muted small" }, icon(name), outside(text)));
+    this.#stay();
+  }
+
+  /** Shows a further piece of the thinking. */
+  #think(piece) {
+    if (!piece) return;
+    this.#thinking += piece;
+    this.thought.hidden = false;
+    this.liveMessage.hidden = false;
+    this.thought.lastChild.append(...textNodes(piece));
+    this.#stay();
+  }
+
+  /** Prepares for the next reply if the reply that was written is complete. */
+  #beginReply() {
+    if (!this.#isSealed) return;
+    this.#finishLive();
+  }
+
+  #clearLive() {
+    this.#isSealed = false;
+    this.live.set("");
+    this.#thinking = "";
+    this.thought.hidden = true;
+    this.thought.open = false;
+    this.thought.lastChild.replaceChildren();
+    this.liveMessage.hidden = true;
+  }
+
+  /** Removes the reply that was being written, because its message is shown. Its thinking moves to the message. */
+  #finishLive() {
+    if (this.#thinking) {
+      this.#keptThinking = this.thought.cloneNode(true);
+      this.#keptThinking.open = this.thought.open;
+    }
+    this.#clearLive();
+  }
+
+  // Waits
+
+  #showWaits() {
+    const items = this.#state === "suspended" ? (inbox.items ?? []).filter((item) => this.#waitsHere(item)) : [];
+    const keys = new Set(items.map(itemKey));
+    for (const [key, card] of this.#decisions) {
+      if (keys.has(key) && card.element.isConnected) continue;
+      card.element.remove();
+      this.#decisions.delete(key);
+      this.#read();
+    }
+    for (const item of items) {
+      if (this.#decisions.has(itemKey(item))) continue;
+      const card = new DecisionCard(item, { withSession: false });
+      card.element.addEventListener("decided", () => {
+        this.#decided.set(itemKey(item), Date.now());
+        setTimeout(() => this.#read(), 100);
+      });
+      this.#decisions.set(itemKey(item), card);
+      this.waits.append(card.element);
+      this.#stay();
+    }
+  }
+
+  #waitsHere(item) {
+    return item.session === this.session && Date.now() - (this.#decided.get(itemKey(item)) ?? 0) > 5_000;
+  }
+
+  // What people do
+
+  async #send({ text, attachments, shown, steer }) {
+    const answer = await api.post(sessionPath(this.session, "prompts"), { prompt: text, steer, attachments });
+    if (answer.status === "started") {
+      const element = pendingPrompt(text, shown);
+      this.#pending.push(element);
+      this.list.append(element);
+      this.#state = "running";
+      this.composer.setTurnOpen(true);
+      this.#doing = null;
+      this.#statusLine({});
+    }
+    this.#toEnd();
+    this.#read();
+  }
+
+  async #stop() {
+    try {
+      await api.post(sessionPath(this.session, "cancel"));
+    } catch (error) {
+      notifyError(error);
+    }
+    this.#read();
+  }
+
+  /** Shows the whole conversation again, because messages that are shown have changed. */
+  async #reload() {
+    this.#messages.clear();
+    this.#cards.clear();
+    this.#unfinished.clear();
+    this.#pending = [];
+    this.#lastMessage = 0;
+    this.#firstMessage = Infinity;
+    const transcript = await api.get(sessionPath(this.session, "transcript"), { signal: this.signal }).catch(() => null);
+    if (!transcript) return;
+    this.list.replaceChildren();
+    this.#apply(transcript);
+    this.#toEnd();
+  }
+
+  // Scrolling
+
+  #stay() {
+    if (this.#follows) this.scroll.scrollTop = this.scroll.scrollHeight;
+  }
+
+  #toEnd() {
+    this.#follows = true;
+    this.jump.hidden = true;
+    this.#stay();
+    // Pictures and fonts may change the height a moment later.
+    requestAnimationFrame(() => this.#stay());
+  }
+}

@@ -1,0 +1,55 @@
+// A message of a person or of the model.
+
+import { h, outside, shorten } from "../core/dom.js";
+import { renderedBlocks } from "../core/rendered.js";
+import { copyButton, jsonBlock } from "../components/json-view.js";
+import { icon } from "../components/icon.js";
+import { mediaView } from "../components/media.js";
+
+const HIDDEN = {
+  undone: "Undone. The model no longer sees this message.",
+  superseded: "Replaced. The model no longer sees this message.",
+  evicted: "Summarised. The model sees a summary instead of this message.",
+};
+
+/**
+ * Returns a message. `cards` returns the card of a call by its id, and `actions` are buttons, `{ icon, label, run }`.
+ */
+export function messageView(session, message, cards, actions) {
+  const isModel = message.role === "assistant";
+  const texts = message.parts.filter((part) => part.kind === "text").map((part) => part.text);
+  const label = { user: "Prompt", assistant: "Reply", system: "System" }[message.role] ?? message.role;
+  const buttons = [
+    texts.length > 0 && copyButton(texts.join("\n\n"), `Copy the ${label.toLowerCase()}`),
+    ...actions.map(({ icon: name, label: title, run }) => h("button", { class: "icon-button small", type: "button", "aria-label": title, title, on: { click: run } }, icon(name))),
+  ].filter(Boolean);
+  const parts = message.parts.map((part) => partView(session, part, isModel, cards));
+  return h("article", {
+    class: `message ${isModel ? "model" : "person"}${message.hidden ? " hidden-message" : ""}`,
+    "aria-label": `${label}: ${shorten(texts.join(" "), 60) || "calls of tools"}`,
+  },
+  message.hidden && h("p", { class: "badge" }, HIDDEN[message.hidden] ?? message.hidden),
+  h("div", { class: "parts" }, parts),
+  texts.length > 0 && h("div", { class: "actions" }, buttons));
+}
+
+function partView(session, part, isModel, cards) {
+  switch (part.kind) {
+    case "text":
+      if (part.blocks) return h("div", { class: "prose" }, renderedBlocks(part.blocks));
+      return part.text.trim() || !isModel ? outside(part.text, { class: "plain-text" }, "div") : null;
+    case "json": return jsonBlock(part.value, { label: "Data" });
+    case "media": return mediaView(session, part.media);
+    case "call": return cards(part.call);
+    default: return null;
+  }
+}
+
+/** Returns a prompt that was sent, but that is not part of the conversation yet. */
+export function pendingPrompt(text, attachments, note) {
+  return h("article", { class: "message person pending", "aria-label": `Prompt: ${shorten(text, 60)}` },
+    h("div", { class: "parts" },
+      attachments.map((attachment) => (attachment.url ? h("img", { class: "chosen", src: attachment.url, alt: attachment.name }) : h("span", { class: "badge" }, outside(attachment.name)))),
+      outside(text, { class: "plain-text" }, "div")),
+    note && h("p", { class: "muted small" }, note));
+}

@@ -1,0 +1,44 @@
+// The number of things that wait for a person, for the navigation and for pages that follow the inbox.
+
+import { api } from "./api.js";
+import { signIn } from "./sign-in.js";
+
+const PAUSE = 4_000;
+
+class InboxCount extends EventTarget {
+  count = 0;
+  items = null;
+  error = null;
+  #timer = null;
+
+  /** Reads the inbox again now and then, while the tab is visible. */
+  start() {
+    if (this.#timer === null) this.#timer = setInterval(() => { if (!document.hidden) this.refresh(); }, PAUSE);
+    this.refresh();
+  }
+
+  stop() {
+    clearInterval(this.#timer);
+    this.#timer = null;
+  }
+
+  async refresh() {
+    if (!signIn.may("read")) return;
+    try {
+      const { items } = await api.get("api/inbox");
+      this.items = items;
+      this.count = items.length;
+      this.error = null;
+    } catch (error) {
+      this.error = error;
+    }
+    this.dispatchEvent(new Event("change"));
+  }
+}
+
+export const inbox = new InboxCount();
+
+/** Returns the number for the navigation, and an event target that says when it changes. */
+export function inboxCount() {
+  return { count: () => inbox.count, changes: inbox, label: (count) => `${count} waiting` };
+}

@@ -1,0 +1,196 @@
+//! The route that lists everything that waits for a person, in all sessions of all agents.
+
+use crate::access::Caller;
+use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
+use crate::tokens::Right;
+use agent_core::event::{ApprovalDetails, EventKind, Wait, WaitCause};
+use agent_core::run::Run;
+use agent_store::{CallFilter, SessionFilter, SessionState, SessionSummary, Store, StoreError, TimedEvent};
+use axum::extract::State;
+use axum::{Extension, Json};
+use jiff::{SignedDuration, Timestamp};
+use serde::Serialize;
+use serde_json::Value;
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// Maximum number of waiting sessions of one agent that are read.
+const MAX_SESSIONS: usize = 200;
+/// Number of the last events of a session that are searched for the requests.
+const RECENT_EVENTS: u64 = 64;
+/// Time after which a service that has not answered is in the inbox.
+const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
+
+/// Everything that waits for a person.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct Inbox {
+    /// The items, the one that waits longest first.
+    items: Vec<InboxItem>,
+}
+
+/// Something that waits for a person.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct InboxItem {
+    /// `approval`, `question`, `outcome_unknown`, or `overdue_service`.
+    #[schema(example = "approval")]
+    kind: &'static str,
+    /// The session.
+    session: String,
+    /// Name of the agent.
+    agent: String,
+    /// The user for whom the session works.
+    user: Option<String>,
+    /// Beginning of the session's first prompt.
+    title: Option<String>,
+    /// Id of the call that waits.
+    call: String,
+    /// Name of the tool as its author wrote it.
+    tool: String,
+    /// Time at which the turn began to wait, as RFC 3339.
+    since: String,
+    /// Time at which the host stops waiting, as RFC 3339. `null` if it waits without a limit.
+    expires: Option<String>,
+    /// The question of the model.
+    question: Option<String>,
+    /// The type of the event that the service was sent.
+    event_type: Option<String>,
+    /// Id of the event to which the answer of a service belongs: its `parentid`.
+    event: Option<String>,
+    /// The arguments with which the call would run.
+    #[schema(value_type = Object)]
+    arguments: Value,
+    /// Whether a person can change the arguments with an approval.
+    editable: bool,
+    /// Where the tool comes from, with the digest that an approval is bound to.
+    #[schema(value_type = Option<Object>)]
+    source: Option<Value>,
+    /// What the tool declares about itself.
+    #[schema(value_type = Option<Object>)]
+    traits: Option<Value>,
+    /// What requires the approval: a key of the configuration, or `the tool itself`.
+    because: Option<String>,
+}
+
+/// Lists everything that waits for a person: approvals, questions, calls whose outcome is unknown, and services that have not
+/// answered for 10 minutes.
+#[utoipa::path(
+    get, path = "/api/inbox", tag = "answers", security(("token" = [])),
+    responses((status = 200, body = Inbox), ApiProblems)
+)]
+pub(crate) async fn list_inbox(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+) -> Result<Json<Inbox>, Problem> {
+    caller.require(Right::Read)?;
+    let mut items = Vec::new();
+    for agent in caller.agents(state.supervisor.agents().keys()) {
+        let filter = SessionFilter {
+            agent: Some(agent.to_owned()),
+            user: caller.token.user.clone(),
+            state: Some(SessionState::Suspended),
+            ..SessionFilter::default()
+        };
+        for session in state.store().sessions(filter, MAX_SESSIONS).await? {
+            match items_of(state.store(), session).await {
+                Ok(found) => items.extend(found),
+                // The session was deleted a moment ago.
+                Err(StoreError::NoSession { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    items.sort_by(|one, other| one.since.cmp(&other.since));
+    Ok(Json(Inbox { items }))
+}
+
+async fn items_of(store: &dyn Store, session: SessionSummary) -> Result<Vec<InboxItem>, StoreError> {
+    let subject = &session.subject;
+    let run = store.snapshot(subject).await?.and_then(|snapshot| Run::restore(Some(&snapshot)).ok());
+    let Some(run) = run else { return Ok(Vec::new()) };
+    let waits = run.waits();
+    let wanted: Vec<&Wait> = waits.iter().filter(|wait| kind_of(&wait.cause).is_some()).collect();
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let after = run.sequence.saturating_sub(RECENT_EVENTS);
+    let events = store.events(subject, after, usize::try_from(RECENT_EVENTS).unwrap_or(usize::MAX)).await?;
+    let ids = wanted.iter().map(|wait| wait.call.clone()).collect();
+    let calls = store.calls(subject, CallFilter::Ids(ids)).await?;
+    let now = Timestamp::now();
+    let mut items = Vec::new();
+    for wait in wanted {
+        let Some(kind) = kind_of(&wait.cause) else { continue };
+        let since = since(&events, wait).unwrap_or_else(|| session.updated.clone());
+        let is_recent = since.parse::<Timestamp>().is_ok_and(|since| now.duration_since(since) < OVERDUE_AFTER);
+        if kind == "overdue_service" && is_recent {
+            continue;
+        }
+        let call = calls.iter().find(|call| call.id == wait.call);
+        let details = approval_details(&events, wait);
+        let source = details.map(|details| &details.source).or(call.and_then(|call| call.source.as_ref()));
+        let arguments = details.map(|details| details.arguments.clone());
+        items.push(InboxItem {
+            kind,
+            agent: session.agent.clone(),
+            user: session.user.clone(),
+            title: session.title.clone(),
+            call: wait.call.0.clone(),
+            tool: wait.name.clone(),
+            since,
+            expires: wait.cause.expires_at().and_then(time_of),
+            question: if let WaitCause::Answer { question, .. } = &wait.cause { Some(question.clone()) } else { None },
+            event_type: if let WaitCause::Service { event_type, .. } = &wait.cause {
+                Some(event_type.clone())
+            } else {
+                None
+            },
+            event: (kind == "overdue_service").then(|| wait.call.0.clone()),
+            // The data of a service request that a plugin made cannot be changed, because its tool has run already.
+            editable: kind == "approval" && call.is_none_or(|call| call.attempt == 0),
+            source: source.map(|source| serde_json::to_value(source).unwrap_or_default()),
+            traits: details.map(|details| serde_json::to_value(details.traits).unwrap_or_default()),
+            because: details.map(|details| details.because.clone()),
+            arguments: arguments.or(call.map(|call| call.effective_arguments().clone())).unwrap_or_default(),
+            session: subject.clone(),
+        });
+    }
+    Ok(items)
+}
+
+/// Returns the kind of an item, or `None` if the turn does not wait for a person.
+fn kind_of(cause: &WaitCause) -> Option<&'static str> {
+    match cause {
+        WaitCause::Approval { .. } => Some("approval"),
+        WaitCause::Answer { .. } => Some("question"),
+        WaitCause::OutcomeUnknown => Some("outcome_unknown"),
+        WaitCause::Service { .. } => Some("overdue_service"),
+        WaitCause::Agent { .. } | WaitCause::Client => None,
+    }
+}
+
+/// Returns the time of the first event since the last prompt of the host that says that the turn waits for this call.
+fn since(events: &[TimedEvent], wait: &Wait) -> Option<String> {
+    let waits = |event: &&TimedEvent| match &event.event.kind {
+        EventKind::Suspended { suspension } => suspension.waits.iter().any(|known| known.call == wait.call),
+        EventKind::ApprovalRequested { calls, .. } => calls.iter().any(|item| item.call == wait.call),
+        EventKind::OutcomeUnknown { call, .. } => *call == wait.call,
+        _ => false,
+    };
+    events.iter().find(waits).map(|event| event.time.clone())
+}
+
+/// Returns the details of the last request for an approval of this call.
+fn approval_details<'e>(events: &'e [TimedEvent], wait: &Wait) -> Option<&'e ApprovalDetails> {
+    events.iter().rev().find_map(|event| match &event.event.kind {
+        EventKind::ApprovalRequested { calls, .. } => {
+            calls.iter().find(|item| item.call == wait.call).and_then(|item| item.details.as_ref())
+        }
+        _ => None,
+    })
+}
+
+fn time_of(milliseconds: u64) -> Option<String> {
+    let milliseconds = i64::try_from(milliseconds).ok()?;
+    Timestamp::from_millisecond(milliseconds).ok().map(|time| time.to_string())
+}
