@@ -9,6 +9,7 @@ mod audit;
 mod blobs;
 mod budget_ledger;
 pub mod conformance;
+mod copy;
 mod encoding;
 mod error;
 mod integrity;
@@ -33,6 +34,7 @@ pub use audit::verify::{AuditAnchor, AuditProblem, VerifiedAudit, verify_lines, 
 pub use audit::{Audit, AuditAction, AuditEntry, MAX_AUDIT_TEXT_BYTES};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use budget_ledger::{BudgetLedger, ChargedTo};
+pub use copy::{CopyEnd, CopyError, CopyReport, copy_store};
 pub use error::StoreError;
 pub use integrity::Integrity;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};

@@ -10,6 +10,7 @@ mod blobs;
 mod budget_ledger;
 mod commit;
 mod connections;
+mod copy;
 mod failure;
 mod key_value;
 mod memories;

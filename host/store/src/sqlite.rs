@@ -7,6 +7,7 @@ mod audit;
 mod blobs;
 mod budget_ledger;
 mod commit;
+mod copy;
 mod failure;
 mod file;
 mod key_value;

@@ -140,6 +140,19 @@ pub(super) async fn insert_bytes(
     sorted.sort_by_key(|stored| stored.key);
     sorted.dedup_by_key(|stored| stored.key);
     let keys: Vec<&[u8]> = sorted.iter().map(|stored| stored.key.as_slice()).collect();
+    insert_blobs(transaction, &sorted).await?;
+    // Another transaction may delete bytes to which no session has referred so far.
+    let sql = "SELECT digest FROM blobs WHERE digest = ANY($1) ORDER BY digest FOR KEY SHARE";
+    if transaction.query(sql, &[&keys]).await?.len() < keys.len() {
+        return Err(Failure::RunAgain);
+    }
+    transaction.execute(INSERT_REFERENCES, &[&Text(session), &keys]).await?;
+    Ok(())
+}
+
+/// Stores the bytes that are not stored yet. The list is sorted by the keys.
+pub(super) async fn insert_blobs(transaction: &Transaction, sorted: &[&StoredBytes]) -> Result<(), Failure> {
+    let keys: Vec<&[u8]> = sorted.iter().map(|stored| stored.key.as_slice()).collect();
     let sizes: Vec<i64> = sorted.iter().map(|stored| signed(stored.len() as u64)).collect();
     let sql = "INSERT INTO blobs (digest, size)
                SELECT * FROM unnest($1::bytea[], $2::bigint[]) ON CONFLICT (digest) DO NOTHING RETURNING digest";
@@ -151,12 +164,6 @@ pub(super) async fn insert_bytes(
             transaction.execute(sql, &[&stored.key.as_slice(), &part, &bytes]).await?;
         }
     }
-    // Another transaction may delete bytes to which no session has referred so far.
-    let sql = "SELECT digest FROM blobs WHERE digest = ANY($1) ORDER BY digest FOR KEY SHARE";
-    if transaction.query(sql, &[&keys]).await?.len() < keys.len() {
-        return Err(Failure::RunAgain);
-    }
-    transaction.execute(INSERT_REFERENCES, &[&Text(session), &keys]).await?;
     Ok(())
 }
 
@@ -230,7 +237,7 @@ fn reference(row: &Row) -> Result<BlobReference, Failure> {
 }
 
 /// Reads the bytes from `start` to `end`, which are in the blob.
-async fn read_range(connection: &Connection, key: &[u8], start: u64, end: u64) -> Result<Vec<u8>, Failure> {
+pub(super) async fn read_range(connection: &Connection, key: &[u8], start: u64, end: u64) -> Result<Vec<u8>, Failure> {
     let part_bytes = PART_BYTES as u64;
     let mut bytes = Vec::with_capacity(usize::try_from(end - start).unwrap_or(0));
     let mut position = start;

@@ -125,26 +125,29 @@ impl PostgresStore {
 
     async fn try_commit(&self, commit: &PreparedCommit) -> Result<u64, Failure> {
         let transaction = self.transaction().await?;
-        let base = commit.claim_revision(&transaction, self).await?;
-        let (last_message, last_event) = commit.check_numbers(&base)?;
-        commit.write_calls(&transaction).await?;
-        commit.write_messages(&transaction).await?;
-        commit.write_hidden(&transaction, last_message).await?;
-        commit.write_events(&transaction, base.time).await?;
-        debug_assert!(last_event >= base.last_event);
-        commit.write_records(&transaction, base.time).await?;
-        commit.write_snapshot(&transaction).await?;
-        commit.write_view(&transaction).await?;
+        let result = self.write_commit(&transaction, commit).await;
+        transaction.end(result).await
+    }
+
+    async fn write_commit(&self, transaction: &Transaction, commit: &PreparedCommit) -> Result<u64, Failure> {
+        let base = commit.claim_revision(transaction, self).await?;
+        let last_message = commit.check_numbers(&base)?;
+        commit.write_calls(transaction).await?;
+        commit.write_messages(transaction).await?;
+        commit.write_hidden(transaction, last_message).await?;
+        commit.write_events(transaction, base.time).await?;
+        commit.write_records(transaction, base.time).await?;
+        commit.write_snapshot(transaction).await?;
+        commit.write_view(transaction).await?;
         if let Some(charge) = &commit.charge {
-            budget_ledger::charge(&transaction, &commit.lease.session, (&commit.usage, charge), base.time).await?;
+            budget_ledger::charge(transaction, &commit.lease.session, (&commit.usage, charge), base.time).await?;
         }
         for cost in &commit.usage {
-            usage::write(&transaction, &commit.lease.session, cost).await?;
+            usage::write(transaction, &commit.lease.session, cost).await?;
         }
         // These statements lock rows that all sessions share, so they come last.
-        commit.write_outbox(&transaction, base.time).await?;
-        commit.write_audit(&transaction, base.time).await?;
-        transaction.commit().await?;
+        commit.write_outbox(transaction, base.time).await?;
+        commit.write_audit(transaction, base.time).await?;
         Ok(commit.expected_revision + 1)
     }
 }
@@ -212,17 +215,13 @@ impl PreparedCommit {
         Ok(StoreError::Conflict { session: session(), expected, found }.into())
     }
 
-    /// Checks that the numbers of messages and events continue the stored numbers. Returns the new last numbers.
-    fn check_numbers(&self, base: &Base) -> Result<(u64, u64), StoreError> {
-        let messages = self.messages.iter();
-        let last_message = messages
-            .map(|message| message.id)
-            .try_fold(base.last_message, |last, id| next_number("message", last, id))?;
-        let events = self.events.iter();
-        let last_event = events
-            .map(|event| event.sequence)
-            .try_fold(base.last_event, |last, sequence| next_number("event", last, sequence))?;
-        Ok((last_message, last_event))
+    /// Checks that the numbers of messages and events continue the stored numbers. Returns the number
+    /// of the last message.
+    fn check_numbers(&self, base: &Base) -> Result<u64, StoreError> {
+        let sequences = self.events.iter().map(|event| event.sequence);
+        sequences.fold(Ok(base.last_event), |last, sequence| next_number("event", last?, sequence))?;
+        let ids = self.messages.iter().map(|message| message.id);
+        ids.fold(Ok(base.last_message), |last, id| next_number("message", last?, id))
     }
 
     async fn write_audit(&self, transaction: &Transaction, time: i64) -> Result<(), Failure> {

@@ -190,6 +190,18 @@ impl Transaction {
         }
     }
 
+    /// Commits the transaction, or ends it if its work has failed. The connection stays in the pool after a refusal.
+    pub(super) async fn end<T>(self, result: Result<T, Failure>) -> Result<T, Failure> {
+        match result {
+            Ok(value) => self.commit().await.map(|()| value),
+            Err(failure @ Failure::Store(_)) => {
+                self.roll_back().await?;
+                Err(failure)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Ends the transaction without storing anything.
     pub(super) async fn roll_back(mut self) -> Result<(), Failure> {
         self.connection()?.0.batch_execute("ROLLBACK").await?;

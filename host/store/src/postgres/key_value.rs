@@ -161,6 +161,22 @@ impl Totals {
     }
 }
 
+/// Computes the totals of all plugins again, after values were copied.
+pub(super) async fn rebuild_totals(transaction: &Transaction) -> Result<(), Failure> {
+    transaction.execute("DELETE FROM key_value_usage", &[]).await?;
+    // The characters that are escaped count as one byte each.
+    let sql = "SELECT agent, plugin, count(*), sum(octet_length(value) + octet_length(
+                   replace(replace(key, chr(1) || chr(1), '.'), chr(1) || chr(2), '.')))::bigint
+               FROM key_values GROUP BY agent, plugin";
+    for row in transaction.query(sql, &[]).await? {
+        let hash = hash_of(&[&text(&row, 0)?, &text(&row, 1)?]);
+        let (entries, bytes): (i64, i64) = (value(&row, 2)?, value(&row, 3)?);
+        let sql = "INSERT INTO key_value_usage (plugin_hash, entries, bytes) VALUES ($1, $2, $3)";
+        transaction.execute(sql, &[&hash, &entries, &bytes]).await?;
+    }
+    Ok(())
+}
+
 fn bucket_hash(bucket: &Bucket) -> Vec<u8> {
     hash_of(&[&bucket.agent, &bucket.plugin, &bucket.name])
 }
@@ -170,7 +186,7 @@ fn plugin_hash(bucket: &Bucket) -> Vec<u8> {
 }
 
 /// Returns a hash of names. The length of each name is part of the hash, so that different lists have different hashes.
-fn hash_of(names: &[&str]) -> Vec<u8> {
+pub(super) fn hash_of(names: &[&str]) -> Vec<u8> {
     let mut hasher = Sha256::new();
     for name in names {
         hasher.update((name.len() as u64).to_be_bytes());

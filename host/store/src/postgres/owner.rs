@@ -99,8 +99,9 @@ impl Owner {
 
     /// Describes an owner from the columns `id`, `process`, `machine` and `host`, starting at `first`.
     pub(super) fn holder(&self, row: &Row, first: usize) -> Result<SessionHolder, Failure> {
-        let process = row.try_get::<_, Option<i64>>(first + 1)?.unwrap_or(0);
-        let process = u32::try_from(process).unwrap_or(0);
+        // Only this store counts as alive without a row.
+        let process = row.try_get::<_, Option<i64>>(first + 1)?;
+        let process = process.map_or(std::process::id(), |process| u32::try_from(process).unwrap_or(0));
         let is_here = super::text::optional_text(row, first + 2)?.is_none_or(|machine| machine == self.machine.id);
         if is_here {
             return Ok(SessionHolder::process(process));

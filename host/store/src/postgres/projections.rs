@@ -113,15 +113,27 @@ struct ExpectedWords {
     words: WordCounts,
 }
 
+/// Which messages are compared or indexed.
+#[derive(Clone, Copy)]
+enum Messages {
+    OfAllSessions,
+    OfOneSession,
+}
+
 /// Reads the messages after a position, together with their expected words.
 async fn expected_words(
     connection: &Connection,
     (session, id): (&str, u64),
+    messages: Messages,
 ) -> Result<Vec<(ExpectedWords, Option<WordCounts>)>, Failure> {
+    let condition = match messages {
+        Messages::OfAllSessions => "(m.session, m.id) > ($1, $2)",
+        Messages::OfOneSession => "m.session = $1 AND m.id > $2",
+    };
     let sql = format!(
         "SELECT {MESSAGE_COLUMNS}, m.session, w.words, w.counts, w.length FROM messages m {CALL_OF_MESSAGE}
          LEFT JOIN message_words w ON w.session = m.session AND w.id = m.id
-         WHERE (m.session, m.id) > ($1, $2) ORDER BY m.session, m.id LIMIT $3"
+         WHERE {condition} ORDER BY m.session, m.id LIMIT $3"
     );
     let rows = connection.query(&sql, &[&Text(session), &signed(id), &STEP]).await?;
     let read = |row: &Row| {
@@ -141,7 +153,7 @@ fn stored_words(row: &Row, first: usize) -> Result<Option<WordCounts>, Failure> 
 async fn compare_messages(connection: &Connection, differences: &mut Differences) -> Result<(), Failure> {
     let (mut session, mut id) = (String::new(), 0);
     loop {
-        let found = expected_words(connection, (&session, id)).await?;
+        let found = expected_words(connection, (&session, id), Messages::OfAllSessions).await?;
         let Some((last, _)) = found.last() else { break };
         (session, id) = (last.session.clone(), last.id);
         for (expected, stored) in &found {
@@ -275,16 +287,32 @@ impl PostgresStore {
         .await?;
         let (mut session, mut id, mut count) = (String::new(), 0, 0);
         loop {
-            let step = self.run_repeatable(|| self.rebuild_words(&session, id)).await?;
+            let step = self.run_repeatable(|| self.rebuild_words(&session, id, Messages::OfAllSessions)).await?;
             let Some((last_session, last_id, messages)) = step else { return Ok(count) };
             (session, id, count) = (last_session, last_id, count + messages);
         }
     }
 
+    /// Adds the words of all messages of a session.
+    pub(super) async fn index_session(&self, session: &str) -> Result<(), StoreError> {
+        let mut id = 0;
+        while let Some((_, last, _)) =
+            self.run_repeatable(|| self.rebuild_words(session, id, Messages::OfOneSession)).await?
+        {
+            id = last;
+        }
+        Ok(())
+    }
+
     /// Replaces the words of the messages after a position. Returns the last message, and the number of messages.
-    async fn rebuild_words(&self, session: &str, id: u64) -> Result<Option<(String, u64, u64)>, Failure> {
+    async fn rebuild_words(
+        &self,
+        session: &str,
+        id: u64,
+        messages: Messages,
+    ) -> Result<Option<(String, u64, u64)>, Failure> {
         let transaction = self.transaction().await?;
-        let found = expected_words(&transaction, (session, id)).await?;
+        let found = expected_words(&transaction, (session, id), messages).await?;
         for (ExpectedWords { session, id, words }, stored) in &found {
             if stored.as_ref() != Some(words) {
                 super::queries::keep_session(&transaction, session).await?;

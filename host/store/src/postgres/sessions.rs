@@ -139,8 +139,19 @@ impl PostgresStore {
         attempted: &AtomicU64,
     ) -> Result<OpenedSession, Failure> {
         let transaction = self.transaction().await?;
+        let result = self.acquire_in(&transaction, session, (mode, meta), attempted).await;
+        transaction.end(result).await
+    }
+
+    async fn acquire_in(
+        &self,
+        transaction: &Transaction,
+        session: &str,
+        (mode, meta): (OpenMode, &SessionMeta),
+        attempted: &AtomicU64,
+    ) -> Result<OpenedSession, Failure> {
         if mode != OpenMode::Existing {
-            self.create(&transaction, session, meta).await?;
+            self.create(transaction, session, meta).await?;
         }
         // The row is locked first, so that the owner is checked with the newest data.
         let sql = "SELECT s.epoch, s.revision, s.state, s.owner FROM sessions s WHERE s.session = $1 FOR UPDATE";
@@ -154,7 +165,7 @@ impl PostgresStore {
             if mode == OpenMode::CreateNew {
                 return Err(StoreError::SessionExists { session: session.to_owned() }.into());
             }
-            self.refuse_if_open(&transaction, session, owner.as_deref()).await?;
+            self.refuse_if_open(transaction, session, owner.as_deref()).await?;
             if value::<&str>(&row, 2)? == SessionState::Incomplete.as_str() {
                 return Err(StoreError::Incomplete { session: session.to_owned() }.into());
             }
@@ -162,11 +173,9 @@ impl PostgresStore {
         let epoch = if is_own_attempt { epoch } else { epoch + 1 };
         attempted.store(epoch, Ordering::Relaxed);
         if !is_own_attempt {
-            self.begin_lease(&transaction, session, (epoch, revision)).await?;
+            self.begin_lease(transaction, session, (epoch, revision)).await?;
         }
-        let opened = load(&transaction, session).await?;
-        transaction.commit().await?;
-        Ok(opened)
+        load(transaction, session).await
     }
 
     /// Creates the session with epoch 0, if it does not exist.

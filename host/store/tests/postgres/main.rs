@@ -5,6 +5,7 @@
 
 mod commits;
 mod conformance;
+mod copy;
 mod failover;
 mod leases;
 mod plans;
