@@ -44,6 +44,8 @@ const LIBRARIES_OF_ONE_CRATE: &[(&str, &str)] = &[
     ("wasmtime", "plugins"),
     ("wasmtime-wasi", "plugins"),
     ("rusqlite", "store"),
+    ("tokio-postgres", "store"),
+    ("deadpool-postgres", "store"),
     ("rmcp", "mcp"),
     ("minisign", "registry"),
     ("toml_edit", "config"),

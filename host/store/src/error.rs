@@ -182,6 +182,35 @@ pub enum StoreError {
         /// The error, as the operating system or SQLite reported it.
         problem: String,
     },
+    /// The address of a database is not valid. The message does not contain the address, because it may contain a
+    /// password.
+    #[error("the address of the database is not valid: {problem}")]
+    InvalidAddress {
+        /// The expected form.
+        problem: String,
+    },
+    /// The database confirms commits before they are durable, so that a crash would lose confirmed commits.
+    #[error(
+        "the database `{path}` has the setting `{setting} = off`, so a crash would lose commits that it has confirmed: set \
+         `{setting} = on` for this database, or allow lost commits explicitly"
+    )]
+    NotDurable {
+        /// Address of the database without secrets.
+        path: PathBuf,
+        /// Name of the setting.
+        setting: String,
+    },
+    /// The connection broke while a change was being stored, and it is not known whether the change is stored.
+    #[error(
+        "the connection to the database `{path}` broke while a change was being stored ({problem}), so the change may or may \
+         not be stored: read the data again before you repeat the change"
+    )]
+    OutcomeUnknown {
+        /// Address of the database without secrets.
+        path: PathBuf,
+        /// Why the connection broke.
+        problem: String,
+    },
     /// The store was closed before the operation finished.
     #[error("the store is closed")]
     Closed,

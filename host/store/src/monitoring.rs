@@ -2,6 +2,7 @@
 
 use crate::{SessionState, StoreError};
 use async_trait::async_trait;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Upper bounds of the buckets of [`WriteStatistics::durations`].
@@ -68,4 +69,30 @@ pub struct WriteStatistics {
     pub durations: Vec<u64>,
     /// Sum of the durations.
     pub total: Duration,
+}
+
+/// Durations of commits. Each duration is counted in one bucket, and the last bucket has no bound.
+#[derive(Debug, Default)]
+pub(crate) struct DurationCounters {
+    buckets: [AtomicU64; COMMIT_DURATION_BOUNDS.len() + 1],
+    nanoseconds: AtomicU64,
+}
+
+impl DurationCounters {
+    pub(crate) fn add(&self, duration: Duration) {
+        let bucket = COMMIT_DURATION_BOUNDS.partition_point(|bound| *bound < duration);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        let nanoseconds = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        self.nanoseconds.fetch_add(nanoseconds, Ordering::Relaxed);
+    }
+
+    /// Returns the number of durations up to each bound, and their sum.
+    pub(crate) fn read(&self) -> (Vec<u64>, Duration) {
+        let mut sum = 0;
+        let bounded = self.buckets[..COMMIT_DURATION_BOUNDS.len()].iter().map(|bucket| {
+            sum += bucket.load(Ordering::Relaxed);
+            sum
+        });
+        (bounded.collect(), Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed)))
+    }
 }

@@ -7,6 +7,7 @@ mod audit;
 mod blobs;
 mod budget_ledger;
 mod commit;
+mod copy;
 mod failure;
 mod file;
 mod key_value;
@@ -28,6 +29,7 @@ mod usage;
 mod versions;
 mod writer;
 
+use crate::encoding::versions::TurnPluginCache;
 use crate::{Integrity, StoreError};
 use async_trait::async_trait;
 use failure::Failure;
@@ -69,7 +71,7 @@ pub struct SqliteStore {
     readers: Option<Readers>,
     owner: Arc<Owner>,
     counters: Arc<Counters>,
-    turn_plugins: versions::TurnPluginCache,
+    turn_plugins: TurnPluginCache,
     access: Access,
 }
 
@@ -154,7 +156,7 @@ struct Counters {
     jobs: AtomicU64,
     transactions: AtomicU64,
     index_transactions: AtomicU64,
-    durations: monitoring::DurationCounters,
+    durations: crate::monitoring::DurationCounters,
 }
 
 impl SqliteStore {
@@ -193,7 +195,7 @@ impl SqliteStore {
         let counters = Arc::new(Counters::default());
         let readers = Some(Readers::new(path.clone(), Access::ReadOnly));
         let writer = Writer::start(connection, path, writer_options, counters.clone())?;
-        let (owner, turn_plugins) = (Arc::new(Owner::in_memory()), versions::TurnPluginCache::default());
+        let (owner, turn_plugins) = (Arc::new(Owner::in_memory()), TurnPluginCache::default());
         Ok(Self { writer, readers, owner, counters, turn_plugins, access: Access::ReadOnly })
     }
 
@@ -238,7 +240,7 @@ impl SqliteStore {
         let counters = Arc::new(Counters::default());
         let readers = owner.shares_a_file().then(|| Readers::new(path.clone(), Access::ReadWrite));
         let writer = Writer::start(connection, path, writer_options, counters.clone())?;
-        let turn_plugins = versions::TurnPluginCache::default();
+        let turn_plugins = TurnPluginCache::default();
         Ok(Self { writer, readers, owner: Arc::new(owner), counters, turn_plugins, access: Access::ReadWrite })
     }
 

@@ -2,10 +2,11 @@
 
 use super::SqliteStore;
 use super::audit;
-use super::failure::{Failure, invalid};
+use super::failure::Failure;
 use super::queries::{collect, now, rfc3339, sql_limit};
 use super::writer::Effort;
-use crate::{Approvals, AuditAction, MAX_PAGE, NamedRule, StoreError, StoredGrant, digest_of};
+use crate::encoding::values::grant_id;
+use crate::{Approvals, AuditAction, MAX_PAGE, NamedRule, StoreError, StoredGrant};
 use agent_core::approval::{ApprovalScope, LastingGrant};
 use agent_core::message::Digest;
 use async_trait::async_trait;
@@ -82,12 +83,6 @@ fn bound_identity(connection: &Connection, rule: &NamedRule) -> Result<Option<Di
 
 fn parse_digest(text: String) -> Result<Digest, Failure> {
     Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
-}
-
-/// Returns the digest of the grant's JSON in hexadecimal digits. The keys of the JSON have a fixed order.
-fn grant_id(grant: &LastingGrant) -> Result<String, StoreError> {
-    let json = serde_json::to_vec(grant).map_err(|error| invalid("a lasting approval", error.to_string()))?;
-    Ok(digest_of(&json).hex().to_owned())
 }
 
 fn stored_grant(row: &Row<'_>) -> Result<StoredGrant, Failure> {

@@ -1,20 +1,17 @@
 //! The audit log: one row per entry. Some audit entries are derived from the events and outbox items of a commit.
 
 use super::SqliteStore;
-use super::failure::{Failure, invalid};
+use super::failure::Failure;
 use super::queries::{collect, collect_page, from_json, now, rfc3339, signed, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::audit::chain::{StoredAuditEntry, hash_of, no_entry};
-use crate::{Audit, AuditAction, AuditEntry, MAX_AUDIT_TEXT_BYTES, MAX_PAGE, StoreError};
+use crate::encoding::audit::{AuditedEvent, Body, ServiceEvent, chain_time};
+use crate::{Audit, AuditAction, AuditEntry, MAX_PAGE, StoreError};
 use agent_core::approval::canonical_json;
-use agent_core::change::{OutboxEffect, OutboxItem};
-use agent_core::event::EventKind;
 use agent_core::message::CallId;
 use agent_core::tool::ToolSource;
 use async_trait::async_trait;
-use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use serde_json::Value;
 
 #[async_trait]
 impl Audit for SqliteStore {
@@ -52,81 +49,34 @@ impl Audit for SqliteStore {
     }
 }
 
-/// An event that the audit log records.
-#[derive(Clone, Debug)]
-pub(super) struct AuditedEvent(EventKind);
-
-impl AuditedEvent {
-    /// Returns the event if the audit log records events of its kind.
-    pub(super) fn of(kind: &EventKind) -> Option<Self> {
-        let is_audited = matches!(
-            kind,
-            EventKind::Denied { .. } | EventKind::ApprovalResolved { .. } | EventKind::BudgetExceeded { .. }
-        );
-        is_audited.then(|| Self(kind.clone()))
-    }
-
-    /// Writes the audit entry for the event. The record of the event's call must be written first, because that record
-    /// contains the source of the tool.
-    pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
-        let (number, subject) = session;
-        let source = |call: &CallId| source_of(connection, number, call);
-        let session = subject.to_owned();
-        let action = match &self.0 {
-            EventKind::Denied { call, denial } => {
-                let source = call.as_ref().map(source).transpose()?.flatten();
-                AuditAction::Denied { session, source, call: call.clone(), denial: denial.clone() }
-            }
-            EventKind::ApprovalResolved { call, name, verdict } => AuditAction::Approval {
-                session,
-                source: source(call)?,
-                call: call.clone(),
-                tool: name.clone(),
-                verdict: *verdict,
-            },
-            EventKind::BudgetExceeded { budget } => AuditAction::BudgetExceeded { session, budget: budget.clone() },
-            _ => return Ok(()),
-        };
-        insert(connection, &action, time)
-    }
+/// Writes the audit entry for an event. The record of the event's call must be written first, because that record
+/// contains the source of the tool.
+pub(super) fn write_event(
+    connection: &Connection,
+    event: &AuditedEvent,
+    (number, session): (i64, &str),
+    time: i64,
+) -> Result<(), Failure> {
+    let source = event.call().map(|call| source_of(connection, number, call)).transpose()?.flatten();
+    event.action(session, source).map_or(Ok(()), |action| insert(connection, &action, time))
 }
 
-/// A service event that was requested by a call in the commit.
-#[derive(Clone, Debug)]
-pub(super) struct ServiceEvent {
-    call: CallId,
-    event_type: String,
-}
-
-impl ServiceEvent {
-    /// Returns the event of an outbox item if the item is a service event. The item's id is the id of the call that
-    /// requested the event.
-    pub(super) fn of(item: &OutboxItem) -> Option<Self> {
-        match &item.effect {
-            OutboxEffect::Event(event) => {
-                Some(Self { call: CallId(item.id.clone()), event_type: event.event_type.clone() })
-            }
-            OutboxEffect::Allow(_) | OutboxEffect::Remember { .. } | OutboxEffect::Forget { .. } => None,
-        }
-    }
-
-    /// Writes the audit entry if a plugin requested the event. No entry is needed for an event that the model itself
-    /// requested, because the session log contains the model's call.
-    pub(super) fn write(&self, connection: &Connection, session: (i64, &str), time: i64) -> Result<(), Failure> {
-        let (number, subject) = session;
-        let Some(source @ ToolSource::Plugin { .. }) = source_of(connection, number, &self.call)? else {
-            return Ok(());
-        };
-        let (call, event_type) = (self.call.clone(), self.event_type.clone());
-        insert(connection, &AuditAction::Emitted { session: subject.to_owned(), call, source, event_type }, time)
-    }
+/// Writes the audit entry for a service event that a plugin requested.
+pub(super) fn write_service_event(
+    connection: &Connection,
+    event: &ServiceEvent,
+    (number, session): (i64, &str),
+    time: i64,
+) -> Result<(), Failure> {
+    let source = source_of(connection, number, &event.call)?;
+    event.action(session, source).map_or(Ok(()), |action| insert(connection, &action, time))
 }
 
 /// Returns the source of a call's tool, or `None` if the call or its source is not stored.
 fn source_of(connection: &Connection, session: i64, call: &CallId) -> Result<Option<ToolSource>, Failure> {
     let mut statement = connection.prepare_cached("SELECT source FROM calls WHERE session = ?1 AND id = ?2")?;
     let found = statement.query_row(params![session, call.0], |row| row.get::<_, Option<String>>(0));
-    found.optional()?.flatten().as_deref().map(from_json).transpose()
+    Ok(found.optional()?.flatten().as_deref().map(from_json).transpose()?)
 }
 
 /// Adds an entry whose hash covers the entry before it.
@@ -145,56 +95,6 @@ pub(super) fn insert(connection: &Connection, action: &AuditAction, time: i64) -
     Ok(())
 }
 
-/// The stored form of an action.
-struct Body {
-    text: String,
-    subject: String,
-}
-
-impl Body {
-    fn of(action: &AuditAction) -> Result<Self, StoreError> {
-        let problem = |error: serde_json::Error| invalid("an entry of the audit log", error.to_string());
-        let mut value = serde_json::to_value(action).map_err(problem)?;
-        let text = match shorten_texts(&mut value) {
-            Shortened::Nothing => return Ok(Self { text: canonical_json(&value), subject: action.subject() }),
-            Shortened::Texts => canonical_json(&value),
-        };
-        let action: AuditAction = serde_json::from_value(value).map_err(problem)?;
-        Ok(Self { text, subject: action.subject() })
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Shortened {
-    Nothing,
-    Texts,
-}
-
-/// Shortens all texts above [`MAX_AUDIT_TEXT_BYTES`], so that no plugin or client can fill the disk with one entry.
-fn shorten_texts(value: &mut Value) -> Shortened {
-    let shortened = |values: &mut dyn Iterator<Item = &mut Value>| {
-        let mut found = Shortened::Nothing;
-        for value in values {
-            if shorten_texts(value) == Shortened::Texts {
-                found = Shortened::Texts;
-            }
-        }
-        found
-    };
-    match value {
-        Value::String(text) if text.len() > MAX_AUDIT_TEXT_BYTES => {
-            let end = text.floor_char_boundary(MAX_AUDIT_TEXT_BYTES);
-            let note = format!("… ({} more bytes)", text.len() - end);
-            text.truncate(end);
-            text.push_str(&note);
-            Shortened::Texts
-        }
-        Value::Array(items) => shortened(&mut items.iter_mut()),
-        Value::Object(fields) => shortened(&mut fields.values_mut()),
-        _ => Shortened::Nothing,
-    }
-}
-
 const STORED_COLUMNS: &str = "number, time, kind, subject, body, hash";
 
 fn stored_entry(row: &Row<'_>) -> Result<StoredAuditEntry, Failure> {
@@ -206,15 +106,6 @@ fn stored_entry(row: &Row<'_>) -> Result<StoredAuditEntry, Failure> {
         body: row.get(4)?,
         hash: row.get(5)?,
     })
-}
-
-/// Formats a time for the chain. The format is part of the hashes, so it never changes. A time that was damaged is formatted
-/// as a number.
-fn chain_time(microseconds: i64) -> String {
-    match Timestamp::from_microsecond(microseconds) {
-        Ok(time) => time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ").to_string(),
-        Err(_) => microseconds.to_string(),
-    }
 }
 
 /// Returns the number of the last entry that was ever added. SQLite keeps this number when rows are deleted.

@@ -4,20 +4,11 @@ use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, session_number, signed, sql_limit, unsigned};
 use super::writer::Effort;
-use crate::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, StoreError, digest_of};
+use crate::encoding::blobs::{StoredBytes, hash, key_of};
+use crate::{BlobReference, Blobs, MAX_READ_BYTES, MediaDescription, StoreError};
 use agent_core::message::{Digest, Dimensions, Media};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-
-/// Maximum number of bytes that are hashed on the calling thread. Longer byte strings are hashed on a blocking thread.
-const MAX_BYTES_HASHED_INLINE: usize = 64 << 10;
-
-/// Bytes to store in the `blobs` table, with their digest. The key is the digest in binary form.
-pub(super) struct StoredBytes {
-    digest: Digest,
-    key: [u8; 32],
-    bytes: Vec<u8>,
-}
 
 #[async_trait]
 impl Blobs for SqliteStore {
@@ -134,21 +125,6 @@ impl Blobs for SqliteStore {
     }
 }
 
-impl StoredBytes {
-    pub(super) fn new(what: &str, bytes: Vec<u8>) -> Result<Self, StoreError> {
-        let size = bytes.len() as u64;
-        if size > MAX_BLOB_BYTES {
-            return Err(StoreError::TooLarge { what: what.to_owned(), size, limit: MAX_BLOB_BYTES });
-        }
-        let digest = digest_of(&bytes);
-        Ok(Self { key: key_of(&digest)?, digest, bytes })
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.bytes.len()
-    }
-}
-
 /// Stores the bytes if the table does not contain them yet, and adds a reference from the session to the bytes. Returns
 /// the row number of the blob.
 pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &StoredBytes) -> Result<i64, Failure> {
@@ -218,18 +194,4 @@ fn read_range(connection: &Connection, blob: i64, offset: u64, length: u32) -> R
     let mut bytes = vec![0; (size - start).min(length.min(MAX_READ_BYTES) as usize)];
     blob.read_at_exact(&mut bytes, start)?;
     Ok(bytes)
-}
-
-async fn hash(what: &'static str, bytes: Vec<u8>) -> Result<StoredBytes, StoreError> {
-    if bytes.len() <= MAX_BYTES_HASHED_INLINE {
-        return StoredBytes::new(what, bytes);
-    }
-    tokio::task::spawn_blocking(move || StoredBytes::new(what, bytes)).await.map_err(|_| StoreError::Closed)?
-}
-
-/// Returns the key of a digest in the `blobs` table: the 32 bytes that the digest's 64 hexadecimal digits represent.
-fn key_of(digest: &Digest) -> Result<[u8; 32], StoreError> {
-    let mut key = [0; 32];
-    hex::decode_to_slice(digest.hex(), &mut key).map_err(|error| invalid(digest.to_string(), error.to_string()))?;
-    Ok(key)
 }

@@ -4,6 +4,7 @@ use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{signed, unsigned};
 use super::usage;
+use crate::encoding::usage::spending;
 use crate::{BudgetLedger, Charge, ChargedTo, StoreError};
 use agent_core::budget::Spending;
 use agent_core::cost::TurnCost;
@@ -77,11 +78,6 @@ fn add(connection: &Connection, insert: &str, parameters: impl Params) -> Result
     let sums = ["tokens", "nanodollars", "milliseconds"].map(sum).join(", ");
     connection.prepare_cached(&format!("{insert} ON CONFLICT DO UPDATE SET {sums}"))?.execute(parameters)?;
     Ok(())
-}
-
-fn spending(cost: &TurnCost) -> Spending {
-    let nanodollars = cost.usage.cost.map_or(0, |cost| cost.nanodollars);
-    Spending { tokens: cost.usage.details().total(), nanodollars, milliseconds: 0 }
 }
 
 /// Adds up amounts. The function `total` adds floating-point numbers, because `sum` fails if the sum is too large.

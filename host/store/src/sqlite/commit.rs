@@ -1,21 +1,25 @@
 //! Writes one commit. The calling thread converts the commit to rows, and the writer stores the rows in one savepoint
 //! (D2, D6).
 
-mod rows;
-
-use super::audit::ServiceEvent;
-use super::blobs::{StoredBytes, insert_bytes};
+use super::audit;
+use super::blobs::insert_bytes;
 use super::budget_ledger;
 use super::failure::{Failure, invalid};
-use super::outbox::{self, OutboxRow, outbox_row};
+use super::outbox;
 use super::queries::{from_json, now, signed, unsigned};
 use super::usage;
 use super::writer::Effort;
+use crate::encoding::audit::ServiceEvent;
+use crate::encoding::blobs::StoredBytes;
+use crate::encoding::commit_rows::{
+    CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, next_number, record_row,
+};
+use crate::encoding::outbox::{OutboxRow, outbox_row};
+use crate::encoding::usage::changed_turns;
 use crate::{Charge, Commit, Lease, Status, StoreError, StoredView, ViewPiece};
 use agent_core::change::{CallResult, HiddenMessage};
 use agent_core::cost::TurnCost;
 use agent_core::message::CallId;
-use rows::{CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, record_row};
 use rusqlite::{Connection, OptionalExtension, Params, params};
 
 /// A commit that was converted to rows. The commit has passed all checks that do not need the database.
@@ -68,7 +72,7 @@ impl PreparedCommit {
     /// share this thread.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
         let Commit { snapshot, view, change, records, texts, status, charge } = commit;
-        let usage = usage::changed_turns(&change.events, &status);
+        let usage = changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         Ok(Self {
             lease: lease.clone(),
@@ -122,7 +126,7 @@ impl PreparedCommit {
         self.write_records(connection, &session_row, time)?;
         outbox::insert(connection, session_row.session, &self.outbox, time)?;
         for event in &self.service_events {
-            event.write(connection, (session_row.session, &self.lease.session), time)?;
+            audit::write_service_event(connection, event, (session_row.session, &self.lease.session), time)?;
         }
         connection
             .prepare_cached(
@@ -337,7 +341,7 @@ impl PreparedCommit {
             last = next_number("event", last, event.sequence)?;
             statement.execute(params![session_row.session, signed(event.sequence), event.turn, time, event.kind])?;
             if let Some(audited_event) = &event.audited_event {
-                audited_event.write(connection, (session_row.session, &self.lease.session), time)?;
+                audit::write_event(connection, audited_event, (session_row.session, &self.lease.session), time)?;
             }
         }
         Ok(last)
@@ -355,15 +359,6 @@ impl PreparedCommit {
         }
         Ok(())
     }
-}
-
-/// Checks that the number of a new message or event directly follows the last stored number. A gap means that the
-/// caller's state differs from the stored state.
-fn next_number(what: &str, last: u64, number: u64) -> Result<u64, Failure> {
-    if number == last + 1 {
-        return Ok(number);
-    }
-    Err(invalid(format!("{what} {number}"), format!("the next number is {}", last + 1)).into())
 }
 
 fn insert_call(connection: &Connection, parameters: impl Params) -> Result<usize, Failure> {

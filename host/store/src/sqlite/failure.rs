@@ -2,6 +2,8 @@
 
 use super::lock_holder::lock_holder;
 use crate::StoreError;
+use crate::encoding::values::Unreadable;
+pub(super) use crate::encoding::values::invalid;
 use rusqlite::ErrorCode;
 use std::path::Path;
 
@@ -82,6 +84,12 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<Unreadable> for Failure {
+    fn from(Unreadable(problem): Unreadable) -> Self {
+        Failure::Unreadable(problem)
+    }
+}
+
 impl From<rusqlite::Error> for Failure {
     fn from(error: rusqlite::Error) -> Self {
         Failure::Sqlite(error)
@@ -105,11 +113,6 @@ fn has_no_space(_: &Path) -> bool {
 #[cfg(unix)]
 fn is_full(blocks: u64, block_size: u64) -> bool {
     blocks.saturating_mul(block_size) < 32 * 1024
-}
-
-/// Returns the error for a value that cannot be stored.
-pub(super) fn invalid(what: impl Into<String>, problem: impl Into<String>) -> StoreError {
-    StoreError::Invalid { what: what.into(), problem: problem.into() }
 }
 
 #[cfg(all(test, unix))]

@@ -1,18 +1,13 @@
 //! Key-value storage. Each method runs one statement or one writer job, and is therefore atomic.
 
 use super::SqliteStore;
-use super::failure::{Failure, invalid};
-use super::queries::{collect, sql_limit};
+use super::failure::Failure;
+use super::queries::{collect, sql_limit, unsigned};
 use super::writer::Effort;
-use crate::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, StoreError, Swap};
+use crate::encoding::key_values::{EntryKey, Stored, check_usage, check_value, incremented};
+use crate::{Bucket, KeyValue, StoreError, Swap};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
-
-/// A bucket and a key. The lengths of the key and of the bucket's names have been checked.
-struct EntryKey {
-    bucket: Bucket,
-    key: String,
-}
 
 #[async_trait]
 impl KeyValue for SqliteStore {
@@ -60,15 +55,7 @@ impl KeyValue for SqliteStore {
     async fn increment(&self, bucket: &Bucket, key: &str, delta: i64) -> Result<i64, StoreError> {
         let entry = EntryKey::new(bucket, key)?;
         self.write(Effort::Short, move |connection| {
-            let what = || format!("the incremented value of key `{}`", entry.key);
-            let number = match get(connection, &entry)? {
-                None => 0,
-                Some(value) => std::str::from_utf8(&value)
-                    .ok()
-                    .and_then(|text| text.parse::<i64>().ok())
-                    .ok_or_else(|| invalid(what(), "the current value is not a 64-bit integer"))?,
-            };
-            let sum = number.checked_add(delta).ok_or_else(|| invalid(what(), "it does not fit into 64 bits"))?;
+            let sum = incremented(&entry, get(connection, &entry)?.as_deref(), delta)?;
             set(connection, &entry, sum.to_string().as_bytes())?;
             Ok(sum)
         })
@@ -96,22 +83,6 @@ impl KeyValue for SqliteStore {
     }
 }
 
-impl EntryKey {
-    fn new(bucket: &Bucket, key: &str) -> Result<Self, StoreError> {
-        let names = [("an agent's name", &*bucket.agent), ("a plugin's name", &*bucket.plugin)];
-        for (what, name) in names.into_iter().chain([("a bucket's name", &*bucket.name), ("a key", key)]) {
-            if name.len() > MAX_KEY_BYTES {
-                let (size, limit) = (name.len() as u64, MAX_KEY_BYTES as u64);
-                return Err(StoreError::TooLarge { what: what.to_owned(), size, limit });
-            }
-        }
-        if key.is_empty() {
-            return Err(invalid("a value", "its key is empty"));
-        }
-        Ok(Self { bucket: bucket.clone(), key: key.to_owned() })
-    }
-}
-
 fn get(connection: &Connection, EntryKey { bucket, key }: &EntryKey) -> Result<Option<Vec<u8>>, Failure> {
     let sql = "SELECT value FROM key_values WHERE agent = ?1 AND plugin = ?2 AND bucket = ?3 AND key = ?4";
     let mut statement = connection.prepare_cached(sql)?;
@@ -131,7 +102,8 @@ fn set(connection: &Connection, entry: &EntryKey, value: &[u8]) -> Result<(), Fa
 /// Checks the quota in the transaction of the write, so that two processes cannot exceed the quota together. The check
 /// reads totals that the database maintains. The check does not add up all values of a plugin, because other writers
 /// wait while the check runs.
-fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, value: &[u8]) -> Result<(), Failure> {
+fn check_quota(connection: &Connection, entry: &EntryKey, value: &[u8]) -> Result<(), Failure> {
+    let EntryKey { bucket, key } = entry;
     if bucket.quota == u64::MAX {
         return Ok(());
     }
@@ -144,38 +116,15 @@ fn check_quota(connection: &Connection, EntryKey { bucket, key }: &EntryKey, val
     let mut statement = connection.prepare_cached(sql)?;
     let replaced = statement.query_row(params![bucket.agent, bucket.plugin, bucket.name, key], |row| row.get(0));
     let replaced: Option<i64> = replaced.optional()?;
-    let other_entries = unsigned_total(entries).saturating_sub(u64::from(replaced.is_some()));
-    let other_bytes =
-        unsigned_total(bytes).saturating_sub(replaced.map_or(0, |length| unsigned_total(length) + key.len() as u64));
-    if replaced.is_none() && other_entries >= MAX_ENTRIES {
-        let problem = format!("the plugin already stores {other_entries} values, and the maximum is {MAX_ENTRIES}");
-        return Err(invalid("another value", problem).into());
-    }
-    let size = other_bytes + (key.len() + value.len()) as u64 + (other_entries + 1) * ENTRY_BYTES;
-    if size <= bucket.quota {
-        return Ok(());
-    }
-    let what = format!("the stored data of plugin `{}`, including this value,", bucket.plugin);
-    Err(StoreError::TooLarge { what, size, limit: bucket.quota }.into())
-}
-
-/// Converts a total from the database to an unsigned number. A total is never negative.
-fn unsigned_total(sum: i64) -> u64 {
-    u64::try_from(sum).unwrap_or_default()
-}
-
-fn check_value(value: &[u8]) -> Result<(), StoreError> {
-    if value.len() <= MAX_VALUE_BYTES {
-        return Ok(());
-    }
-    let (size, limit) = (value.len() as u64, MAX_VALUE_BYTES as u64);
-    Err(StoreError::TooLarge { what: "a value".to_owned(), size, limit })
+    let replaced = replaced.map(unsigned);
+    check_usage(entry, value, Stored { entries: unsigned(entries), bytes: unsigned(bytes), replaced })?;
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Options, SqliteStore};
+    use crate::{MAX_ENTRIES, Options, SqliteStore};
 
     fn bucket(quota: u64) -> Bucket {
         Bucket { agent: "a".to_owned(), plugin: "p".to_owned(), name: "b".to_owned(), quota }

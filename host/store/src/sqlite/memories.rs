@@ -3,8 +3,9 @@
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
 use super::queries::{collect, now, rfc3339, sql_limit};
-use super::search::{RequiredWords, match_expression, score, words};
+use super::search::{RequiredWords, match_expression};
 use super::writer::Effort;
+use crate::encoding::search::{score, words};
 use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory};
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;

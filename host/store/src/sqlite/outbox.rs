@@ -1,22 +1,14 @@
 //! The outbox: rows that are written by commits, with the time at which each item was delivered.
 
 use super::SqliteStore;
-use super::failure::{Failure, invalid};
-use super::queries::{collect, from_json, now, rfc3339, session_number, signed, sql_limit, to_json, unsigned};
+use super::failure::Failure;
+use super::queries::{collect, now, rfc3339, session_number, signed, sql_limit, unsigned};
 use super::writer::Effort;
+use crate::encoding::outbox::{OutboxRow, effect};
 use crate::{Outbox, OutboxFilter, StoreError, StoredOutboxItem};
-use agent_core::change::{OutboxEffect, OutboxItem};
+use agent_core::change::OutboxItem;
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
-use serde::Deserialize;
-use serde_json::{Value, json};
-
-/// An outbox item that was converted to a row.
-pub(super) struct OutboxRow {
-    id: String,
-    kind: String,
-    pub(super) body: String,
-}
 
 #[async_trait]
 impl Outbox for SqliteStore {
@@ -73,22 +65,6 @@ impl Outbox for SqliteStore {
     }
 }
 
-/// Converts an outbox item to a row.
-pub(super) fn outbox_row(item: &OutboxItem) -> Result<OutboxRow, StoreError> {
-    #[derive(Deserialize)]
-    struct SerialisedEffect {
-        kind: String,
-        body: Value,
-    }
-    let what = format!("the outbox item `{}`", item.id);
-    if item.id.is_empty() {
-        return Err(invalid(what, "its id is empty"));
-    }
-    let serialised = serde_json::to_value(&item.effect).and_then(serde_json::from_value::<SerialisedEffect>);
-    let SerialisedEffect { kind, body } = serialised.map_err(|error| invalid(&what, error.to_string()))?;
-    Ok(OutboxRow { id: item.id.clone(), kind, body: to_json(&what, &body)? })
-}
-
 /// Writes the outbox items. Skips each item whose id already belongs to an item of the session.
 pub(super) fn insert(connection: &Connection, session: i64, rows: &[OutboxRow], time: i64) -> Result<(), Failure> {
     if rows.is_empty() {
@@ -105,9 +81,7 @@ pub(super) fn insert(connection: &Connection, session: i64, rows: &[OutboxRow], 
 }
 
 fn stored_item(row: &Row<'_>) -> Result<StoredOutboxItem, Failure> {
-    let (kind, body): (String, Value) = (row.get(3)?, from_json(&row.get::<_, String>(4)?)?);
-    let effect: OutboxEffect = serde_json::from_value(json!({"kind": kind, "body": body}))
-        .map_err(|error| Failure::Unreadable(format!("an outbox item of kind `{kind}`: {error}")))?;
+    let effect = effect(&row.get::<_, String>(3)?, &row.get::<_, String>(4)?)?;
     Ok(StoredOutboxItem {
         number: unsigned(row.get(0)?),
         session: row.get(1)?,

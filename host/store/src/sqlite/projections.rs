@@ -5,9 +5,10 @@
 use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, message, signed, unsigned};
-use super::search::{self, Progress, searchable_text};
+use super::search::{self, Progress};
 use super::usage::{self, TurnKey};
 use super::writer::Effort;
+use crate::encoding::search::searchable_text;
 use crate::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader, StoreError};
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};

@@ -1,14 +1,15 @@
 //! Helpers for all code that reads or writes tables: they run queries and convert between rows and values.
 
-use super::failure::{Failure, invalid};
-use crate::{MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, SessionState, StoreError};
-use agent_core::change::{CallRecord, CallResult, CallState};
-use agent_core::message::{CallId, Part, Role, StoredMessage, ToolResult};
-use jiff::Timestamp;
+use super::failure::Failure;
+use crate::encoding::values::{call_state, role};
+pub(super) use crate::encoding::values::{
+    from_json, now, rfc3339, session_state, signed, sql_limit, to_json, unsigned,
+};
+use crate::{MAX_PAGE_BYTES, StoreError};
+use agent_core::change::{CallRecord, CallResult};
+use agent_core::message::{CallId, Part, StoredMessage, ToolResult};
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Params, Row};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 /// Columns that [`message`] reads. A query that selects these columns must contain the join [`CALL_OF_MESSAGE`].
 pub(super) const MESSAGE_COLUMNS: &str = "m.id, m.turn, m.role, m.tokens, m.parts, m.call, c.name, c.result";
@@ -111,125 +112,4 @@ pub(super) fn call(row: &Row<'_>) -> Result<CallRecord, Failure> {
         edited: optional(9)?.map(from_json).transpose()?,
         result: optional(8)?.map(from_json).transpose()?,
     })
-}
-
-/// Parses the text that [`Role::as_str`] returns.
-pub(super) fn role(name: &str) -> Result<Role, Failure> {
-    [Role::System, Role::User, Role::Assistant, Role::Tool]
-        .into_iter()
-        .find(|role| role.as_str() == name)
-        .ok_or_else(|| Failure::Unreadable(format!("`{name}` is not a role")))
-}
-
-/// Parses the text that [`CallState::as_str`] returns.
-fn call_state(name: &str) -> Result<CallState, Failure> {
-    let states = [
-        CallState::Waiting,
-        CallState::AwaitingApproval,
-        CallState::Outstanding,
-        CallState::Started,
-        CallState::OutcomeUnknown,
-        CallState::Finished,
-    ];
-    states
-        .into_iter()
-        .find(|state| state.as_str() == name)
-        .ok_or_else(|| Failure::Unreadable(format!("`{name}` is not a call's state")))
-}
-
-/// Parses the text that [`SessionState::as_str`] returns.
-pub(super) fn session_state(text: &str) -> Result<SessionState, Failure> {
-    SessionState::parse(text).ok_or_else(|| Failure::Unreadable(format!("`{text}` is not a session's state")))
-}
-
-/// Reads JSON that [`to_json`] wrote.
-pub(super) fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, Failure> {
-    serde_json::from_str(text).map_err(|error| Failure::Unreadable(format!("stored JSON cannot be read: {error}")))
-}
-
-/// Serialises a value as JSON. Fails if the JSON is nested more deeply than [`from_json`] can read.
-pub(super) fn to_json(what: &str, value: &impl Serialize) -> Result<String, StoreError> {
-    let text = serde_json::to_string(value).map_err(|error| invalid(what, error.to_string()))?;
-    match depth(text.as_bytes()) {
-        ..=MAX_JSON_DEPTH => Ok(text),
-        depth => {
-            let problem = format!("its JSON is nested {depth} levels deep, and the maximum is {MAX_JSON_DEPTH}");
-            Err(invalid(what, problem))
-        }
-    }
-}
-
-/// Returns how deeply the brackets of valid JSON are nested.
-fn depth(json: &[u8]) -> usize {
-    let (mut open, mut deepest) = (0_usize, 0_usize);
-    let mut bytes = json.iter();
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'[' | b'{' => {
-                open += 1;
-                deepest = deepest.max(open);
-            }
-            b']' | b'}' => open = open.saturating_sub(1),
-            b'"' => skip_string(&mut bytes),
-            _ => {}
-        }
-    }
-    deepest
-}
-
-/// Advances past the closing quotation mark of a string.
-fn skip_string(bytes: &mut std::slice::Iter<'_, u8>) {
-    while let Some(byte) = bytes.next() {
-        match byte {
-            b'\\' => {
-                bytes.next();
-            }
-            b'"' => return,
-            _ => {}
-        }
-    }
-}
-
-/// Converts a number to the signed type of SQLite columns. The host never stores a number that is too large for the
-/// signed type.
-pub(super) fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Converts a number from a SQLite column to an unsigned number. The numbers in these columns are never negative.
-pub(super) fn unsigned(number: i64) -> u64 {
-    u64::try_from(number).unwrap_or_default()
-}
-
-/// Converts a caller's limit on the number of rows to an SQL number. A limit above [`MAX_PAGE`] is reduced to
-/// [`MAX_PAGE`].
-pub(super) fn sql_limit(limit: usize) -> i64 {
-    limit.min(MAX_PAGE) as i64
-}
-
-/// Returns the current time in microseconds since 1970 in UTC.
-pub(super) fn now() -> i64 {
-    Timestamp::now().as_microsecond()
-}
-
-/// Formats a time in microseconds since 1970 as RFC 3339 in UTC.
-pub(super) fn rfc3339(microseconds: i64) -> Result<String, Failure> {
-    Timestamp::from_microsecond(microseconds)
-        .map(|time| time.to_string())
-        .map_err(|error| Failure::Unreadable(format!("a stored time is invalid: {error}")))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Limit 26: brackets in JSON strings do not count as nesting, and escaped quotation marks do not end a string.
-    #[test]
-    fn depth_counts_brackets_outside_strings() {
-        let cases =
-            [("1", 0), ("[]", 1), ("[[],{\"a\":[1]}]", 3), (r#"["[[[[", "\"[[", "\\", []]"#, 2), (r#"{"{{":"}}"}"#, 1)];
-        for (json, expected) in cases {
-            assert_eq!(depth(json.as_bytes()), expected, "{json}");
-        }
-    }
 }

@@ -12,6 +12,7 @@ use super::queries::{
 };
 use super::search;
 use super::writer::Effort;
+use crate::encoding::values::{check_list_length, with_view};
 use crate::{
     CallFilter, Commit, Deletion, Lease, MAX_PAGE, MessageRange, OpenMode, OpenedSession, RecordRange, SessionLog,
     SessionMeta, StepRecord, StoreError, StoredRecord, TimedEvent,
@@ -109,20 +110,6 @@ const SELECT_OPENED_SESSION: &str = "SELECT epoch, revision, run, agent, user, l
                       (SELECT group_concat(CAST(items AS TEXT), ',' ORDER BY number) FROM view_pieces
                        WHERE view_pieces.session = sessions.id)
                       FROM sessions LEFT JOIN snapshots ON snapshots.session = sessions.id WHERE subject = ?1";
-
-/// Joins the stored pieces of the view, and adds the view to the snapshot's JSON object.
-fn with_view(snapshot: Option<Vec<u8>>, view: Option<String>) -> Option<Vec<u8>> {
-    let Some(view) = view else { return snapshot };
-    // A snapshot that is not a JSON object is returned unchanged. The code that reads the snapshot reports the problem.
-    let mut snapshot = snapshot?;
-    if !snapshot.ends_with(b"}") {
-        return Some(snapshot);
-    }
-    snapshot.pop();
-    let comma = if snapshot == b"{" { "" } else { "," };
-    snapshot.extend_from_slice(format!("{comma}\"view\":[{view}]}}").as_bytes());
-    Some(snapshot)
-}
 
 fn acquire_lease(
     connection: &Connection,
@@ -298,13 +285,6 @@ fn delete(connection: &Connection, owner: &Owner, session: &str) -> Result<Delet
     // Merging the index removes the data of entries that SQLite has only marked as deleted.
     connection.execute("INSERT INTO message_words (message_words) VALUES ('optimize')", [])?;
     Ok(Deletion { memories: forget_session(connection, session)? })
-}
-
-fn check_list_length(what: &str, length: usize) -> Result<(), StoreError> {
-    if length <= MAX_PAGE {
-        return Ok(());
-    }
-    Err(invalid(what, format!("it has {length} entries, and the maximum is {MAX_PAGE}")))
 }
 
 #[cfg(test)]

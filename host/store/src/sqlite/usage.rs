@@ -3,9 +3,9 @@
 
 use super::failure::Failure;
 use super::queries::{collect, signed, sql_limit, unsigned};
+use crate::encoding::usage::{as_stored, ended_turn};
 use crate::{MAX_PAGE, SessionUsage, Status, StatusReader, UsageTotal};
 use agent_core::cost::{Cost, TurnCost};
-use agent_core::event::{Event, EventKind};
 use agent_core::model::{TokenDetails, Usage};
 use rusqlite::Error::IntegralValueOutOfRange;
 use rusqlite::{Connection, Row, params};
@@ -24,20 +24,6 @@ const SUMS: &str = "
     CAST(total(coalesce(completion, completion_tokens)) AS INTEGER), CAST(total(thinking) AS INTEGER),
     CAST(total(nanodollars) AS INTEGER), count(uncached_prompt), count(nanodollars),
     coalesce(max(CASE WHEN nanodollars IS NULL THEN prompt_tokens + completion_tokens > 0 ELSE is_partial END), 0)";
-
-/// The usage of the turns that a commit changes.
-pub(super) fn changed_turns(events: &[Event], status: &Status) -> Vec<TurnCost> {
-    let ended = events.iter().filter_map(|event| ended_turn(event.turn, &event.kind));
-    ended.chain(status.open_turn).collect()
-}
-
-/// Returns the usage of the turn that this event ends.
-fn ended_turn(turn: u32, kind: &EventKind) -> Option<TurnCost> {
-    match kind {
-        EventKind::LoopEnd { cost: Some(cost), .. } => Some(TurnCost { turn, ..*cost }),
-        _ => None,
-    }
-}
 
 /// Stores the usage of a turn. The usage replaces the stored usage of the same turn.
 pub(super) fn write(connection: &Connection, session: i64, cost: &TurnCost) -> Result<(), Failure> {
@@ -220,25 +206,4 @@ pub(super) fn in_log(
         }
     }
     Ok(found)
-}
-
-/// Returns the usage with the values that the database can store. The database has no integers above 2⁶³ - 1.
-fn as_stored(cost: TurnCost) -> TurnCost {
-    let stored = |value: u64| unsigned(signed(value));
-    let Usage { prompt_tokens, completion_tokens, details, cost: money } = cost.usage;
-    let details = details.map(|details| TokenDetails {
-        uncached_prompt: stored(details.uncached_prompt),
-        cache_read: stored(details.cache_read),
-        cache_write: stored(details.cache_write),
-        completion: stored(details.completion),
-        thinking: stored(details.thinking),
-    });
-    let usage = Usage {
-        prompt_tokens: stored(prompt_tokens),
-        completion_tokens: stored(completion_tokens),
-        details,
-        cost: money.map(|money| Cost { nanodollars: stored(money.nanodollars), ..money }),
-    };
-    let (execution_units, saved_tokens) = (stored(cost.execution_units), stored(cost.saved_tokens));
-    TurnCost { execution_units, usage, saved_tokens, ..cost }
 }

@@ -5,6 +5,7 @@ use super::SqliteStore;
 use super::failure::Failure;
 use super::queries::{collect, now, rfc3339, sql_limit, unsigned};
 use super::writer::Effort;
+use crate::encoding::versions::{EndedVersion, ServingChanges, parse_version_end};
 use crate::{
     MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial,
     TrialCalls, VersionChange, VersionEndReason, VersionFilter,
@@ -12,33 +13,6 @@ use crate::{
 use agent_core::message::Digest;
 use async_trait::async_trait;
 use rusqlite::{Connection, Row, params};
-use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, PoisonError};
-
-/// Maximum number of agents whose components are cached. When this number is reached, the cache is cleared, and
-/// components are read from the database again.
-const MAX_CACHED_AGENTS: usize = 1_000;
-
-/// For each agent, the components that the agent used when one of its turns started. The cache contains only components
-/// that this process has written to the database or read from it.
-#[derive(Debug, Default)]
-pub(super) struct TurnPluginCache(Mutex<HashMap<String, HashSet<(String, Digest)>>>);
-
-impl TurnPluginCache {
-    fn retain_uncached(&self, agent: &str, plugins: &mut Vec<(String, Digest)>) {
-        if let Some(known) = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(agent) {
-            plugins.retain(|component| !known.contains(component));
-        }
-    }
-
-    fn add(&self, agent: &str, plugins: Vec<(String, Digest)>) {
-        let mut agents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if agents.len() >= MAX_CACHED_AGENTS && !agents.contains_key(agent) {
-            agents.clear();
-        }
-        agents.entry(agent.to_owned()).or_default().extend(plugins);
-    }
-}
 
 #[async_trait]
 impl PluginVersions for SqliteStore {
@@ -46,12 +20,12 @@ impl PluginVersions for SqliteStore {
         let directory = directory.to_owned();
         let (path, wanted) = (directory.clone(), serving.clone());
         // Usually, the versions have not changed since the previous start of the host, and nothing must be written.
-        if self.read(move |connection| Ok(ServingChanges::of(connection, &path, &wanted)?.is_empty())).await? {
+        if self.read(move |connection| Ok(changes(connection, &path, &wanted)?.is_empty())).await? {
             return Ok(Vec::new());
         }
         self.write(Effort::Short, move |connection| {
-            let changes = ServingChanges::of(connection, &directory, &serving)?;
-            changes.write(connection, &directory)?;
+            let changes = changes(connection, &directory, &serving)?;
+            write_changes(connection, &directory, &changes)?;
             Ok(changes.version_changes())
         })
         .await
@@ -245,79 +219,45 @@ fn replace_serving(
     Ok(())
 }
 
-/// Differences between the versions that are in use according to the table and the versions that should be in use.
-struct ServingChanges<'s> {
-    ended: Vec<EndedVersion>,
-    started: Vec<&'s ServedPlugin>,
+/// Returns the differences between the stored and the served versions of a directory.
+fn changes<'s>(
+    connection: &Connection,
+    directory: &str,
+    serving: &'s [ServedPlugin],
+) -> Result<ServingChanges<'s>, Failure> {
+    let sql = "SELECT number, plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL";
+    let rows = collect(connection, sql, [directory], |row| {
+        Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, digest(row.get(2)?)?))
+    })?;
+    Ok(ServingChanges::of(&rows, serving))
 }
 
-struct EndedVersion {
-    number: i64,
-    plugin: String,
-    digest: Digest,
-    why: VersionEndReason,
-}
-
-impl<'s> ServingChanges<'s> {
-    fn of(connection: &Connection, directory: &str, serving: &'s [ServedPlugin]) -> Result<Self, Failure> {
-        let sql = "SELECT number, plugin, digest FROM plugin_versions WHERE directory = ?1 AND ended IS NULL";
-        let serving_rows = collect(connection, sql, [directory], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, digest(row.get(2)?)?))
-        })?;
-        let already_serves = |served: &ServedPlugin| {
-            serving_rows.iter().any(|(_, plugin, digest)| *plugin == served.plugin && *digest == served.digest)
-        };
-        let started = serving.iter().filter(|served| !already_serves(served)).collect();
-        let ended = serving_rows.iter().filter_map(|(number, plugin, digest)| {
-            let why = match serving.iter().find(|served| served.plugin == *plugin) {
-                None => VersionEndReason::Removed,
-                Some(served) if served.digest != *digest => served.instead,
-                Some(_) => return None,
-            };
-            Some(EndedVersion { number: *number, plugin: plugin.clone(), digest: digest.clone(), why })
-        });
-        Ok(Self { ended: ended.collect(), started })
+fn write_changes(
+    connection: &Connection,
+    directory: &str,
+    ServingChanges { ended, started }: &ServingChanges<'_>,
+) -> Result<(), Failure> {
+    let time = now();
+    let mut end = connection.prepare_cached("UPDATE plugin_versions SET ended = ?2, why = ?3 WHERE number = ?1")?;
+    let mut end_trial = connection.prepare_cached("DELETE FROM plugin_trials WHERE directory = ?1 AND plugin = ?2")?;
+    for EndedVersion { number, plugin, why, .. } in ended {
+        end.execute(params![number, time, why.as_str()])?;
+        end_trial.execute(params![directory, plugin])?;
     }
-
-    fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.started.is_empty()
-    }
-
-    fn version_changes(&self) -> Vec<VersionChange> {
-        let removed =
-            self.ended.iter().filter(|ended| self.started.iter().all(|started| started.plugin != ended.plugin));
-        let removed = removed.map(|ended| (&ended.plugin, None));
-        let started = self.started.iter().map(|started| (&started.plugin, Some(started.digest.clone())));
-        let from =
-            |plugin: &str| self.ended.iter().find(|ended| ended.plugin == plugin).map(|ended| ended.digest.clone());
-        let changed = removed.chain(started);
-        changed.map(|(plugin, to)| VersionChange { plugin: plugin.clone(), from: from(plugin), to }).collect()
-    }
-
-    fn write(&self, connection: &Connection, directory: &str) -> Result<(), Failure> {
-        let time = now();
-        let mut end = connection.prepare_cached("UPDATE plugin_versions SET ended = ?2, why = ?3 WHERE number = ?1")?;
-        let mut end_trial =
-            connection.prepare_cached("DELETE FROM plugin_trials WHERE directory = ?1 AND plugin = ?2")?;
-        for EndedVersion { number, plugin, why, .. } in &self.ended {
-            end.execute(params![number, time, why.as_str()])?;
-            end_trial.execute(params![directory, plugin])?;
+    let mut begin = connection.prepare_cached(
+        "INSERT INTO plugin_versions (directory, plugin, digest, origin, began) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    let mut begin_trial = connection.prepare_cached(
+        "INSERT OR REPLACE INTO plugin_trials (directory, plugin, digest, before, calls, traps)
+         VALUES (?1, ?2, ?3, ?4, 0, 0)",
+    )?;
+    for ServedPlugin { plugin, digest, origin, trial, .. } in started {
+        begin.execute(params![directory, plugin, digest.as_str(), origin, time])?;
+        if let Some(before) = trial {
+            begin_trial.execute(params![directory, plugin, digest.as_str(), before.as_str()])?;
         }
-        let mut begin = connection.prepare_cached(
-            "INSERT INTO plugin_versions (directory, plugin, digest, origin, began) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?;
-        let mut begin_trial = connection.prepare_cached(
-            "INSERT OR REPLACE INTO plugin_trials (directory, plugin, digest, before, calls, traps)
-             VALUES (?1, ?2, ?3, ?4, 0, 0)",
-        )?;
-        for ServedPlugin { plugin, digest, origin, trial, .. } in &self.started {
-            begin.execute(params![directory, plugin, digest.as_str(), origin, time])?;
-            if let Some(before) = trial {
-                begin_trial.execute(params![directory, plugin, digest.as_str(), before.as_str()])?;
-            }
-        }
-        Ok(())
     }
+    Ok(())
 }
 
 fn version(row: &Row<'_>) -> Result<PluginVersion, Failure> {
@@ -344,14 +284,5 @@ fn trial(row: &Row<'_>) -> Result<StoredTrial, Failure> {
 }
 
 fn digest(text: String) -> Result<Digest, Failure> {
-    Digest::parse(&text).map_err(|error| Failure::Unreadable(error.to_string()))
-}
-
-fn parse_version_end(word: &str) -> Result<VersionEndReason, Failure> {
-    let reasons =
-        [VersionEndReason::Replaced, VersionEndReason::Removed, VersionEndReason::Trapped, VersionEndReason::Requested];
-    let found = reasons.into_iter().find(|end| end.as_str() == word);
-    found.ok_or_else(|| {
-        Failure::Unreadable(format!("the use of a plugin version ended for the unknown reason `{word}`"))
-    })
+    Ok(crate::encoding::values::digest(&text)?)
 }

@@ -1,23 +1,22 @@
 //! Converts the parts of a commit to rows, and performs all checks of a commit that do not need the database.
 
-use crate::sqlite::audit::AuditedEvent;
-use crate::sqlite::failure::invalid;
-use crate::sqlite::queries::to_json;
+use super::audit::AuditedEvent;
+use super::values::{invalid, to_json};
 use crate::{StepRecord, StoreError};
 use agent_core::change::{Body, CallChange, CallRecord, CallResult, CallState, NewMessage};
 use agent_core::event::Event;
 use agent_core::message::{CallId, MessageId};
 
-pub(super) struct MessageRow {
-    pub(super) id: MessageId,
-    pub(super) turn: u32,
-    pub(super) role: &'static str,
-    pub(super) tokens: u32,
-    pub(super) call: Option<CallId>,
-    pub(super) parts: Option<String>,
+pub(crate) struct MessageRow {
+    pub(crate) id: MessageId,
+    pub(crate) turn: u32,
+    pub(crate) role: &'static str,
+    pub(crate) tokens: u32,
+    pub(crate) call: Option<CallId>,
+    pub(crate) parts: Option<String>,
 }
 
-pub(super) enum CallRow {
+pub(crate) enum CallRow {
     Requested {
         record: Box<CallRecord>,
         source: Option<String>,
@@ -41,21 +40,21 @@ pub(super) enum CallRow {
     },
 }
 
-pub(super) struct EventRow {
-    pub(super) sequence: u64,
-    pub(super) turn: u32,
-    pub(super) kind: String,
-    pub(super) audited_event: Option<AuditedEvent>,
+pub(crate) struct EventRow {
+    pub(crate) sequence: u64,
+    pub(crate) turn: u32,
+    pub(crate) kind: String,
+    pub(crate) audited_event: Option<AuditedEvent>,
 }
 
-pub(super) struct RecordRow {
-    pub(super) turn: u32,
-    pub(super) step: u32,
-    pub(super) kind: String,
-    pub(super) body: String,
+pub(crate) struct RecordRow {
+    pub(crate) turn: u32,
+    pub(crate) step: u32,
+    pub(crate) kind: String,
+    pub(crate) body: String,
 }
 
-pub(super) fn message_row(message: NewMessage) -> Result<MessageRow, StoreError> {
+pub(crate) fn message_row(message: NewMessage) -> Result<MessageRow, StoreError> {
     let what = || format!("message {}", message.id);
     let (call, parts) = match &message.body {
         Body::Parts(parts) => (None, Some(to_json(&what(), parts)?)),
@@ -65,7 +64,7 @@ pub(super) fn message_row(message: NewMessage) -> Result<MessageRow, StoreError>
     Ok(MessageRow { id: message.id, turn: message.turn, role, tokens: message.tokens, call, parts })
 }
 
-pub(super) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
+pub(crate) fn call_row(change: CallChange) -> Result<CallRow, StoreError> {
     match change {
         CallChange::Requested(record) => requested_call_row(record),
         CallChange::Moved { id, state: CallState::Finished, .. } => {
@@ -97,7 +96,7 @@ fn requested_call_row(record: CallRecord) -> Result<CallRow, StoreError> {
     })
 }
 
-pub(super) fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreError> {
+pub(crate) fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreError> {
     let what = format!("event {}", event.sequence);
     if event.session != session {
         return Err(invalid(what, format!("it belongs to session `{}`", event.session)));
@@ -109,7 +108,16 @@ pub(super) fn event_row(session: &str, event: &Event) -> Result<EventRow, StoreE
     Ok(EventRow { sequence: event.sequence, turn: event.turn, kind: to_json(&what, &event.kind)?, audited_event })
 }
 
-pub(super) fn record_row(record: &StepRecord) -> Result<RecordRow, StoreError> {
+pub(crate) fn record_row(record: &StepRecord) -> Result<RecordRow, StoreError> {
     let body = to_json(&format!("the step record `{}`", record.kind), &record.body)?;
     Ok(RecordRow { turn: record.turn, step: record.step, kind: record.kind.clone(), body })
+}
+
+/// Checks that the number of a new message or event directly follows the last stored number. A gap means that the
+/// caller's state differs from the stored state.
+pub(crate) fn next_number(what: &str, last: u64, number: u64) -> Result<u64, StoreError> {
+    if number == last + 1 {
+        return Ok(number);
+    }
+    Err(invalid(format!("{what} {number}"), format!("the next number is {}", last + 1)))
 }

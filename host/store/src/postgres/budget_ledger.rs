@@ -1,0 +1,140 @@
+//! Charges the usage of commits to turns, sessions, agents and users, and adds up what was charged (O4).
+
+use super::PostgresStore;
+use super::connections::{Connection, Transaction};
+use super::failure::Failure;
+use super::queries::number;
+use super::text::Text;
+use super::usage;
+use crate::encoding::usage::spending;
+use crate::encoding::values::signed;
+use crate::{BudgetLedger, Charge, ChargedTo, StoreError};
+use agent_core::budget::Spending;
+use agent_core::cost::TurnCost;
+use async_trait::async_trait;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use tokio_postgres::types::ToSql;
+
+/// Length of a period, in microseconds.
+const PERIOD: i64 = 15 * 60 * 1_000_000;
+
+/// Number of rows of an agent and user for each period.
+const SLOTS: u64 = 16;
+
+#[async_trait]
+impl BudgetLedger for PostgresStore {
+    async fn charged(&self, to: Vec<ChargedTo>) -> Result<Vec<Spending>, StoreError> {
+        self.run(|| async {
+            let transaction = self.snapshot_of_all().await?;
+            let mut charged = Vec::with_capacity(to.len());
+            for to in &to {
+                charged.push(charged_to(&transaction, to).await?);
+            }
+            transaction.roll_back().await?;
+            Ok(charged)
+        })
+        .await
+    }
+}
+
+/// Charges the difference between the usage of the turns in a commit and their stored usage, and the time of work. Must be
+/// called before the usage is stored.
+pub(super) async fn charge(
+    transaction: &Transaction,
+    session: &str,
+    (costs, charge): (&[TurnCost], &Charge),
+    time: i64,
+) -> Result<(), Failure> {
+    let mut milliseconds = charge.milliseconds;
+    for (index, cost) in costs.iter().enumerate() {
+        // If several elements concern one turn, the last one contains its whole usage.
+        if costs[index + 1..].iter().any(|later| later.turn == cost.turn) {
+            continue;
+        }
+        let stored = usage::of_turn(transaction, session, cost.turn).await?;
+        let (new, stored) = (spending(cost), stored.as_ref().map(spending).unwrap_or_default());
+        let amounts = Spending {
+            tokens: new.tokens.saturating_sub(stored.tokens),
+            nanodollars: new.nanodollars.saturating_sub(stored.nanodollars),
+            milliseconds: std::mem::take(&mut milliseconds),
+        };
+        if amounts != Spending::default() {
+            charge_amounts(transaction, (session, cost.turn), (amounts, charge), time).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Adds amounts to the rows of a session and of the turns that have delegated its work.
+pub(super) const CHARGE_SESSION: &str = "
+    INSERT INTO session_charges AS c (session, turn, tokens, nanodollars, milliseconds)
+    SELECT session, $2::bigint, $3::bigint, $4::bigint, $5::bigint FROM sessions WHERE session = $1
+    ON CONFLICT (session, turn) DO UPDATE SET
+        tokens = c.tokens + least(excluded.tokens, 9223372036854775807 - c.tokens),
+        nanodollars = c.nanodollars + least(excluded.nanodollars, 9223372036854775807 - c.nanodollars),
+        milliseconds = c.milliseconds + least(excluded.milliseconds, 9223372036854775807 - c.milliseconds)";
+
+const CHARGE_PERIOD: &str = "
+    INSERT INTO period_charges AS c (agent, user_name, period, slot, tokens, nanodollars, milliseconds)
+    VALUES ($1, $2, $3, $4, $5, $6, $7)
+    ON CONFLICT (agent, user_name, period, slot) DO UPDATE SET
+        tokens = c.tokens + least(excluded.tokens, 9223372036854775807 - c.tokens),
+        nanodollars = c.nanodollars + least(excluded.nanodollars, 9223372036854775807 - c.nanodollars),
+        milliseconds = c.milliseconds + least(excluded.milliseconds, 9223372036854775807 - c.milliseconds)";
+
+async fn charge_amounts(
+    transaction: &Transaction,
+    (session, turn): (&str, u32),
+    (Spending { tokens, nanodollars, milliseconds }, charge): (Spending, &Charge),
+    time: i64,
+) -> Result<(), Failure> {
+    let (tokens, nanodollars, milliseconds) = (signed(tokens), signed(nanodollars), signed(milliseconds));
+    let delegators = charge.delegators.iter().map(|(session, turn)| (session.as_str(), *turn));
+    // All transactions change the rows in the same order, so that they do not wait for each other in a circle. If a
+    // delegating session was deleted, its budget no longer exists.
+    let mut rows: Vec<(&str, u32)> = std::iter::once((session, turn))
+        .chain(delegators)
+        .flat_map(|(session, turn)| [(session, 0), (session, turn)])
+        .collect();
+    rows.sort_unstable();
+    for (session, turn) in rows {
+        let turn = i64::from(turn);
+        let parameters: [&(dyn ToSql + Sync); 5] = [&Text(session), &turn, &tokens, &nanodollars, &milliseconds];
+        transaction.execute(CHARGE_SESSION, &parameters).await?;
+    }
+    let (user, period, slot) = (charge.user.as_deref().unwrap_or_default(), time.div_euclid(PERIOD), slot_of(session));
+    let parameters: [&(dyn ToSql + Sync); 7] =
+        [&Text(&charge.agent), &Text(user), &period, &slot, &tokens, &nanodollars, &milliseconds];
+    transaction.execute(CHARGE_PERIOD, &parameters).await?;
+    Ok(())
+}
+
+/// Returns the row of an agent and user to which a session is charged. Different hosts may choose different rows for a
+/// session, because only the sum of the rows counts.
+fn slot_of(session: &str) -> i64 {
+    let mut hasher = DefaultHasher::new();
+    session.hash(&mut hasher);
+    signed(hasher.finish() % SLOTS)
+}
+
+/// Adds up amounts. Sums stop at the largest number.
+const SUMS: &str = "least(coalesce(sum(tokens), 0), 9223372036854775807)::bigint,
+                    least(coalesce(sum(nanodollars), 0), 9223372036854775807)::bigint,
+                    least(coalesce(sum(milliseconds), 0), 9223372036854775807)::bigint";
+
+async fn charged_to(connection: &Connection, to: &ChargedTo) -> Result<Spending, Failure> {
+    let of_session = "session_charges WHERE session = $1 AND turn = $2";
+    let (table, name, place) = match to {
+        ChargedTo::Turn { session, turn } => (of_session, session.as_str(), i64::from(*turn)),
+        ChargedTo::Session { session } => (of_session, session.as_str(), 0),
+        ChargedTo::Agent { agent, since } => {
+            ("period_charges WHERE agent = $1 AND period >= $2", agent.as_str(), since.div_euclid(PERIOD))
+        }
+        ChargedTo::User { user, since } => {
+            let user = user.as_deref().unwrap_or_default();
+            ("period_charges WHERE user_name = $1 AND period >= $2", user, since.div_euclid(PERIOD))
+        }
+    };
+    let row = connection.query_one(&format!("SELECT {SUMS} FROM {table}"), &[&Text(name), &place]).await?;
+    Ok(Spending { tokens: number(&row, 0)?, nanodollars: number(&row, 1)?, milliseconds: number(&row, 2)? })
+}

@@ -1,0 +1,243 @@
+//! Stores one commit in one transaction (D2, D6). One conditional statement checks the lease, the revision and the version
+//! of the schema. If the connection breaks while a commit is being stored, its id tells whether it is stored.
+
+mod outcome;
+mod tables;
+
+use super::PostgresStore;
+use super::audit;
+use super::connections::Transaction;
+use super::failure::Failure;
+use super::queries::NOW;
+use super::schema::{self, SUPPORTED};
+use super::text::{Text, optional};
+use super::{budget_ledger, usage};
+use crate::encoding::audit::ServiceEvent;
+use crate::encoding::blobs::StoredBytes;
+use crate::encoding::commit_rows::{
+    CallRow, EventRow, MessageRow, RecordRow, call_row, event_row, message_row, next_number, record_row,
+};
+use crate::encoding::outbox::{OutboxRow, outbox_row};
+use crate::encoding::usage::changed_turns;
+use crate::encoding::values::signed;
+use crate::{AuditAction, Charge, Commit, Lease, SessionState, Status, StoreError, StoredView};
+use agent_core::change::HiddenMessage;
+use agent_core::cost::TurnCost;
+use std::time::Instant;
+use tokio_postgres::types::ToSql;
+use uuid::Uuid;
+
+/// A commit that was converted to rows. The commit has passed all checks that do not need the database.
+pub(super) struct PreparedCommit {
+    /// Identifies the commit, so that it can be recognised in the database.
+    id: String,
+    lease: Lease,
+    expected_revision: u64,
+    snapshot: Vec<u8>,
+    view: StoredView,
+    messages: Vec<MessageRow>,
+    hidden: Vec<HiddenMessage>,
+    calls: Vec<CallRow>,
+    events: Vec<EventRow>,
+    records: Vec<RecordRow>,
+    outbox: Vec<OutboxRow>,
+    service_events: Vec<ServiceEvent>,
+    texts: Vec<StoredBytes>,
+    status: Status,
+    /// Usage of the turns that the commit changes.
+    usage: Vec<TurnCost>,
+    charge: Option<Charge>,
+}
+
+impl PreparedCommit {
+    pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
+        let Commit { snapshot, view, change, records, texts, status, charge } = commit;
+        let usage = changed_turns(&change.events, &status);
+        let events = change.events.iter().map(|event| event_row(&lease.session, event));
+        let texts = texts.into_iter().map(|text| StoredBytes::new("a text", text.into_bytes()));
+        Ok(Self {
+            id: Uuid::now_v7().to_string(),
+            lease: lease.clone(),
+            expected_revision,
+            snapshot,
+            view,
+            messages: change.messages.into_iter().map(message_row).collect::<Result<_, _>>()?,
+            hidden: change.hidden,
+            events: events.collect::<Result<_, _>>()?,
+            calls: change.calls.into_iter().map(call_row).collect::<Result<_, _>>()?,
+            records: records.iter().map(record_row).collect::<Result<_, _>>()?,
+            service_events: change.outbox.iter().filter_map(ServiceEvent::of).collect(),
+            outbox: change.outbox.iter().map(outbox_row).collect::<Result<_, _>>()?,
+            texts: texts.collect::<Result<_, _>>()?,
+            status,
+            usage,
+            charge,
+        })
+    }
+}
+
+/// The numbers that a session had before a commit, and the time of the commit.
+struct Base {
+    last_message: u64,
+    last_event: u64,
+    time: i64,
+}
+
+/// The statement that decides whether a commit is stored. It changes nothing if the lease was lost, if the session has
+/// another revision, or if a newer host does not allow this host to write.
+pub(super) fn conditional_update() -> String {
+    format!(
+        "UPDATE sessions SET revision = revision + 1, updated = {NOW}, last_commit = $5,
+             last_message = last_message + $6, last_event = last_event + $7,
+             place = CASE WHEN state <> $8 OR turns <> $9 THEN nextval('session_places') ELSE place END,
+             state = $8, turns = greatest(turns, $9), title = coalesce(title, $10), continues_at = $11
+         WHERE session = $1 AND epoch = $2 AND owner = $3 AND revision = $4
+             AND (SELECT oldest_writer FROM store_version) <= $12
+         RETURNING last_message - $6, last_event - $7, updated"
+    )
+}
+
+impl PostgresStore {
+    /// Stores a commit and returns the new revision. Decides an unknown outcome by reading the id of the last commit.
+    pub(super) async fn store_commit(&self, commit: &PreparedCommit) -> Result<u64, Failure> {
+        let until = Instant::now() + self.max_wait;
+        loop {
+            let problem = match self.run_until(until, || self.try_commit(commit)).await {
+                Err(Failure::OutcomeUnknown(problem)) => problem,
+                result => return result,
+            };
+            tracing::info!(
+                session = commit.lease.session,
+                problem,
+                "a commit has an unknown outcome, which is read back"
+            );
+            let outcome = self.run_until(until, || self.outcome_of(commit)).await;
+            match outcome {
+                Ok(outcome::Outcome::Stored(revision)) => return Ok(revision),
+                // The same transaction runs again with the same id.
+                Ok(outcome::Outcome::NotStored) if Instant::now() < until => {}
+                Ok(outcome::Outcome::NotStored) => return Err(Failure::NoConnection(problem)),
+                Err(Failure::Store(error)) => return Err(Failure::Store(error)),
+                Err(_) => return Err(Failure::OutcomeUnknown(problem)),
+            }
+        }
+    }
+
+    async fn try_commit(&self, commit: &PreparedCommit) -> Result<u64, Failure> {
+        let transaction = self.transaction().await?;
+        let result = self.write_commit(&transaction, commit).await;
+        transaction.end(result).await
+    }
+
+    async fn write_commit(&self, transaction: &Transaction, commit: &PreparedCommit) -> Result<u64, Failure> {
+        let base = commit.claim_revision(transaction, self).await?;
+        let last_message = commit.check_numbers(&base)?;
+        commit.write_calls(transaction).await?;
+        commit.write_messages(transaction).await?;
+        commit.write_hidden(transaction, last_message).await?;
+        commit.write_events(transaction, base.time).await?;
+        commit.write_records(transaction, base.time).await?;
+        commit.write_snapshot(transaction).await?;
+        commit.write_view(transaction).await?;
+        if let Some(charge) = &commit.charge {
+            budget_ledger::charge(transaction, &commit.lease.session, (&commit.usage, charge), base.time).await?;
+        }
+        for cost in &commit.usage {
+            usage::write(transaction, &commit.lease.session, cost).await?;
+        }
+        // These statements lock rows that all sessions share, so they come last.
+        commit.write_outbox(transaction, base.time).await?;
+        commit.write_audit(transaction, base.time).await?;
+        Ok(commit.expected_revision + 1)
+    }
+}
+
+impl PreparedCommit {
+    /// Runs the conditional statement. If it changes nothing, finds out why.
+    async fn claim_revision(&self, transaction: &Transaction, store: &PostgresStore) -> Result<Base, Failure> {
+        self.wait_for_parent(transaction).await?;
+        let Lease { session, epoch } = &self.lease;
+        let parameters: [&(dyn ToSql + Sync); 12] = [
+            &Text(session),
+            &signed(*epoch),
+            &store.owner.id(),
+            &signed(self.expected_revision),
+            &self.id,
+            &(self.messages.len() as i64),
+            &(self.events.len() as i64),
+            &self.status.state.as_str(),
+            &i64::from(self.status.turn),
+            &optional(self.status.title.as_deref()),
+            &self.status.continues_at.map(signed),
+            &SUPPORTED,
+        ];
+        let Some(row) = transaction.query_opt(&conditional_update(), &parameters).await? else {
+            return Err(self.refusal(transaction, store).await?);
+        };
+        let number = |column| super::queries::number(&row, column);
+        Ok(Base { last_message: number(0)?, last_event: number(1)?, time: row.try_get(2)? })
+    }
+
+    /// If the commit ends a turn that another session waits for, waits for running commits of that session. Otherwise, the
+    /// other session could be suspended with a later time after this session has ended, and would not continue.
+    async fn wait_for_parent(&self, transaction: &Transaction) -> Result<(), Failure> {
+        let ended = [SessionState::Idle, SessionState::Failed, SessionState::Cancelled];
+        if !ended.contains(&self.status.state) {
+            return Ok(());
+        }
+        let sql = "SELECT 1 FROM sessions p WHERE p.session =
+                   (SELECT s.delegated_by FROM sessions s WHERE s.session = $1) FOR SHARE";
+        transaction.query_opt(sql, &[&Text(&self.lease.session)]).await?;
+        Ok(())
+    }
+
+    /// Returns why the conditional statement changed nothing. The lease is checked first, because the revision does not
+    /// matter without a valid lease.
+    async fn refusal(&self, transaction: &Transaction, store: &PostgresStore) -> Result<Failure, Failure> {
+        if let Some(version) = schema::version(transaction).await? {
+            version.check(&store.path)?;
+        }
+        let Lease { session, epoch } = &self.lease;
+        let session = || session.clone();
+        let sql = "SELECT epoch, owner, revision FROM sessions WHERE session = $1";
+        let Some(row) = transaction.query_opt(sql, &[&Text(&self.lease.session)]).await? else {
+            return Ok(StoreError::NoSession { session: session() }.into());
+        };
+        let owner = super::text::optional_text(&row, 1)?;
+        if super::queries::number(&row, 0)? != *epoch || owner.as_deref() != Some(store.owner.id()) {
+            return Ok(StoreError::LeaseLost { session: session(), epoch: *epoch }.into());
+        }
+        let (expected, found) = (self.expected_revision, super::queries::number(&row, 2)?);
+        if expected == found {
+            // The statement was refused because of data that has changed since.
+            return Ok(Failure::RunAgain);
+        }
+        Ok(StoreError::Conflict { session: session(), expected, found }.into())
+    }
+
+    /// Checks that the numbers of messages and events continue the stored numbers. Returns the number
+    /// of the last message.
+    fn check_numbers(&self, base: &Base) -> Result<u64, StoreError> {
+        let sequences = self.events.iter().map(|event| event.sequence);
+        sequences.fold(Ok(base.last_event), |last, sequence| next_number("event", last?, sequence))?;
+        let ids = self.messages.iter().map(|message| message.id);
+        ids.fold(Ok(base.last_message), |last, id| next_number("message", last?, id))
+    }
+
+    async fn write_audit(&self, transaction: &Transaction, time: i64) -> Result<(), Failure> {
+        let session = &self.lease.session;
+        let mut actions: Vec<AuditAction> = Vec::new();
+        for event in &self.service_events {
+            let source = audit::source_of(transaction, session, &event.call).await?;
+            actions.extend(event.action(session, source));
+        }
+        for event in self.events.iter().filter_map(|event| event.audited_event.as_ref()) {
+            let source = match event.call() {
+                Some(call) => audit::source_of(transaction, session, call).await?,
+                None => None,
+            };
+            actions.extend(event.action(session, source));
+        }
+        audit::insert(transaction, &actions.iter().collect::<Vec<_>>(), time).await
+    }
+}

@@ -1,0 +1,154 @@
+//! Long-term memories: a table with one row for each memory of a user, and the words of its text.
+
+use super::PostgresStore;
+use super::connections::Connection;
+use super::failure::Failure;
+use super::queries::{NOW, small, value};
+use super::search::{COUNTS_OF_QUERY, Candidate, MAX_CANDIDATES, WordCounts, best, query_words};
+use super::text::{Text, list, optional, optional_text, text};
+use crate::encoding::values::{invalid, rfc3339, sql_limit};
+use crate::{
+    MAX_MEMORY_BYTES, MAX_PAGE, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory,
+};
+use agent_core::plugin::Recollection;
+use async_trait::async_trait;
+use jiff::Timestamp;
+use std::collections::HashMap;
+use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
+
+#[async_trait]
+impl Memories for PostgresStore {
+    async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError> {
+        if memory.text.len() > MAX_MEMORY_BYTES {
+            let (size, limit) = (memory.text.len() as u64, MAX_MEMORY_BYTES as u64);
+            return Err(StoreError::TooLarge { what: "a memory".to_owned(), size, limit });
+        }
+        let written = written_time(&memory)?;
+        let WordCounts { words, counts, length } = WordCounts::of(&memory.text);
+        self.run_repeatable(|| async {
+            let sql = format!(
+                "INSERT INTO memories (id, user_name, kind, session, text, written, agent, turn, project, length, words, counts)
+                 VALUES ($1, $2, $3, $4, $5, coalesce($6, {NOW}), $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING"
+            );
+            let Memory { user, kind, session, text, agent, turn, project, .. } = &memory;
+            let turn = i64::from(*turn);
+            let project = optional(project.as_deref());
+            let kind = kind.as_str();
+            let parameters: [&(dyn ToSql + Sync); 12] = [
+                &Text(id), &Text(user), &kind, &Text(session), &Text(text), &written, &Text(agent), &turn, &project,
+                &length, &words, &counts,
+            ];
+            self.connection().await?.execute(&sql, &parameters).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError> {
+        let words = query_words(query);
+        if words.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.run(|| async {
+            let connection = self.connection().await?;
+            let candidates = candidates(&connection, filter, &words).await?;
+            recollections(&connection, best(candidates, limit.min(MAX_PAGE))).await
+        })
+        .await
+    }
+
+    async fn list(&self, user: &str, after: &str, limit: usize) -> Result<Vec<StoredMemory>, StoreError> {
+        self.run(|| async {
+            let sql = "SELECT id, user_name, kind, session, text, written, agent, turn, project FROM memories
+                       WHERE user_name = $1 AND ($2 = '' OR
+                           (written, number) < (SELECT written, number FROM memories WHERE id = $2))
+                       ORDER BY written DESC, number DESC LIMIT $3";
+            let rows = self.connection().await?.query(sql, &[&Text(user), &Text(after), &sql_limit(limit)]).await?;
+            rows.iter().map(stored_memory).collect()
+        })
+        .await
+    }
+
+    async fn forget(&self, user: &str, id: &str) -> Result<bool, StoreError> {
+        self.run(|| async {
+            let sql = "DELETE FROM memories WHERE id = $1 AND user_name = $2";
+            Ok(self.connection().await?.execute(sql, &[&Text(id), &Text(user)]).await? > 0)
+        })
+        .await
+    }
+
+    async fn forget_turn(&self, session: &str, turn: u32) -> Result<u64, StoreError> {
+        self.run(|| async {
+            let sql = "DELETE FROM memories WHERE session = $1 AND turn = $2";
+            self.connection().await?.execute(sql, &[&Text(session), &i64::from(turn)]).await
+        })
+        .await
+    }
+}
+
+async fn candidates(
+    connection: &Connection,
+    filter: &MemoryFilter,
+    words: &[String],
+) -> Result<Vec<Candidate<String>>, Failure> {
+    let (condition, agent) = match &filter.scope {
+        MemoryScope::AllAgents => ("$4::text IS NULL", None),
+        MemoryScope::OwnAndOtherResults(agent) => ("(w.kind <> 'tool' OR w.agent = $4)", Some(agent)),
+        MemoryScope::OwnOnly(agent) => ("w.agent = $4", Some(agent)),
+    };
+    let sql = format!(
+        "SELECT w.id, w.length, {COUNTS_OF_QUERY} FROM memories w
+         WHERE w.words && $1 AND w.user_name = $2 AND {condition} AND ($5::text IS NULL OR w.session <> $5)
+             AND ($6::text IS NULL OR w.project IS NULL OR w.project = $6)
+         ORDER BY w.number DESC LIMIT $3"
+    );
+    let MemoryFilter { user, project, excluded_session, .. } = filter;
+    let (agent, excluded) = (optional(agent.map(String::as_str)), optional(excluded_session.as_deref()));
+    let project = optional(project.as_deref());
+    let words = list(words);
+    let parameters: [&(dyn ToSql + Sync); 6] = [&words, &Text(user), &MAX_CANDIDATES, &agent, &excluded, &project];
+    let rows = connection.query(&sql, &parameters).await?;
+    let read = |row: &Row| Ok(Candidate { key: text(row, 0)?, length: value(row, 1)?, counts: value(row, 2)? });
+    rows.iter().map(read).collect()
+}
+
+async fn recollections(connection: &Connection, found: Vec<(String, f32)>) -> Result<Vec<Recollection>, Failure> {
+    let ids = list(found.iter().map(|(id, _)| id));
+    let rows = connection.query("SELECT id, text, written FROM memories WHERE id = ANY($1)", &[&ids]).await?;
+    let read = |row: &Row| Ok((text(row, 0)?, (text(row, 1)?, rfc3339(value(row, 2)?)?)));
+    let mut memories = rows.iter().map(read).collect::<Result<HashMap<_, _>, Failure>>()?;
+    let recollections = found.into_iter().filter_map(|(id, score)| {
+        // A memory may have been removed in the meantime.
+        let (text, written) = memories.remove(&id)?;
+        Some(Recollection { id, text, written, score })
+    });
+    Ok(recollections.collect())
+}
+
+/// Returns the time of a memory. `None` stands for the current time of the database.
+fn written_time(memory: &Memory) -> Result<Option<i64>, StoreError> {
+    let parse = |text: &String| {
+        let time = text.parse::<Timestamp>().map(Timestamp::as_microsecond);
+        time.map_err(|error| invalid("a memory", format!("its time `{text}` is invalid: {error}")))
+    };
+    memory.written.as_ref().map(parse).transpose()
+}
+
+fn stored_memory(row: &Row) -> Result<StoredMemory, Failure> {
+    let kind: &str = value(row, 2)?;
+    let kind = [MemoryKind::Tool, MemoryKind::Final, MemoryKind::Limit]
+        .into_iter()
+        .find(|candidate| candidate.as_str() == kind);
+    let memory = Memory {
+        user: text(row, 1)?,
+        kind: kind.ok_or_else(|| Failure::Unreadable("a memory has an unknown kind".to_owned()))?,
+        session: text(row, 3)?,
+        agent: text(row, 6)?,
+        turn: small(row, 7)?,
+        project: optional_text(row, 8)?,
+        text: text(row, 4)?,
+        written: Some(rfc3339(value(row, 5)?)?),
+    };
+    Ok(StoredMemory { id: text(row, 0)?, memory })
+}
