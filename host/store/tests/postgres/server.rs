@@ -142,7 +142,7 @@ impl Server {
 
     /// Returns the address of a database of this server.
     pub(crate) fn address(&self, database: &str) -> String {
-        format!("postgres://agent@{}/{database}", self.host())
+        format!("postgres://agent@{}/{database}?sslmode=disable", self.host())
     }
 
     /// Returns the folder of the socket, as it is written in an address.
@@ -191,7 +191,7 @@ pub(crate) async fn connect(address: &str) -> tokio_postgres::Client {
 
 /// Returns the name of the database in an address.
 pub(crate) fn database_of(address: &str) -> &str {
-    address.rsplit('/').next().expect("a database")
+    address.rsplit('/').next().and_then(|database| database.split('?').next()).expect("a database")
 }
 
 /// Returns the server that most tests share. Returns `None` if PostgreSQL is not installed.
