@@ -96,6 +96,11 @@ async fn fill(store: &dyn Store) {
     }
     let number = store.outbox(None, OutboxFilter::All, 0, 1).await.unwrap()[0].number;
     store.mark_delivered(number).await.unwrap();
+    fill_common_tables(store).await;
+}
+
+/// Writes data that belongs to no session.
+async fn fill_common_tables(store: &dyn Store) {
     let bucket =
         |name: &str| Bucket { agent: "a".to_owned(), plugin: "p".to_owned(), name: name.to_owned(), quota: 1 << 20 };
     store.set(&bucket("one"), "k\0ey", b"value".to_vec()).await.unwrap();

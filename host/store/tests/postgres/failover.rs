@@ -21,7 +21,7 @@ async fn f1_failover_loses_no_acknowledged_commit() {
     while admin.query_one(is_synchronous, &[]).await.unwrap().get::<_, i64>(0) == 0 {
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let both = format!("postgres://agent@{},{}/{database}?sslmode=disable", primary.host(), standby.host());
+    let both = format!("postgres://agent@{},{}/{database}", primary.host(), standby.host());
     let options = PostgresOptions { max_wait: Duration::from_secs(120), ..PostgresOptions::default() };
     let store = Arc::new(PostgresStore::open(&both, options).await.unwrap());
     let acknowledged: Arc<Vec<AtomicU64>> = Arc::new((0..4).map(|_| AtomicU64::new(0)).collect());

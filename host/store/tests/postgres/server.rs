@@ -120,7 +120,13 @@ impl Server {
             runner.uid(NOBODY).gid(NOBODY);
         }
         runner.args(["-c", RUN, "sh"]).arg(programs.join("postgres")).arg(&folder).current_dir("/");
-        let common = ["listen_addresses=", "max_connections=200", "shared_buffers=32MB", "max_wal_senders=4"];
+        let common = [
+            "listen_addresses=",
+            "max_connections=200",
+            "shared_buffers=32MB",
+            "max_wal_senders=4",
+            "max_wal_size=128MB",
+        ];
         for setting in common.iter().chain(settings) {
             runner.args(["-c", setting]);
         }
@@ -142,7 +148,7 @@ impl Server {
 
     /// Returns the address of a database of this server.
     pub(crate) fn address(&self, database: &str) -> String {
-        format!("postgres://agent@{}/{database}?sslmode=disable", self.host())
+        format!("postgres://agent@{}/{database}", self.host())
     }
 
     /// Returns the folder of the socket, as it is written in an address.
@@ -154,6 +160,13 @@ impl Server {
     pub(crate) async fn new_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.execute("postgres", &format!("CREATE DATABASE {name}")).await;
+        self.address(&name)
+    }
+
+    /// Creates a copy of a database to which nobody is connected, and returns its address.
+    pub(crate) async fn copy_of(&self, template: &str) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
         self.address(&name)
     }
 
