@@ -1,6 +1,6 @@
 //! Storage of everything that outlives a turn: sessions, outbox, blobs, key-value pairs, memories, approvals, plugin
-//! versions and the audit log (D1, D2, D6, O3). Each kind of data has its own trait, and [`SqliteStore`] implements all
-//! of these traits.
+//! versions and the audit log (D1, D2, D6, O3). Each kind of data has its own trait, and [`SqliteStore`] and
+//! [`PostgresStore`] implement all of these traits.
 //!
 //! No other crate contains SQL. The [`conformance`] suite tests the behaviour that every store must have.
 

@@ -12,7 +12,8 @@ pub trait Projections: Send + Sync {
     /// are not counted as differences.
     async fn check_projections(&self, read: StatusReader) -> Result<Vec<ProjectionComparison>, StoreError>;
 
-    /// Rebuilds every projection from the log in one transaction. Other writers wait until the rebuild is done.
+    /// Rebuilds every projection from the log. In SQLite, this is one transaction, and other writers wait until it is
+    /// done. In PostgreSQL, other writers continue, and wait only for the sessions that are being rebuilt.
     async fn rebuild_projections(&self, read: StatusReader) -> Result<Vec<RebuiltProjection>, StoreError>;
 }
 

@@ -24,8 +24,8 @@ pub const MAX_JSON_DEPTH: usize = 127;
 /// Reads and writes the logs of all sessions. A process needs the lease of a session to write to the session's log.
 #[async_trait]
 pub trait SessionLog: Send + Sync {
-    /// Acquires the session's lease and returns the session's state. If a process that has exited still has the
-    /// lease, the lease is taken over without waiting. Fails with [`StoreError::Busy`] if a running process,
+    /// Acquires the session's lease and returns the session's state. The lease of a process that has exited is taken
+    /// over: without waiting in SQLite, and in PostgreSQL when the lease has expired or the store was closed. Fails with [`StoreError::Busy`] if a running process,
     /// including this process, has the lease. Fails with [`StoreError::Incomplete`] if the session is in the
     /// state [`SessionState::Incomplete`].
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError>;
@@ -62,8 +62,8 @@ pub trait SessionLog: Send + Sync {
     /// [`MAX_PAGE_BYTES`] bytes.
     async fn records(&self, session: &str, range: RecordRange) -> Result<Vec<StoredRecord>, StoreError>;
 
-    /// Deletes the session with all of its data, its memories (D4), and the blobs that no other session refers to. The
-    /// data is overwritten, so that the store's files no longer contain it. Fails with [`StoreError::Busy`] while a
+    /// Deletes the session with all of its data, its memories (D4), and the blobs that no other session refers to. In
+    /// SQLite, the data is overwritten, so that the store's files no longer contain it. Fails with [`StoreError::Busy`] while a
     /// running process has the session open.
     async fn delete(&self, session: &str) -> Result<Deletion, StoreError>;
 }

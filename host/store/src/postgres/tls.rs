@@ -36,7 +36,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
     type Error = io::Error;
 
     fn make_tls_connect(&mut self, host: &str) -> io::Result<Handshake> {
-        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        // This function is called for sockets of this machine, too, which have no host name and do not use TLS.
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other);
         Ok(Handshake { connector: TlsConnector::from(self.0.clone()), name })
     }
 }
@@ -44,7 +45,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> MakeTlsConnect<S> for T
 /// A TLS handshake with one server.
 pub(super) struct Handshake {
     connector: TlsConnector,
-    name: ServerName<'static>,
+    name: io::Result<ServerName<'static>>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Handshake {
@@ -53,7 +54,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send + 'static> TlsConnect<S> for Hands
     type Future = Pin<Box<dyn Future<Output = io::Result<Encrypted<S>>> + Send>>;
 
     fn connect(self, stream: S) -> Self::Future {
-        Box::pin(async move { self.connector.connect(self.name, stream).await.map(Encrypted) })
+        Box::pin(async move { self.connector.connect(self.name?, stream).await.map(Encrypted) })
     }
 }
 

@@ -13,8 +13,8 @@ use agent_core::model::Usage;
 use agent_store::{
     AuditAction, BlobReference, Bucket, CallFilter, Charge, ChargedTo, Commit, CopyEnd, CopyError, CopyReport, Memory,
     MemoryFilter, MemoryKind, MessageRange, NamedRule, OpenMode, Options, OutboxFilter, RecordRange, Rollback,
-    ScheduleState, ServedPlugin, SessionFilter, SessionMeta, SessionState, SqliteStore, Status, StepRecord, Store,
-    StoredView, VersionEndReason, VersionFilter, ViewPiece, copy_store, digest_of, verify_store,
+    ScheduleState, ServedPlugin, SessionFilter, SessionLog, SessionMeta, SessionState, SqliteStore, Status, StepRecord,
+    Store, StoredView, VersionEndReason, VersionFilter, ViewPiece, copy_store, digest_of, verify_store,
 };
 use serde_json::json;
 use std::fmt::Write;
@@ -96,6 +96,11 @@ async fn fill(store: &dyn Store) {
     }
     let number = store.outbox(None, OutboxFilter::All, 0, 1).await.unwrap()[0].number;
     store.mark_delivered(number).await.unwrap();
+    fill_common_tables(store).await;
+}
+
+/// Writes data that belongs to no session.
+async fn fill_common_tables(store: &dyn Store) {
     let bucket =
         |name: &str| Bucket { agent: "a".to_owned(), plugin: "p".to_owned(), name: name.to_owned(), quota: 1 << 20 };
     store.set(&bucket("one"), "k\0ey", b"value".to_vec()).await.unwrap();
@@ -203,7 +208,7 @@ async fn f1_copies_in_both_directions_give_identical_exports() {
     let (from, to) = (CopyEnd::Sqlite(&sqlite), CopyEnd::Postgres(&postgres));
 
     // A copy that is interrupted is continued by the next copy.
-    let (stop, stopped) = tokio::sync::oneshot::channel();
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let mut stop = Some(stop);
     let mut count = 0;
     let interrupted = copy_store(from, to, |_| {

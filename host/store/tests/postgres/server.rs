@@ -120,7 +120,13 @@ impl Server {
             runner.uid(NOBODY).gid(NOBODY);
         }
         runner.args(["-c", RUN, "sh"]).arg(programs.join("postgres")).arg(&folder).current_dir("/");
-        let common = ["listen_addresses=", "max_connections=200", "shared_buffers=32MB", "max_wal_senders=4"];
+        let common = [
+            "listen_addresses=",
+            "max_connections=200",
+            "shared_buffers=32MB",
+            "max_wal_senders=4",
+            "max_wal_size=128MB",
+        ];
         for setting in common.iter().chain(settings) {
             runner.args(["-c", setting]);
         }
@@ -154,6 +160,13 @@ impl Server {
     pub(crate) async fn new_database(&self) -> String {
         let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
         self.execute("postgres", &format!("CREATE DATABASE {name}")).await;
+        self.address(&name)
+    }
+
+    /// Creates a copy of a database to which nobody is connected, and returns its address.
+    pub(crate) async fn copy_of(&self, template: &str) -> String {
+        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
+        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
         self.address(&name)
     }
 
@@ -191,7 +204,7 @@ pub(crate) async fn connect(address: &str) -> tokio_postgres::Client {
 
 /// Returns the name of the database in an address.
 pub(crate) fn database_of(address: &str) -> &str {
-    address.rsplit('/').next().expect("a database")
+    address.rsplit('/').next().and_then(|database| database.split('?').next()).expect("a database")
 }
 
 /// Returns the server that most tests share. Returns `None` if PostgreSQL is not installed.
