@@ -12,13 +12,19 @@ pub(crate) const PATH: &str = "/console/";
 struct File {
     /// Path of the file below [`PATH`].
     path: &'static str,
+    /// A development build reads the file instead, so that a change needs no new build.
+    #[cfg(not(debug_assertions))]
     bytes: &'static [u8],
 }
 
 /// Lists files of the folder `console`. A test compares the list with the folder.
 macro_rules! files {
     ($($path:literal),* $(,)?) => {
-        &[$(File { path: $path, bytes: include_bytes!(concat!("../console/", $path)) }),*]
+        &[$(File {
+            path: $path,
+            #[cfg(not(debug_assertions))]
+            bytes: include_bytes!(concat!("../console/", $path)),
+        }),*]
     };
 }
 
@@ -113,10 +119,9 @@ pub(crate) async fn file(Path(path): Path<String>, headers: HeaderMap) -> Respon
 }
 
 fn answer(path: &str, request: &HeaderMap) -> Response {
-    let Some(file) = FILES.iter().find(|file| file.path == path) else {
+    let Some(bytes) = FILES.iter().find(|file| file.path == path).and_then(bytes_of) else {
         return (StatusCode::NOT_FOUND, "the console has no such file\n").into_response();
     };
-    let bytes = current_bytes(file);
     let tag = format!("\"{}\"", &blake3::hash(&bytes).to_hex()[..32]);
     let is_known = request.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
     let mut response = match is_known {
@@ -140,16 +145,17 @@ fn answer(path: &str, request: &HeaderMap) -> Response {
     response
 }
 
-/// Returns the bytes of a file. A development build reads the file, so that a change needs no new build.
-fn current_bytes(file: &File) -> Cow<'static, [u8]> {
-    #[cfg(debug_assertions)]
-    {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
-        if let Ok(bytes) = std::fs::read(folder.join(file.path)) {
-            return Cow::Owned(bytes);
-        }
-    }
-    Cow::Borrowed(file.bytes)
+/// Returns the bytes of a file.
+#[cfg(not(debug_assertions))]
+fn bytes_of(file: &File) -> Option<Cow<'static, [u8]>> {
+    Some(Cow::Borrowed(file.bytes))
+}
+
+/// Reads a file in a development build.
+#[cfg(debug_assertions)]
+fn bytes_of(file: &File) -> Option<Cow<'static, [u8]>> {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("console");
+    std::fs::read(folder.join(file.path)).ok().map(Cow::Owned)
 }
 
 fn content_type(path: &str) -> &'static str {
@@ -193,7 +199,8 @@ mod tests {
     #[test]
     fn row_24_pages_are_their_own_source() {
         for file in FILES {
-            let text = std::str::from_utf8(file.bytes).unwrap();
+            let bytes = bytes_of(file).unwrap();
+            let text = std::str::from_utf8(&bytes).unwrap();
             for forbidden in ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"]
             {
                 assert!(!text.contains(forbidden), "{} has `{forbidden}`", file.path);

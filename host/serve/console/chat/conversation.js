@@ -180,7 +180,7 @@ export class Conversation {
     if (known?.version === version) return;
     if (message.role === "user" && !known) this.#pending.shift()?.remove();
     const isModel = message.role === "assistant";
-    if (isModel && !known && this.#isSealed) this.#finishLive();
+    if (isModel && !known && (this.#isSealed || this.#isBeingWritten(message))) this.#finishLive();
     const element = messageView(this.session, message, (call) => {
       if (!this.#cards.has(call)) this.#cards.set(call, new ToolCard(this.session));
       return this.#cards.get(call).element;
@@ -197,6 +197,12 @@ export class Conversation {
     const next = [...this.#messages.keys()].filter((id) => id > message.id).sort((one, other) => one - other)[0];
     if (next === undefined) this.list.append(element);
     else this.#messages.get(next).element.before(element);
+  }
+
+  /** Returns whether a stored message is the reply that is shown as being written. The event that ends it may come later. */
+  #isBeingWritten(message) {
+    const text = message.parts.find((part) => part.kind === "text")?.text ?? "";
+    return !this.liveMessage.hidden && text.startsWith(this.live.text);
   }
 
   #turn({ state, queued, waits, recent }) {

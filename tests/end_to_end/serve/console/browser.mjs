@@ -32,7 +32,7 @@ export async function open(browser, { url, width = 1440, height = 900, theme = "
   });
   page.on("request", (request) => {
     const { protocol, origin } = new URL(request.url());
-    if (protocol !== "blob:" && origin !== new URL(url).origin) page.problems.push(`a request to ${request.url()}`);
+    if (["http:", "https:"].includes(protocol) && origin !== new URL(url).origin) page.problems.push(`a request to ${request.url()}`);
   });
   await page.goto(`${url}/console/`);
   return page;

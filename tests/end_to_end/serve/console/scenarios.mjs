@@ -44,15 +44,19 @@ const scenarios = {
     await page.keyboard.press("Control+k");
     await page.keyboard.type("harbourmaster");
     await page.locator(".sessions .excerpt").first().waitFor();
+    const original = page.url();
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("menuitem", { name: "Fork the session" }).click();
-    await page.getByText("This is the copy.").waitFor();
+    await page.waitForURL((url) => url.href !== original);
+    await page.getByRole("article", { name: /^Reply/ }).last().waitFor();
     const download = page.waitForEvent("download");
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("menuitem", { name: "Export" }).click();
     const exported = JSON.parse(readFileSync(await (await download).path(), "utf8"));
     check(exported.format && JSON.stringify(exported).includes("harbourmaster"), "the document contains the session");
     // Undo hides the turn from the model, and the page says so.
+    await page.goto(original);
+    await ended(page);
     await page.getByRole("button", { name: "More", exact: true }).click();
     await page.getByRole("menuitem", { name: "Undo the last turn" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Undo the turn" }).click();
@@ -244,6 +248,9 @@ const scenarios = {
     await page.keyboard.press("Enter");
     await page.getByRole("navigation", { name: "Pages" }).waitFor();
     await page.keyboard.press("Alt+n");
+    await page.waitForURL(/#\/chat\/new$/);
+    // The form appears when the agents are known.
+    await page.waitForTimeout(500);
     await until(() => page.evaluate(() => document.activeElement.tagName === "TEXTAREA"), "the field has the focus");
     // The choice of the agent is before the field.
     await page.keyboard.press("Shift+Tab");
@@ -261,7 +268,6 @@ const scenarios = {
     }, "the card gets the focus");
     await page.keyboard.press("d");
     await page.keyboard.type("Not today.");
-    await page.keyboard.press("Escape");
     await page.keyboard.press("Enter");
     await page.getByText("Nothing waits for you").waitFor();
     await tabTo(page, "Account");
