@@ -125,7 +125,7 @@ fn row_39_does_not_follow_a_link_that_replaces_a_granted_folder() {
 }
 
 /// Operations that might replace `agent.toml` or another file that the host reads.
-const ATTACKS: [&str; 24] = [
+const ATTACKS: [&str; 28] = [
     "write tree/agent.toml x",
     "append tree/agent.toml x",
     "size tree/agent.toml 0",
@@ -150,6 +150,10 @@ const ATTACKS: [&str; 24] = [
     "write tree/sub/plugins.lock x",
     "write tree/agents/evil.toml x",
     "append tree/code-twin x; write tree/./sub/../agent.toml x",
+    "write tree/.agent-host-draft x",
+    "write tree/sub/.agent-host-new x",
+    "write tree/new x; remove tree/.agent-host-draft; move tree/new tree/.agent-host-draft",
+    "twin tree/.agent-host-draft tree/twin; write tree/twin x",
 ];
 
 /// Row 40, P13: even with grants, a guest cannot create or change a file that the host reads for its decisions, and
@@ -162,7 +166,8 @@ fn row_40_no_grant_lets_a_plugin_change_decision_files() {
         for name in ["plugins/deep", "sub", "agents", "data"] {
             std::fs::create_dir_all(folder.join(name)).unwrap();
         }
-        for name in ["agent.toml", "plugins/code.wasm", "data/secret"] {
+        // The host writes such a file before it gives the file the name `agent.toml`.
+        for name in ["agent.toml", "plugins/code.wasm", "data/secret", ".agent-host-draft"] {
             std::fs::write(folder.join(name), CANARY).unwrap();
         }
         std::fs::hard_link(folder.join("agent.toml"), folder.join("prepared-twin")).unwrap();
@@ -187,15 +192,22 @@ fn row_40_no_grant_lets_a_plugin_change_decision_files() {
                 let content = |name: &str| std::fs::read_to_string(folder.join(name)).ok();
                 assert_eq!(content("agent.toml").as_deref(), Some(CANARY), "{attack}: {text}");
                 assert_eq!(content("plugins/code.wasm").as_deref(), Some(CANARY), "{attack}: {text}");
+                assert_eq!(content(".agent-host-draft").as_deref(), Some(CANARY), "{attack}: {text}");
                 let mut names: Vec<_> = std::fs::read_dir(folder.join("plugins"))
                     .unwrap()
                     .map(|entry| entry.unwrap().file_name())
                     .collect();
                 names.sort();
                 assert_eq!(names, ["code.wasm", "deep"], "{attack}: {text}");
-                for absent in
-                    ["sub/later", "sub/AGENT.TOML", "sub/plugins.lock", "agents/evil.toml", "other", "plugins/deep/new"]
-                {
+                for absent in [
+                    "sub/later",
+                    "sub/AGENT.TOML",
+                    "sub/plugins.lock",
+                    "sub/.agent-host-new",
+                    "agents/evil.toml",
+                    "other",
+                    "plugins/deep/new",
+                ] {
                     assert!(folder.join(absent).symlink_metadata().is_err(), "{attack} created {absent}: {text}");
                 }
                 for created in ["new", "twin", "link", "away"] {

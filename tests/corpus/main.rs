@@ -28,6 +28,7 @@ mod keys;
 mod loading;
 mod outside;
 mod path_readings;
+mod rehearsals;
 mod requests;
 mod secrets;
 mod space;

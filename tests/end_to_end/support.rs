@@ -148,6 +148,7 @@ impl TestHost {
             cache_directory: Some(scratch().join("cache")),
             installed_code: None,
             store_directory: Some(directory.path().join("store")),
+            scratch_directory: Some(directory.path().join("scratch")),
             compiler: None,
             // This time limit is generous, because the compiler is a debug build in tests, and other tests use the
             // processors at the same time.

@@ -142,6 +142,7 @@ impl Requests {
         if let Some(session) = self.remove(subject) {
             session.stop();
         }
+        self.end_grants(subject).await;
         self.check_capacity()?;
         Ok(Opened { stored: replay(&self.shared, subject, sending).await?, note })
     }
@@ -183,6 +184,7 @@ impl Requests {
                 if let Some(session) = self.remove(&subject) {
                     session.stop();
                 }
+                self.end_grants(&subject).await;
                 Ok(DeleteSessionResponse::new())
             }
             Err(StoreError::Busy { .. }) => {
@@ -195,6 +197,8 @@ impl Requests {
     /// Cancels the work of a session, and stops to follow it.
     pub(crate) async fn close(&self, request: CloseSessionRequest) -> Result<CloseSessionResponse, Error> {
         let subject = request.session_id.to_string();
+        // The grants end even if the session cannot be closed properly.
+        self.end_grants(&subject).await;
         let Some(session) = self.remove(&subject) else { return Err(crate::shared::no_session(&subject)) };
         session.cancel();
         if self.shared.own_session(&subject).await.is_ok() {
@@ -203,6 +207,13 @@ impl Requests {
         }
         session.stop();
         Ok(CloseSessionResponse::new())
+    }
+
+    /// Ends the grants that the user has given only to this session.
+    async fn end_grants(&self, subject: &str) {
+        if let Err(error) = self.shared.supervisor().end_session_grants(subject).await {
+            tracing::warn!(session = subject, %error, "the end of temporary grants was not recorded in the audit log");
+        }
     }
 
     /// Hands over a prompt to its session.

@@ -28,5 +28,8 @@ pub use delegates::{AssembledAgent, DelegateReader, Delegates, load_delegates};
 pub use examine::examine;
 pub use models::{model_named, models, retry_policy};
 pub use plugins::{load_plugins, refuse_unusable_plugins, serving_plugins, warn_of_no_plugins, warn_of_unused_grants};
-pub use sandbox::{open_default_sandbox, open_examining_sandbox, open_limited_sandbox, open_sandbox, vetted_sandbox};
+pub use sandbox::{
+    open_checking_sandbox, open_default_sandbox, open_examining_sandbox, open_limited_sandbox, open_sandbox,
+    vetted_sandbox,
+};
 pub use store::{open_store, open_store_to_read, open_store_to_rebuild, open_store_unchanged, open_temporary_store};

@@ -141,6 +141,12 @@ impl DataDirectory {
         self.root.join("downloads")
     }
 
+    /// Returns the path of the folder for files that exist only for a short time, such as the copies with which calls
+    /// are rehearsed. Other folders for temporary files are not suitable, because a plugin may have access to them.
+    pub fn scratch(&self) -> PathBuf {
+        self.root.join("scratch")
+    }
+
     /// Returns the path of the folder that stores components by digest, so that a turn can keep using the component
     /// that it started with.
     pub fn plugins(&self) -> PathBuf {

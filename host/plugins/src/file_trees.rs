@@ -11,12 +11,14 @@ mod protected;
 mod quota;
 mod resolve;
 mod roots;
+mod scratch;
 mod streams;
 
 pub use host_tree::{HostTree, HostTreeEntry};
 pub use problem::TreeProblem;
-pub use protected::{NO_EXTENSION, ProtectedKind, ProtectedPath, is_foreign_toml};
+pub use protected::{DRAFT_PREFIX, NO_EXTENSION, ProtectedKind, ProtectedPath, is_foreign_toml};
 pub use roots::TreeError;
+pub use scratch::{ScratchQuota, ScratchTrees};
 
 pub(crate) use call_tree::{CallTree, CallTreeContext, TreeHandles};
 pub(crate) use host_tree::TreeHost;
@@ -26,6 +28,7 @@ pub(crate) use protected::ProtectedPaths;
 pub(crate) use quota::{Quotas, TurnKey};
 pub(crate) use resolve::FinalLink;
 pub(crate) use roots::OpenTree;
+pub(crate) use scratch::ScratchFolders;
 pub(crate) use streams::{GuardedReader, GuardedWriter, OnRefusal, WritePosition};
 
 use crate::limits::Limit;

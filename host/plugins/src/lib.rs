@@ -61,7 +61,8 @@ pub use execution::report::CallReport;
 pub use execution::scheduler::worker_threads;
 pub use execution::trial::{TRIAL_CALLS, TRIAL_TRAPS, Trial, TrialCounts};
 pub use file_trees::{
-    HostTree, HostTreeEntry, NO_EXTENSION, ProtectedKind, ProtectedPath, TreeError, TreeProblem, is_foreign_toml,
+    DRAFT_PREFIX, HostTree, HostTreeEntry, NO_EXTENSION, ProtectedKind, ProtectedPath, ScratchQuota, ScratchTrees,
+    TreeError, TreeProblem, is_foreign_toml,
 };
 pub use grants::first_use::{CallEffect, RefusedNeeds, needed, to_ask};
 pub use grants::http_pattern::within as intersect_http;

@@ -260,6 +260,24 @@ impl Supervisor {
         }
     }
 
+    /// Ends the grants that users gave only to this session, because its user has left it. The grants end before this
+    /// method fails, which means that the end could not be recorded in the audit log.
+    pub async fn end_session_grants(&self, session: &str) -> Result<(), StoreError> {
+        let mut ended = Vec::new();
+        for agent in self.0.agents.values() {
+            let of_session = agent.for_session(session);
+            if of_session.has_session_grants() {
+                // Only the grants of all sessions need a new snapshot, which could fail.
+                let _ = of_session.end_temporary_grants();
+                ended.push(of_session);
+            }
+        }
+        for agent in ended {
+            crate::swap::record_grants(&*self.0.host.store, &agent).await?;
+        }
+        Ok(())
+    }
+
     /// Streams the events of a session after this position. Watching a session needs no lease, and does not open it.
     pub fn events(&self, session: &str, after: EventPosition) -> SessionEvents {
         SessionEvents::new(self.0.host.store.clone(), &self.0.host.sessions, session, after)
@@ -384,6 +402,13 @@ impl Shared {
         open: OpenSession,
         (first, by): OpenedFor,
     ) -> Result<String, SessionError> {
+        // A grant that a user gives only for the session must not apply to the other sessions of the process.
+        let agent = match &open {
+            OpenSession::Named { subject, .. } | OpenSession::Existing(subject) | OpenSession::ToDecide(subject) => {
+                agent.for_session(subject)
+            }
+            OpenSession::New | OpenSession::NewOf(_) => agent,
+        };
         let (shared, (opened, subject)) = (self.clone(), oneshot::channel());
         self.tasks.spawn(async move {
             // The futures are boxed, because the compiler limits how deeply the type of a future may be nested.

@@ -2,7 +2,9 @@
 
 use super::editor::{Editor, Project, ended_calls, patient, said, stopped, texts};
 use crate::support::{call_reply, text_reply};
-use agent_client_protocol::v1::schema::{SessionUpdate, StopReason, ToolCallContent, ToolCallStatus};
+use agent_client_protocol::v1::schema::{
+    CloseSessionRequest, PermissionOptionKind, SessionUpdate, StopReason, ToolCallContent, ToolCallStatus,
+};
 use agent_store::{CallFilter, SessionLog};
 use serde_json::{Value, json};
 
@@ -117,13 +119,13 @@ async fn i7_l17_a_dismissed_request_leaves_the_turn_waiting() {
 async fn i7_p6_first_use_questions_are_permission_requests() {
     let write = |name: &str| call_reply(&[("files.write", json!({"path": name, "text": "x\n"}))]);
     let replies = [write("a.md"), text_reply("No."), write("b.md"), text_reply("Yes.")];
-    for (first, second) in [("always", None), ("no", None), ("dismiss", Some("this_run"))] {
+    for (first, second) in [("always", None), ("no", None), ("dismiss", Some("this_session"))] {
         let project = Project::new(&["files"], "[approval]\ndestructive = \"allow\"\n", &replies);
         let mut editor = Editor::start(&project).await;
         let session = editor.new_session(&project.path("")).await;
         let answer = editor.ask(&session, "Write.");
         let permission = editor.permission().await;
-        assert_eq!(permission.options(), ["this_run", "always", "no", "never"]);
+        assert_eq!(permission.options(), ["this_session", "always", "no", "never"]);
         let text = permission.text();
         let folder = project.path("").display().to_string();
         assert!(text.contains("asks for these grants to run files.write"), "{text}");
@@ -147,6 +149,41 @@ async fn i7_p6_first_use_questions_are_permission_requests() {
         assert_eq!(project.path("b.md").exists(), is_granted || second.is_some(), "{first}");
         editor.close().await;
     }
+}
+
+/// I7, P6: a grant that is not written into the configuration applies only to the session in which the user has given it. It
+/// ends when the editor closes the session. No option claims to apply only once, because none does.
+#[tokio::test(flavor = "multi_thread")]
+async fn i7_p6_temporary_grants_belong_to_one_session() {
+    let write = |name: &str| call_reply(&[("files.write", json!({"path": name, "text": "x\n"}))]);
+    let replies = ["a.md", "b.md", "c.md", "d.md"].map(|name| [write(name), text_reply("Well.")]);
+    let project = Project::new(&["files"], "[approval]\ndestructive = \"allow\"\n", &replies.concat());
+    let mut editor = Editor::start(&project).await;
+    let granted = editor.new_session(&project.path("")).await;
+    let other = editor.new_session(&project.path("")).await;
+    let written = |name: &str| project.path(name).exists();
+    let answer = editor.ask(&granted, "Write a.");
+    let permission = editor.permission().await;
+    let kinds: Vec<_> = permission.request.options.iter().map(|option| option.kind).collect();
+    let (allow, reject) = (PermissionOptionKind::AllowAlways, PermissionOptionKind::RejectAlways);
+    assert_eq!(kinds, [allow, allow, reject, reject]);
+    assert!(permission.request.options[0].name.contains("until this session is closed"));
+    permission.select("this_session");
+    assert_eq!(stopped(answer).await, StopReason::EndTurn);
+    assert!(written("a.md"));
+    let answer = editor.ask(&other, "Write b.");
+    editor.permission().await.select("no");
+    assert_eq!(stopped(answer).await, StopReason::EndTurn);
+    assert!(!written("b.md"), "the other session still lacks the grant");
+    assert_eq!(editor.prompt(&granted, "Write c.").await, StopReason::EndTurn);
+    assert!(written("c.md"), "the answer in the other session changes nothing");
+    patient(editor.connection.send_request(CloseSessionRequest::new(granted.clone())).block_task()).await.unwrap();
+    editor.load(&granted, &project.path("")).await.expect("the session is loaded");
+    let answer = editor.ask(&granted, "Write d.");
+    editor.permission().await.dismiss();
+    assert_eq!(stopped(answer).await, StopReason::EndTurn);
+    assert!(!written("d.md"), "the grant has ended");
+    editor.close().await;
 }
 
 /// I7, L18: a question of the model ends the prompt, and the next prompt answers it.

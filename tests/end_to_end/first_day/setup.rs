@@ -1,7 +1,7 @@
 //! `setup` writes the user-wide configuration, which applies in folders without an agent.toml (I1, I2, M2, P6).
 
 use super::User;
-use crate::support::{call_reply, text_reply};
+use crate::support::{call_reply, components, text_reply};
 use crate::terminal::CTRL_D;
 use serde_json::json;
 
@@ -189,4 +189,37 @@ fn p11_setup_offers_the_index_of_the_standard_plugins() {
     assert!(tampered.code == Some(2) && tampered.stderr.contains("text.wasm"), "{tampered:?}");
     let unknown = user.run("home", &["setup", "--model", &user.model(), "--standard", "nothing", "--yes"]);
     assert!(unknown.code == Some(2) && unknown.stderr.contains("no standard plugin `nothing`"), "{unknown:?}");
+}
+
+/// P6, row 53: a component that only has the file name of a standard plugin does not get the grant of the standard plugin
+/// without the user's decision. The digest decides, wherever the component is.
+#[test]
+fn p6_a_foreign_component_is_not_granted_reading_by_default() {
+    let user = User::new(&[]);
+    let indexed = user.run("home", &["plugin", "index", &user.path("installed").display().to_string()]);
+    assert_eq!(indexed.code, Some(0), "{indexed:?}");
+    std::fs::create_dir(user.path("foreign")).unwrap();
+    std::fs::copy(components().join("probe.wasm"), user.path("foreign/files.wasm")).unwrap();
+    std::fs::copy(components().join("text.wasm"), user.path("foreign/text.wasm")).unwrap();
+    let foreign = user.path("foreign").display().to_string();
+    let written = user.run("home", &["setup", "--model", "offline", "--plugins", &foreign, "--yes"]);
+    assert_eq!(written.code, Some(0), "{written:?}");
+    let shown = user.run("home/project", &["config", "show"]);
+    let reads = |plugin: &str| format!("grant for {plugin}: read the folder in which agent-host is started");
+    assert!(shown.stdout.contains(&reads("text")) && !shown.stdout.contains(&reads("files")), "{shown:?}");
+    let mut screen = user.start("home", &["setup"]);
+    screen.wait_for("Model [");
+    screen.send("\r");
+    screen.wait_for("Plugin folder [");
+    screen.send("\r");
+    screen.wait_for("May text read the folder in which agent-host is started? [Y/n]");
+    screen.send("\r");
+    screen.wait_for("May files, which were not installed with agent-host, read the folder");
+    screen.send("y\r");
+    screen.wait_for("next: `agent-host` starts a session in any folder");
+    assert_eq!(screen.exit_code(), Some(0));
+    let again = user.run("home", &["setup", "--yes"]);
+    assert_eq!(again.code, Some(0), "{again:?}");
+    let shown = user.run("home/project", &["config", "show"]);
+    assert!(shown.stdout.contains(&reads("files")), "the user's own answer stays: {shown:?}");
 }

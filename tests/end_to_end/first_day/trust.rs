@@ -153,3 +153,23 @@ fn p14_own_files_and_own_answers_are_trusted() {
     let listed = user.run("home", &["trust", "list"]).stdout;
     assert!(!listed.is_empty() && !listed.contains("has changed"), "{listed}");
 }
+
+/// P14: `/revoke` removes a grant from a trusted file, and the file stays trusted.
+#[test]
+fn p14_a_revocation_keeps_the_trust() {
+    let user = hostile();
+    let granted = "plugin_directory = \"../../installed\"\n[plugins.text.grants]\nread = [\".\"]\n";
+    user.write("home/project/agent.toml", granted);
+    let trusted = user.run("home/project", &["trust"]);
+    assert_eq!(trusted.code, Some(0), "{trusted:?}");
+    let mut screen = user.start("home/project", &[]);
+    screen.wait_for_prompt(1);
+    screen.send("/revoke text read\r");
+    screen.wait_for("revoked the `read` grants of text, and removed them from");
+    screen.wait_for_prompt(2);
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+    assert!(!user.read("home/project/agent.toml").contains("read"));
+    let printed = user.run("home/project", &["--json", "Hello there."]);
+    assert_eq!(printed.code, Some(0), "{printed:?}");
+}

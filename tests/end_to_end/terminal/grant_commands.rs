@@ -96,3 +96,21 @@ fn p6_the_answer_r_allows_only_reading() {
     assert_eq!(screen.text().matches("first use: probe").count(), 2, "the question was shown again: {}", screen.text());
     assert!(!folder.path("work").join("effects.txt").exists());
 }
+
+/// P6: the grants of a session end when the user leaves the session, even if the session cannot be closed.
+#[test]
+fn p6_grants_end_even_if_the_session_cannot_be_closed() {
+    let folder = AgentFolder::new(AGENT_FILE, &[]);
+    let mut screen = folder.session();
+    screen.send("/grant text read=../other\r");
+    screen.wait_for("granted to text for this session");
+    screen.wait_for_end("\n>");
+    let connection = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
+    let fail = "CREATE TRIGGER broken BEFORE DELETE ON sessions BEGIN SELECT RAISE(ABORT, 'broken by a test'); END";
+    connection.execute_batch(fail).unwrap();
+    screen.send("/new\r");
+    screen.wait_for("broken by a test");
+    screen.wait_for_end("\n>");
+    screen.send("/revoke text\r");
+    screen.wait_for("text has no grants");
+}

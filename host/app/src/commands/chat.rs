@@ -472,8 +472,9 @@ impl Chat<'_> {
         self.view =
             TurnView::new(self.terminal, (Format::Terminal, SessionUse::Interactive), &other, self.storage.clone());
         let previous = std::mem::replace(&mut self.session, other);
-        open_session::close(previous, &*self.host.store).await?;
+        // The grants of the previous session end even if this session cannot be closed properly.
         self.prompter.first_uses().leave_session().await;
+        open_session::close(previous, &*self.host.store).await?;
         self.show_session();
         self.show_last_turns().await?;
         if self.session.state().is_open() {

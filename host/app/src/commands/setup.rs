@@ -13,6 +13,7 @@ use agent_config::settings::provider_of;
 use agent_config::user_file::{UserChoices, check_owner, is_variable_name};
 use agent_config::{AgentFile, AgentOptions, HostEnvironment, Settings, UserFile};
 use models::{OfferedModel, provider_problem, usual_variable};
+use standard_plugins::InstalledPlugins;
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -58,6 +59,15 @@ pub(crate) async fn run(arguments: SetupArguments, terminal: &Terminal) -> Resul
     Ok(Exit::Done)
 }
 
+/// Where a plugin comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// It was installed together with this program.
+    Installed,
+    /// Only its file has the name of a standard plugin.
+    Elsewhere,
+}
+
 /// Who answers the questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asking {
@@ -85,7 +95,7 @@ impl Setup<'_> {
         if self.choose_plugins().await?.is_none() || self.choose_standard_plugins(path).await?.is_none() {
             return Ok(None);
         }
-        self.choose_grants().await
+        self.choose_grants(present).await
     }
 
     async fn choose_model(&mut self, present: &AgentFile) -> Result<Option<()>, Failure> {
@@ -222,26 +232,52 @@ impl Setup<'_> {
         }
     }
 
-    /// Decides for the standard plugins in the plugin folder whether they may read the current folder.
-    async fn choose_grants(&mut self) -> Result<Option<()>, Failure> {
+    /// Decides for the reading plugins in the plugin folder whether they may read the current folder. By default, only the
+    /// plugins that were installed together with this program may, because any component can have the name of a file.
+    async fn choose_grants(&mut self, present: &AgentFile) -> Result<Option<()>, Failure> {
         let Some(folder) = self.choices.plugins.clone() else { return Ok(Some(())) };
         let has_file = |plugin: &&&str| folder.join(format!("{plugin}.wasm")).is_file();
         let plugins: Vec<String> = READING_PLUGINS.iter().filter(has_file).map(|name| (*name).to_owned()).collect();
-        if plugins.is_empty() {
-            return Ok(Some(()));
-        }
-        let may_read = match (self.arguments.no_read, self.asking) {
-            (true, _) => false,
-            (false, Asking::Nobody) => true,
-            (false, Asking::AtTerminal) => {
-                let names = plugins.join(" and ");
-                let question = format!("May {names} read the folder in which agent-host is started? [Y/n] ");
-                let Some(answer) = self.ask(&question).await? else { return Ok(None) };
-                !["n", "no"].contains(&answer.to_lowercase().as_str())
+        let installed = InstalledPlugins::find()?;
+        let is_installed = |plugin: &String| installed.contains(&folder.join(format!("{plugin}.wasm")), plugin);
+        let (installed, foreign): (Vec<String>, Vec<String>) = plugins.into_iter().partition(is_installed);
+        let earlier = UserChoices::of(present);
+        for (plugins, origin) in [(installed, Origin::Installed), (foreign, Origin::Elsewhere)] {
+            if plugins.is_empty() {
+                continue;
             }
-        };
-        self.choices.reads.extend(plugins.into_iter().map(|plugin| (plugin, may_read)));
+            let Some(may_read) = self.may_read(&plugins, origin).await? else { return Ok(None) };
+            for plugin in plugins {
+                // Without a question, an answer that the user gave for this plugin folder stays.
+                let is_kept = !self.arguments.no_read
+                    && self.asking == Asking::Nobody
+                    && earlier.plugins.as_ref() == Some(&folder)
+                    && earlier.reads.get(&plugin) == Some(&true);
+                self.choices.reads.insert(plugin, may_read || is_kept);
+            }
+        }
         Ok(Some(()))
+    }
+
+    /// Decides whether plugins may read the current folder. Returns None if the user has ended the input.
+    async fn may_read(&self, plugins: &[String], origin: Origin) -> Result<Option<bool>, Failure> {
+        match (self.arguments.no_read, self.asking) {
+            (true, _) => return Ok(Some(false)),
+            (false, Asking::Nobody) => return Ok(Some(origin == Origin::Installed)),
+            (false, Asking::AtTerminal) => {}
+        }
+        let (about, default) = match origin {
+            Origin::Installed => ("", "[Y/n]"),
+            Origin::Elsewhere => (", which were not installed with agent-host,", "[y/N]"),
+        };
+        let names = plugins.join(" and ");
+        let question = format!("May {names}{about} read the folder in which agent-host is started? {default} ");
+        let Some(answer) = self.ask(&question).await? else { return Ok(None) };
+        let answer = answer.to_lowercase();
+        Ok(Some(match origin {
+            Origin::Installed => !["n", "no"].contains(&answer.as_str()),
+            Origin::Elsewhere => ["y", "yes"].contains(&answer.as_str()),
+        }))
     }
 
     /// Asks for a line. Returns None if the user has ended the input.

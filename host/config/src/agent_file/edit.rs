@@ -2,6 +2,7 @@
 
 use super::{AgentFile, read_bounded};
 use crate::grants::{Grant, Kind, Receiver};
+use agent_plugins::DRAFT_PREFIX;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use toml_edit::{Array, DocumentMut, InlineTable, Item, Table, Value};
@@ -258,15 +259,14 @@ fn append(list: &mut Array, text: &str) {
     }
 }
 
-/// A temporary file, which is deleted when this value is dropped. The path is `None` after the file was moved to its
+/// A temporary file that no plugin can change, which is deleted when this value is dropped. The path is `None` after the file was moved to its
 /// final name.
 pub(crate) struct TemporaryFile(Option<PathBuf>);
 
 impl TemporaryFile {
     /// Creates an empty temporary file in the folder of the file at `path`.
     pub(crate) fn next_to(path: &Path) -> std::io::Result<Self> {
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let draft = path.with_file_name(format!(".{name}.{}", uuid::Uuid::new_v4().simple()));
+        let draft = path.with_file_name(format!("{DRAFT_PREFIX}{}", uuid::Uuid::new_v4().simple()));
         std::fs::OpenOptions::new().write(true).create_new(true).open(&draft)?;
         Ok(Self(Some(draft)))
     }

@@ -36,6 +36,7 @@ pub fn open_limited_sandbox(
         cache_directory: Some(data.cache()),
         installed_code: environment.installed_code(),
         store_directory: Some(data.plugins()),
+        scratch_directory: Some(data.scratch()),
         compiler: Some(compiler(environment)?),
         limits,
         verifier: Some(Arc::new(LockFileVerifier { trust })),
@@ -44,6 +45,14 @@ pub fn open_limited_sandbox(
     let sandbox = Sandbox::new(options)?;
     sandbox.protect(protection::paths_of_host(data, environment));
     Ok(sandbox)
+}
+
+/// Opens a sandbox with the limits and the signature rules of an agent's file that stores nothing, for a machine without a
+/// data folder.
+pub fn open_checking_sandbox(settings: &Settings) -> Result<Sandbox, ConfigError> {
+    let mut limits = HostLimits::default();
+    settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
+    Ok(open_examining_sandbox(&settings.environment, limits)?.verified_by(vetting(settings)))
 }
 
 /// Opens a sandbox that examines components and stores nothing: neither the components nor their compiled code.

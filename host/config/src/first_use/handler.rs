@@ -220,7 +220,7 @@ impl FirstUseHandler {
 impl FirstUseHandler {
     /// Runs a function that changes an agent's file. If the user has trusted the file, the user's answer also trusts the
     /// changed file.
-    fn keeping_trust<T>(&self, change: impl FnOnce() -> T) -> T {
+    pub(super) fn keeping_trust<T>(&self, change: impl FnOnce() -> T) -> T {
         let trusted = self.environment.trusted.as_ref();
         let before = trusted.and_then(|trusted| trusted.store.trusted(&trusted.path));
         let changed = change();

@@ -127,7 +127,7 @@ impl FirstUseHandler {
         self.forget_refusals(&current.config().name, plugin);
         self.record(agent).await?;
         let Some(file) = self.file_of(&current.config().name) else { return Ok(Revoked::ForThisRun) };
-        match Draft::read(file).and_then(|draft| draft.remove(plugin, kind)) {
+        match self.keeping_trust(|| Draft::read(file).and_then(|draft| draft.remove(plugin, kind))) {
             Ok(true) => Ok(Revoked::FromFile(file.to_owned())),
             Ok(false) => Ok(Revoked::ForThisRun),
             Err(error) => Ok(Revoked::RemainsInFile(error.to_string())),

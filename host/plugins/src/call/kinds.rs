@@ -346,6 +346,7 @@ pub(crate) fn capabilities(setup: &PluginSetup, scope: &Scope, ports: &Ports) ->
         model: ports.model.clone(),
         http: ports.http.clone(),
         replay: ports.replay.clone(),
+        scratch: setup.scratch.clone(),
         current_grants: ports.grants.clone(),
         stopped_calls: ports.stopped.clone(),
         turn: scope.turn,

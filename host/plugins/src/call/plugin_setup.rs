@@ -2,6 +2,7 @@
 
 use crate::component::plugin::LoadedPlugin;
 use crate::execution::trial::Trial;
+use crate::file_trees::ScratchTrees;
 use crate::grants::secret::KnownSecrets;
 use crate::grants::{self, Grants, UnmetNeed};
 use crate::limits::CallLimits;
@@ -19,6 +20,8 @@ pub struct PluginSetup {
     pub(crate) guessed: Arc<[UnmetNeed]>,
     pub(crate) limits: CallLimits,
     pub(crate) trial: Option<Arc<Trial>>,
+    /// The scratch trees that calls use instead of granted trees.
+    pub(crate) scratch: Option<Arc<ScratchTrees>>,
     /// Secrets that the host removes from the data that the plugin receives.
     pub(crate) secrets: Arc<KnownSecrets>,
 }
@@ -34,7 +37,7 @@ impl PluginSetup {
         };
         let grants = Arc::new(grants::effective(plugin.manifest(), grants));
         let secrets = Arc::new(KnownSecrets::new(&grants.secrets));
-        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, secrets }
+        Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, scratch: None, secrets }
     }
 
     /// Adds these secrets of the agent. The host removes secrets from the data that servers send to the plugin.
@@ -57,6 +60,13 @@ impl PluginSetup {
     #[must_use]
     pub fn with_grants(&self, grants: Grants) -> Self {
         Self::new(self.plugin.clone(), grants, self.limits).on_trial(self.trial.clone()).with_secrets(&self.secrets)
+    }
+
+    /// Returns the setup with these scratch trees. Calls use them instead of the granted trees that
+    /// [`ScratchTrees::replacing`] has replaced in the grants.
+    #[must_use]
+    pub fn with_scratch(self, scratch: Arc<ScratchTrees>) -> Self {
+        Self { scratch: Some(scratch), ..self }
     }
 
     /// Returns a copy of the setup whose grants are limited to the agent's current grants, so that a revocation takes

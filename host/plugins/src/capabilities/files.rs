@@ -14,11 +14,11 @@ pub(crate) use linker::add_to_linker;
 
 use super::{CallContext, CapabilityView, HasCapability};
 use crate::file_trees::{
-    CallTree, CallTreeContext, OpenDirectory, SHOWN_PATH_BYTES, TreeHandles, TreeHost, TreeProblem, TreeRefusal,
-    TurnKey,
+    CallTree, CallTreeContext, OpenDirectory, SHOWN_PATH_BYTES, ScratchTrees, TreeHandles, TreeHost, TreeProblem,
+    TreeRefusal, TurnKey,
 };
 use crate::grants::manifest::Access;
-use crate::grants::{Grants, file_change_advice, left_tree, protected, quoted};
+use crate::grants::{Grants, TreeGrant, file_change_advice, left_tree, protected, quoted};
 use crate::identity::Authority;
 use crate::recording::files::{FinalLink, ReplayTrees};
 use crate::text::clean;
@@ -48,6 +48,16 @@ pub(crate) struct FilesState {
     handles: TreeHandles,
 }
 
+/// The files that a call uses, in addition to its grants.
+pub(crate) struct FileInputs {
+    /// Number of the turn, to which the quota of a granted tree belongs.
+    pub(crate) turn: u32,
+    /// In a replay, the state of the directory trees at the start of the original call.
+    pub(crate) recorded: Option<Arc<ReplayTrees>>,
+    /// The scratch trees that the call uses instead of granted trees.
+    pub(crate) scratch: Option<Arc<ScratchTrees>>,
+}
+
 type FilesView<'a> = CapabilityView<'a, FilesState>;
 
 /// The data of a wasmtime store that contains the granted directories and the filesystem of wasmtime-wasi.
@@ -56,13 +66,12 @@ pub(crate) trait HasFiles: HasCapability<FilesState> + WasiFilesystemView {}
 impl<T: HasCapability<FilesState> + WasiFilesystemView> HasFiles for T {}
 
 impl FilesState {
-    /// Opens the granted directories, so that a missing directory is reported before the guest runs. In a replay,
-    /// `recorded` contains the state of the directory trees at the start of the original call.
+    /// Opens the granted directories, so that a missing directory is reported before the guest runs.
     pub(crate) fn open(
         host: &TreeHost,
         call: &CallContext,
         granted: &Arc<Grants>,
-        (turn, recorded): (u32, Option<Arc<ReplayTrees>>),
+        FileInputs { turn, recorded, scratch }: FileInputs,
     ) -> std::result::Result<Self, TreeProblem> {
         if call.authority != Authority::Granted || granted.trees.is_empty() {
             return Ok(Self::default());
@@ -75,11 +84,20 @@ impl FilesState {
             turn: &turn,
             limits: &call.record.limits,
         };
-        let opened = granted.trees.iter().zip(host.roots.open(&granted.trees)).map(|(tree, opened)| match opened {
-            Ok(root) => Ok(Arc::new(CallTree::new(tree.clone(), root, &context))),
-            Err(error) => Err(TreeProblem::new(tree, &error)),
-        });
-        let trees = opened.collect::<std::result::Result<_, _>>()?;
+        let scratch_tree = |tree: &TreeGrant| scratch.as_ref().and_then(|scratch| Some((scratch.tree(tree)?, scratch)));
+        let on_host: Vec<_> = granted.trees.iter().filter(|tree| scratch_tree(tree).is_none()).cloned().collect();
+        let mut opened = host.roots.open(&on_host).into_iter();
+        let mut trees = Vec::new();
+        for tree in &granted.trees {
+            let opened = match scratch_tree(tree) {
+                Some((root, scratch)) => Ok(CallTree::scratch(tree.clone(), (root, scratch), &context)),
+                None => opened.next().map_or_else(
+                    || Err(std::io::Error::from(std::io::ErrorKind::NotFound).into()),
+                    |opened| opened.map(|root| CallTree::new(tree.clone(), root, &context)),
+                ),
+            };
+            trees.push(Arc::new(opened.map_err(|error| TreeProblem::new(tree, &error))?));
+        }
         call.record.watch_files(granted, recorded);
         Ok(Self { trees, handles: TreeHandles::default() })
     }

@@ -1,22 +1,22 @@
 //! Replaces files atomically: a reader sees either the old content or the complete new content.
 
-use std::fs::File;
+use crate::file_trees::DRAFT_PREFIX;
 use std::io::{self, Write};
 use std::path::Path;
 
 /// Replaces the file at `path` with these bytes in one step. The bytes are first written to a hidden temporary file in
-/// the same directory. The name of the temporary file contains the process id, so that two processes do not write to
-/// the same file.
+/// the same directory, which no plugin can change ([`DRAFT_PREFIX`]).
 pub fn write_file_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let unfinished = path.with_file_name(format!(".{name}.{}.unfinished", std::process::id()));
-    let written = File::create(&unfinished).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    written.and_then(|()| std::fs::rename(&unfinished, path)).inspect_err(|_| {
-        let _ = std::fs::remove_file(&unfinished);
-    })
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(DRAFT_PREFIX);
+    // The file gets the usual permissions of a new file.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
+    let mut file = builder.tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path).map(drop).map_err(|error| error.error)
 }
 
 /// Writes the parts to a temporary file in `directory`, which is created if necessary, and renames the file to `path`.

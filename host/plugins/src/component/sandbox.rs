@@ -12,7 +12,7 @@ use crate::execution::engine::Metering;
 use crate::execution::observer::{CallObserver, SandboxLoad};
 use crate::execution::runner::CallRunner;
 use crate::execution::scheduler::Scheduler;
-use crate::file_trees::{HostTree, ProtectedPath, TreeHost, TreeProblem};
+use crate::file_trees::{HostTree, ProtectedPath, ScratchFolders, ScratchQuota, ScratchTrees, TreeHost, TreeProblem};
 use crate::grants::TreeGrant;
 use crate::limits::{HostLimits, MIB};
 use crate::recording::files::{ReplayTreeError, ReplayTrees};
@@ -38,6 +38,10 @@ pub struct SandboxOptions {
     pub installed_code: Option<PathBuf>,
     /// Directory of the plugin store. If None, a suspended turn cannot continue after one of its plugins has changed.
     pub store_directory: Option<PathBuf>,
+    /// Directory for the files of rehearsals and replays. No grant covers it, and only the current user should have
+    /// access to it. If None, these files are in a folder in the system's temporary folder, where plugins of other
+    /// sandboxes may have access to them.
+    pub scratch_directory: Option<PathBuf>,
     /// Command that starts the compiler process. If None, components are compiled in the host process, where a
     /// malicious component can attack the parser and the compiler. Use None only if all components are trusted.
     pub compiler: Option<CompilerCommand>,
@@ -130,7 +134,7 @@ impl Sandbox {
             admission: Admission::new(options.limits),
             scheduler,
             network: Arc::new(Network::new(options.resolver.unwrap_or_else(|| Arc::new(SystemResolver)))),
-            trees: TreeHost::default(),
+            trees: TreeHost { scratch: ScratchFolders::new(options.scratch_directory), ..TreeHost::default() },
             epoch_tick: options.limits.epoch_tick,
             wasm_stack: options.limits.wasm_stack,
             observer: OnceLock::new(),
@@ -200,6 +204,13 @@ impl Sandbox {
     /// Opens a granted tree for the host's own tools. This function blocks the current thread.
     pub fn host_tree(&self, tree: &TreeGrant) -> Result<HostTree, TreeProblem> {
         self.shared.runner.trees.tree(tree)
+    }
+
+    /// Creates empty scratch trees, in which a call can change files without an effect on granted trees. This function
+    /// blocks the current thread.
+    pub fn scratch_trees(&self, trees: usize, quota: ScratchQuota) -> std::io::Result<ScratchTrees> {
+        let TreeHost { scratch, protected, .. } = &self.shared.runner.trees;
+        scratch.create(protected, trees, quota)
     }
 
     /// The plugin store, or None if the sandbox was set up without one.

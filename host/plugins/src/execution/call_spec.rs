@@ -5,6 +5,7 @@ use super::engine::Metering;
 use super::trial::Trial;
 use crate::capabilities::process::Trace;
 use crate::capabilities::process::program::Program;
+use crate::file_trees::ScratchTrees;
 use crate::grants::live_grants::CurrentGrants;
 use crate::grants::secret::KnownSecrets;
 use crate::grants::{Grants, UnmetNeed};
@@ -87,6 +88,8 @@ pub(crate) struct CallCapabilities {
     pub(crate) model: Option<Arc<dyn ModelPort>>,
     pub(crate) http: Option<Arc<dyn HttpPort>>,
     pub(crate) replay: Option<Arc<ReplayInputs>>,
+    /// The scratch trees that the call uses instead of granted trees.
+    pub(crate) scratch: Option<Arc<ScratchTrees>>,
     /// Provides the agent's current grants, so that a grant that is revoked during the call can no longer be used.
     pub(crate) current_grants: Option<Arc<dyn CurrentGrants>>,
     /// Collects the call's denials if the call's future is dropped before it returns a report.
@@ -111,6 +114,7 @@ impl CallCapabilities {
             model: None,
             http: None,
             replay: None,
+            scratch: None,
             current_grants: None,
             stopped_calls: None,
             turn: 0,

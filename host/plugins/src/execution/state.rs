@@ -2,7 +2,7 @@
 
 use super::call_spec::CallCapabilities;
 use super::memory_limiter::{MemoryLimiter, table_growing};
-use crate::capabilities::files::FilesState;
+use crate::capabilities::files::{FileInputs, FilesState};
 use crate::capabilities::http::{HttpState, Network};
 use crate::capabilities::key_value::KeyValueState;
 use crate::capabilities::media::MediaState;
@@ -43,7 +43,9 @@ impl CallState {
         let live_grants = LiveGrants::new(&record.plugin.name, Arc::clone(&grants), capabilities.current_grants);
         let call = CallContext { record, live_grants: Arc::new(live_grants), authority, agent, session };
         let recorded = replay.as_ref().and_then(|replay| replay.trees.clone());
-        let files = FilesState::open(trees, &call, &grants, (capabilities.turn, recorded))?;
+        let scratch = capabilities.scratch.or_else(|| recorded.as_ref().map(|recorded| recorded.scratch()));
+        let inputs = FileInputs { turn: capabilities.turn, recorded, scratch };
+        let files = FilesState::open(trees, &call, &grants, inputs)?;
         let inputs =
             ProcessInputs { granted: grants, program: capabilities.program, trace: capabilities.trace, replay };
         let mut table = ResourceTable::new();

@@ -3,7 +3,7 @@
 
 use super::operations::OpenDirectory;
 use super::quota::{TreeLimits, TreeUsage};
-use super::{OpenTree, ProtectedPaths, Quotas, TreeRefusal, TurnKey};
+use super::{OpenTree, ProtectedPaths, Quotas, ScratchTrees, TreeRefusal, TurnKey};
 use crate::grants::TreeGrant;
 use crate::grants::live_grants::LiveGrants;
 use crate::grants::manifest::Access;
@@ -38,6 +38,26 @@ impl CallTree {
         let usage = quotas.usage_of(turn, root.id);
         let limits = TreeLimits { bytes: limits.tree_bytes, entries: limits.tree_entries };
         Self { grant, root, live_grants: Arc::clone(live_grants), usage, limits, protected: Arc::clone(protected) }
+    }
+
+    /// A scratch tree that the call uses instead of a granted tree. Protected paths do not apply to it, because it
+    /// contains none and is itself inside a protected folder.
+    pub(crate) fn scratch(
+        grant: TreeGrant,
+        (root, scratch): (Arc<OpenTree>, &ScratchTrees),
+        context: &CallTreeContext<'_>,
+    ) -> Self {
+        let tree = Self { protected: Arc::default(), ..Self::new(grant, root, context) };
+        match scratch.quota() {
+            Some((usage, own)) => {
+                let limits = TreeLimits {
+                    bytes: own.bytes.min(tree.limits.bytes),
+                    entries: own.entries.min(tree.limits.entries),
+                };
+                Self { usage, limits, ..tree }
+            }
+            None => tree,
+        }
     }
 
     /// Path under which the guest sees the tree.

@@ -4,6 +4,7 @@ use super::protected::ProtectedPaths;
 use super::quota::Quotas;
 use super::resolve::{self, Entry, FinalLink};
 use super::roots::TreeRoots;
+use super::scratch::ScratchFolders;
 use super::{OpenTree, TreeProblem, TreeRefusal};
 use crate::grants::TreeGrant;
 use cap_std::fs::Dir;
@@ -20,6 +21,7 @@ pub(crate) struct TreeHost {
     pub(crate) roots: TreeRoots,
     pub(crate) protected: Arc<ProtectedPaths>,
     pub(crate) quotas: Quotas,
+    pub(crate) scratch: ScratchFolders,
 }
 
 impl TreeHost {

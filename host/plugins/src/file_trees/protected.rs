@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex};
 /// File names that are protected in every folder, with their descriptions.
 const PROTECTED_NAMES: [(&str, &str); 2] =
     [("agent.toml", "an agent's configuration"), ("plugins.lock", "the lock file of a plugin folder")];
+/// The beginning of the names of files that agent-host writes completely before it gives them their final names. Such a
+/// file is protected in every folder, because its final name may be the name of a protected file.
+pub const DRAFT_PREFIX: &str = ".agent-host-";
 /// Names of TOML files that belong to other programs and therefore never define an agent.
 const OTHER_PROGRAMS: [&str; 8] = [
     "cargo.toml",
@@ -229,6 +232,8 @@ impl Protection {
         let id = FileId::from(&fstat(parent)?);
         let name_folded = fold_case(name);
         let everywhere = PROTECTED_NAMES.iter().find(|(read, _)| *read == name_folded).map(|(_, what)| *what);
+        let is_draft = name_folded.starts_with(DRAFT_PREFIX);
+        let everywhere = everywhere.or(is_draft.then_some("a file that agent-host is writing"));
         let is_agents = self.agent_folders.contains(&id) && is_agent_file(&name_folded);
         let listed = self.entries.get(&(id, name_folded)).map(String::as_str);
         if let Some(what) = listed.or(everywhere).or(is_agents.then_some("an agent's configuration")) {
@@ -428,6 +433,8 @@ mod tests {
             ("real", "agent.toml"),
             ("real", "AGENT.TOML"),
             ("real", "plugins.lock"),
+            ("real", ".agent-host-0123"),
+            ("real", ".Agent-Host-0123"),
         ];
         for (parent, name) in cases {
             assert!(is_refused(&protection, &root.join(parent), name), "{parent}/{name}");

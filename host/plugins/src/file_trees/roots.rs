@@ -55,6 +55,12 @@ enum PathControl {
 }
 
 impl OpenTree {
+    /// A tree that only the host has access to, and whose path no guest can change.
+    pub(super) fn scratch(directory: File) -> io::Result<Self> {
+        let id = FileId::from(&fstat(&directory)?);
+        Ok(Self { directory, id, control: PathControl::Outside })
+    }
+
     /// Returns whether the path leads to this open directory now.
     fn is_at(&self, path: &Path) -> bool {
         stat(path).is_ok_and(|stat| FileId::from(&stat) == self.id)

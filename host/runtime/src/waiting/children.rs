@@ -87,8 +87,9 @@ impl Session {
         };
         // Later changes to the grants of the child's agent apply to the child session too, unless the child works for a
         // user other than the user in the agent's configuration.
+        // The grants that users gave only to the session of the parent apply to the child, too.
         let live = |child: Arc<Agent>| match Arc::ptr_eq(&child, &current) {
-            true => delegate.agent.clone(),
+            true => delegate.agent.in_session_of(&self.services.live),
             false => child.into(),
         };
         let trace = self.services.scope(&self.run, Some(SpanKey::Call(&record.id))).trace;

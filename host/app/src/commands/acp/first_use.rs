@@ -17,12 +17,15 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+/// Number of sets of a session's questions about one plugin. If there are more, sets without a waiting question are
+/// forgotten together with the refusals in them, so that the user may be asked again.
+const QUEUES: usize = 256;
 /// Number of questions about one plugin that wait.
 const WAITING_QUESTIONS: usize = 4;
 
-/// Asks about the plugins of all sessions. Questions about different plugins are asked at the same time, so that a question
-/// that nobody answers does not hold up other sessions. Questions about the same plugin are asked one after another, because
-/// the answer to one of them may answer the others.
+/// Asks about the plugins of all sessions. Questions of different sessions and about different plugins are asked at the same
+/// time, so that a question that nobody answers does not hold up other sessions. Questions of a session about the same plugin
+/// are asked one after another, because the answer to one of them may answer the others.
 pub(super) struct FirstUseQueues {
     pub(super) questions: EditorQuestions,
     pub(super) store: Arc<dyn Store>,
@@ -36,14 +39,20 @@ pub(super) struct FirstUseQueues {
 impl FirstUseQueues {
     /// Answers the questions until the connection ends.
     pub(super) async fn run(self, mut first_uses: Receiver<FirstUse>) {
-        let (mut queues, tasks) = (BTreeMap::<(String, String), Sender<FirstUse>>::new(), TaskTracker::new());
+        let (mut queues, tasks) = (BTreeMap::<QueueKey, Sender<FirstUse>>::new(), TaskTracker::new());
         loop {
             let first_use = tokio::select! {
                 first_use = first_uses.recv() => first_use,
                 () = self.stop.cancelled() => None,
             };
             let Some(first_use) = first_use else { break };
-            let key = (first_use.agent.current().config().name.clone(), first_use.plugin.name.clone());
+            let agent = first_use.agent.current().config().name.clone();
+            // The questions of delegated sessions belong to the session of the user.
+            let session = first_use.agent.session().unwrap_or(&first_use.session).to_owned();
+            let key = QueueKey { session, agent, plugin: first_use.plugin.name.clone() };
+            if queues.len() >= QUEUES {
+                queues.retain(|_, queue| queue.capacity() < queue.max_capacity());
+            }
             let queue = queues.entry(key).or_insert_with(|| {
                 let (queue, waiting) = channel(WAITING_QUESTIONS);
                 tasks.spawn(self.answer(waiting));
@@ -83,6 +92,14 @@ impl FirstUseQueues {
     }
 }
 
+/// The questions that wait for each other.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct QueueKey {
+    session: String,
+    agent: String,
+    plugin: String,
+}
+
 /// Asks the questions in the editor.
 struct EditorPrompt {
     questions: EditorQuestions,
@@ -103,7 +120,7 @@ impl FirstUsePrompt for EditorPrompt {
         let title = format!("Grant the plugin `{}` what it needs?", text::one_line(&request.plugin.name, 60));
         let chosen = self.questions.ask(&session, (&title, &details), &choices(request.keeping), stop).await;
         match chosen {
-            Some("this_run") => FirstUseAnswer::ThisSession,
+            Some("this_session") => FirstUseAnswer::ThisSession,
             Some("always") => FirstUseAnswer::Always,
             Some("no") => FirstUseAnswer::No,
             Some("never") => FirstUseAnswer::Never,
@@ -119,11 +136,12 @@ impl FirstUsePrompt for EditorPrompt {
 /// Returns the possible answers.
 fn choices(keeping: Keeping) -> Vec<Choice> {
     let choice = |id, label: &str, kind| Choice { id, label: label.to_owned(), kind };
-    let mut choices = vec![choice("this_run", "Allow until the agent exits", ChoiceKind::AllowOnce)];
+    // No answer applies to a single call, so that no answer has the kind of an answer that is given once.
+    let mut choices = vec![choice("this_session", "Allow until this session is closed", ChoiceKind::AllowAlways)];
     if keeping == Keeping::File {
         choices.push(choice("always", "Allow, and write it into the configuration", ChoiceKind::AllowAlways));
     }
-    choices.push(choice("no", "Don't allow", ChoiceKind::RejectOnce));
+    choices.push(choice("no", "Don't allow in this session", ChoiceKind::RejectAlways));
     if keeping == Keeping::File {
         choices.push(choice("never", "Never ask again", ChoiceKind::RejectAlways));
     }

@@ -2,6 +2,7 @@
 
 use crate::commands::attachments::written;
 use crate::environment;
+use agent_core::visible::visible_line;
 use std::path::{Path, PathBuf};
 
 /// Maximum number of paths that are proposed.
@@ -16,8 +17,10 @@ pub(super) fn paths(typed: &str) -> Vec<String> {
     for entry in std::fs::read_dir(resolved(folder)).into_iter().flatten().flatten() {
         let Ok(name) = entry.file_name().into_string() else { continue };
         let is_proposed = name.starts_with(prefix) && (!name.starts_with('.') || prefix.starts_with('.'));
-        // A control character would change the line that is being typed, and a quotation mark would end the path.
-        if is_proposed && !name.contains(|character: char| character.is_control() || "\"\\".contains(character)) {
+        // A control character would change the line that is being typed, and a quotation mark would end the path. An
+        // invisible character would make the path look like another one (row 49).
+        let is_misleading = visible_line(&name) != name.as_str();
+        if is_proposed && !is_misleading && !name.contains(['"', '\\']) {
             let end = if entry.path().is_dir() { "/" } else { "" };
             found.push(format!("{folder}{name}{end}"));
         }
@@ -56,5 +59,16 @@ mod tests {
         assert_eq!(proposed("."), "@/.hidden");
         assert_eq!(proposed(""), "@/other.txt @\"/some folder/ @/some.txt");
         assert_eq!(proposed("absent/"), "");
+    }
+
+    /// Row 49: a name with characters that reorder or hide text is not proposed.
+    #[test]
+    fn row_49_misleading_names_are_not_proposed() {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        for name in ["a\u{202e}txt.exe", "a\u{200b}.txt", "a\u{2066}b", "a\u{e0041}", "a\u{1b}[0m", "aé漢.txt"] {
+            std::fs::write(folder.path().join(name), "").expect("written");
+        }
+        let root = folder.path().to_str().expect("a path in UTF-8");
+        assert_eq!(paths(&format!("{root}/a")), [format!("@{root}/aé漢.txt")]);
     }
 }

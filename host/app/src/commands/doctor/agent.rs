@@ -180,19 +180,13 @@ async fn plugins(settings: &Settings, root: Option<&Path>, terminal: &Terminal) 
         return Finding::new(PLUGINS, Level::Hint, "no plugin folder is configured", "`agent-host setup` chooses one");
     };
     let shown = folder.display();
-    // A data folder is not created, because `doctor` changes nothing. An existing one is used for its compiled code.
-    let temporary = tempfile::tempdir();
-    let root = match (root.filter(|root| DataDirectory::examine(root).is_ok()), &temporary) {
-        (Some(root), _) => root,
-        (None, Ok(temporary)) => temporary.path(),
-        (None, Err(error)) => {
-            let message = format!("the plugins cannot be checked: {error}");
-            return Finding::new(PLUGINS, Level::Warning, message, "make the folder for temporary files writable");
-        }
-    };
+    // A data folder is not created, because `doctor` changes nothing. An existing one is used for its compiled code. The
+    // folder for temporary files is not used, because a plugin may be able to change code there before it is loaded.
     let loaded = async {
-        let data = DataDirectory::open(Some(root), &settings.environment)?;
-        let sandbox = assembly::open_sandbox(settings, &data)?;
+        let sandbox = match root.filter(|root| DataDirectory::examine(root).is_ok()) {
+            Some(root) => assembly::open_sandbox(settings, &DataDirectory::open(Some(root), &settings.environment)?)?,
+            None => assembly::open_checking_sandbox(settings)?,
+        };
         assembly::load_plugins(settings, &sandbox, terminal).await
     };
     let fix = "`agent-host plugin check FILE` and `agent-host plugin verify` explain the problems of single plugins";

@@ -18,8 +18,17 @@ pub(super) async fn compile(arguments: CompileArguments, terminal: &Terminal) ->
     let output = output.unwrap_or_else(|| installed_code_of(&directory));
     let components = components_in(&directory)?;
     // The installer may run as root, who should not get a data folder because of that. Without installed plugins, the
-    // sandbox compiles every component.
-    let data_folder = tempfile::tempdir().map_err(Failure::refused)?;
+    // sandbox compiles every component. The code is compiled next to its place and not in the folder for temporary files,
+    // where a plugin may be able to change it.
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let temporary = || {
+        std::fs::create_dir_all(parent)?;
+        tempfile::Builder::new().prefix(".compiling-").tempdir_in(parent)
+    };
+    let data_folder = temporary().map_err(|error| {
+        let parent = parent.display();
+        Failure::refused(format!("`{parent}` cannot be written: {error}; run the command as a user who may write it"))
+    })?;
     environment.program = None;
     let environment = environment
         .with_variables(|name| if name == INSTALLED_PLUGINS { None } else { crate::environment::variable(name) });

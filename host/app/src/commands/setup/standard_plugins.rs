@@ -4,6 +4,7 @@
 
 use super::{Asking, Setup};
 use crate::commands::plugin::{index_lines, installed_index};
+use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, text};
 use agent_config::agent_file::nearest;
@@ -20,6 +21,33 @@ pub(super) struct StandardPlugins {
     index: FolderIndex,
     /// The user's plugin folder, into which a selection is copied.
     own: PathBuf,
+}
+
+/// The plugins that were installed together with this program, which may read the current folder by default.
+pub(super) struct InstalledPlugins(Option<(PathBuf, Option<FolderIndex>)>);
+
+impl InstalledPlugins {
+    pub(super) fn find() -> Result<Self, Failure> {
+        let folder = environment::host().installed_plugins();
+        let index = installed_index()?.map(|(_, index)| index);
+        Ok(Self(folder.map(|folder| (folder, index))))
+    }
+
+    /// Whether this component is the installed plugin with this name: its digest is in the index of the installed plugins.
+    /// If they have no index, it must be in their folder.
+    pub(super) fn contains(&self, component: &Path, name: &str) -> bool {
+        match &self.0 {
+            None => false,
+            Some((_, Some(index))) => index.plugin(name).is_some_and(|entry| {
+                let read = agent_plugins::read_component(component, entry.size);
+                read.is_ok_and(|bytes| agent_plugins::digest_of(&bytes) == entry.component)
+            }),
+            Some((folder, None)) => {
+                let canonical = |path: &Path| path.canonicalize().ok();
+                canonical(folder).is_some_and(|folder| component.parent().and_then(canonical) == Some(folder))
+            }
+        }
+    }
 }
 
 impl StandardPlugins {

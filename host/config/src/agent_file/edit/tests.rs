@@ -195,6 +195,21 @@ fn p6_replaces_the_file_atomically_or_not_at_all() {
     assert_eq!(names, 2, "no temporary file is left behind");
 }
 
+/// P13, row 40: a file that is written before it becomes a configuration has a name that no plugin can use.
+#[test]
+fn p13_row_40_unfinished_files_have_a_protected_name() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let unfinished = TemporaryFile::next_to(&folder.path().join("agent.toml")).expect("created");
+    let names: Vec<_> =
+        std::fs::read_dir(folder.path()).expect("listed").flatten().map(|entry| entry.file_name()).collect();
+    assert!(
+        matches!(&names[..], [name] if name.to_string_lossy().starts_with(agent_plugins::DRAFT_PREFIX)),
+        "{names:?}"
+    );
+    drop(unfinished);
+    assert_eq!(std::fs::read_dir(folder.path()).expect("listed").count(), 0);
+}
+
 /// P10: removing grants keeps comments, other keys and other plugins. Without the right to write, folders stay readable.
 #[test]
 fn p10_removes_grants_and_keeps_everything_else() {

@@ -1,36 +1,36 @@
-//! The directory trees of a replayed call. The trees are in a temporary folder that contains only the recorded files
-//! and is deleted after the call. The replayed call can change only files in this folder.
+//! The directory trees of a replayed call. The trees are scratch trees, which contain only the recorded files and are
+//! deleted after the call. The replayed call can change only files in these trees.
 
 use super::inspection;
 use super::path_walk::TreePath;
-use crate::file_trees::{HostTree, HostTreeEntry, TreeHost};
+use crate::file_trees::{HostTree, HostTreeEntry, ScratchQuota, ScratchTrees, TreeHost};
 use crate::grants::TreeGrant;
 use crate::recording::bytes::{Extent, RecordedBytes};
 use crate::recording::file_records::{
     EntryKind, FinalFileState, FoundContent, FoundNames, GrantedTree, InitialFileState,
 };
 use crate::recording::host_calls::{HostCallLog, HostCallResult};
-use cap_std::ambient_authority;
 use cap_std::fs::{Dir, OpenOptions};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use tempfile::TempDir;
 
-/// If only the name of a link is recorded, the link in the temporary folder has this target. Such a link is
+/// If only the name of a link is recorded, the link in the scratch tree has this target. Such a link is
 /// never followed.
 const UNRECORDED_TARGET: &str = "unrecorded";
 
-/// The error if the recorded files could not be written to a temporary folder.
+/// The error if the recorded files could not be written to a scratch tree.
 #[derive(Debug, thiserror::Error)]
-#[error("the recorded files cannot be written to a temporary folder: {0}; check its free space and permissions")]
+#[error(
+    "the recorded files cannot be written for the replay: {0}; check the free space and the permissions of the data folder"
+)]
 pub struct ReplayTreeError(#[from] io::Error);
 
-/// The recorded directory trees of a call, written to a temporary folder.
+/// The recorded directory trees of a call, written to a scratch tree.
 #[derive(Debug)]
 pub struct ReplayTrees {
-    folder: TempDir,
+    scratch: Arc<ScratchTrees>,
     pub(crate) trees: Vec<GrantedTree>,
     /// The state that each path had when the original call first accessed it, without the content of files.
     pub(crate) known: BTreeMap<TreePath, InitialFileState>,
@@ -43,7 +43,7 @@ pub struct ReplayTrees {
 }
 
 impl ReplayTrees {
-    /// Writes the recorded files to a temporary folder. Returns None if no trees are recorded. If the replay
+    /// Writes the recorded files to a scratch tree. Returns None if no trees are recorded. If the replay
     /// needs a file that is missing from the recording, the file is copied from the granted tree that has the same name
     /// as the recorded tree. The granted trees are never changed.
     pub(crate) fn create_in(
@@ -56,13 +56,8 @@ impl ReplayTrees {
             _ => None,
         });
         let Some((trees, changes)) = recorded_trees else { return Ok(None) };
-        let folder = tempfile::Builder::new().prefix("agent-host-replay-").tempdir()?;
-        let mut roots = Vec::new();
-        for number in 0..trees.len() {
-            let path = folder.path().join(number.to_string());
-            std::fs::create_dir(&path)?;
-            roots.push(Dir::open_ambient_dir(&path, ambient_authority())?);
-        }
+        let scratch = host.scratch.create(&host.protected, trees.len(), ScratchQuota::OfTurn)?;
+        let roots = (0..trees.len()).map(|number| scratch.directory(number)).collect::<io::Result<Vec<_>>>()?;
         let (mut known, mut left) = (BTreeMap::new(), BTreeMap::new());
         for answer in &recorded.answers {
             match answer {
@@ -95,17 +90,21 @@ impl ReplayTrees {
             host.tree(grant).ok().map(Arc::new)
         };
         let current = trees.iter().map(current).collect();
-        Ok(Some(Self { folder, trees, known, left, changes, current }))
+        Ok(Some(Self { scratch: Arc::new(scratch), trees, known, left, changes, current }))
     }
 
-    /// Returns the grants for the replayed call. The grants of a replayed call refer to directories in the temporary
-    /// folder instead of the original directories.
+    /// Returns the grants for the replayed call. The grants of a replayed call refer to scratch trees instead of the
+    /// original directories.
     pub fn grants(&self) -> Vec<TreeGrant> {
-        let host = |number: usize| -> PathBuf { self.folder.path().join(number.to_string()) };
-        let trees = self.trees.iter().enumerate();
-        trees
-            .map(|(number, tree)| TreeGrant { host: host(number), guest: tree.guest.clone(), access: tree.access })
-            .collect()
+        let trees = self.trees.iter();
+        let recorded: Vec<_> = trees
+            .map(|tree| TreeGrant { host: PathBuf::new(), guest: tree.guest.clone(), access: tree.access })
+            .collect();
+        self.scratch.replacing(&recorded)
+    }
+
+    pub(crate) fn scratch(&self) -> Arc<ScratchTrees> {
+        Arc::clone(&self.scratch)
     }
 }
 
@@ -123,7 +122,7 @@ pub(super) enum CopyDepth {
 /// Maximum number of names that are copied from a current directory.
 const MAX_NAMES: usize = 100_000;
 
-/// Copies a file or directory from a current tree to the temporary folder. The current tree is never changed.
+/// Copies a file or directory from a current tree to the scratch tree. The current tree is never changed.
 pub(super) fn copy_current(
     (tree, from): (&HostTree, &str),
     (root, to): (&Dir, &str),
@@ -231,7 +230,7 @@ mod tests {
         InitialFileState::Link { stat: FileStat::default(), to: to.into() }
     }
 
-    /// S6: recorded files are written to a temporary folder, which is deleted afterwards. If only the name of a file is
+    /// S6: recorded files are written to a scratch tree, which is deleted afterwards. If only the name of a file is
     /// recorded, the file in the folder is empty.
     #[test]
     fn s6_recorded_files_are_written_and_deleted() {
@@ -260,7 +259,7 @@ mod tests {
         assert!(ReplayTrees::create_in(&HostCallLog::default(), &[], &TreeHost::default()).expect("nothing").is_none());
     }
 
-    /// S6, row 12: the replay of a forged record does not write outside the temporary folder.
+    /// S6, row 12: the replay of a forged record does not write outside the scratch tree.
     #[test]
     fn s6_row_12_a_forged_record_does_not_write_outside_the_folder() {
         let outside = tempfile::tempdir().expect("a folder");

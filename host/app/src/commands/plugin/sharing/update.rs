@@ -33,7 +33,9 @@ pub(in super::super) async fn update(
     let registry = registry(&arguments.folder.connection, terminal)?;
     let mut component_cache = component_cache(&data);
     // With `--check`, a download is deleted when the command ends, and neither the new version nor its code is stored.
-    let temporary = if arguments.check { Some(tempfile::tempdir().map_err(Failure::failed)?) } else { None };
+    // No plugin has access to a folder in the data folder.
+    let downloads = || tempfile::Builder::new().prefix("check-").tempdir_in(data.root());
+    let temporary = if arguments.check { Some(downloads().map_err(Failure::failed)?) } else { None };
     let mut examining = None;
     if let Some(temporary) = &temporary {
         component_cache.downloads.directory = temporary.path().to_owned();
