@@ -17,6 +17,7 @@ const STATES = {
 /** Shows a call, and changes when the call changes. */
 export class ToolCard {
   #call = null;
+  #version = null;
   #body = h("div", { class: "body stack" });
   #summary = h("summary");
 
@@ -28,7 +29,10 @@ export class ToolCard {
   }
 
   update(call) {
-    if (this.#call && JSON.stringify(this.#call) === JSON.stringify(call)) return;
+    // A result never changes, and it can be long, so it is not compared.
+    const version = JSON.stringify([call.state, call.attempt, call.result !== null, call.edited]);
+    if (this.#version === version) return;
+    this.#version = version;
     this.#call = call;
     const { kind, label } = status(call);
     this.element.dataset.state = kind;

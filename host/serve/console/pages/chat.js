@@ -86,7 +86,7 @@ class ChatPage extends Page {
     return h("section", { class: "new-session", "aria-label": "New session" },
       h("a", { class: "icon-button back", href: href("chat"), "aria-label": "Back to the sessions" }, icon("back")),
       h("div", { class: "stack" },
-        h("div", null, h("h2", null, "Begin a session"), agents.length === 1 && h("p", { class: "muted" }, "with ", outside(agent)), agents.length === 1 && about),
+        h("div", null, h("h1", null, "Begin a session"), agents.length === 1 && h("p", { class: "muted" }, "with ", outside(agent)), agents.length === 1 && about),
         agents.length > 1 && h("div", { class: "field" }, h("label", { for: id }, "Agent"), choice, about),
         composer.element));
   }
