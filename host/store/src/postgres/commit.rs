@@ -218,10 +218,10 @@ impl PreparedCommit {
     /// Checks that the numbers of messages and events continue the stored numbers. Returns the number
     /// of the last message.
     fn check_numbers(&self, base: &Base) -> Result<u64, StoreError> {
-        let sequences = self.events.iter().map(|event| event.sequence);
-        sequences.fold(Ok(base.last_event), |last, sequence| next_number("event", last?, sequence))?;
-        let ids = self.messages.iter().map(|message| message.id);
-        ids.fold(Ok(base.last_message), |last, id| next_number("message", last?, id))
+        let mut sequences = self.events.iter().map(|event| event.sequence);
+        sequences.try_fold(base.last_event, |last, sequence| next_number("event", last, sequence))?;
+        let mut ids = self.messages.iter().map(|message| message.id);
+        ids.try_fold(base.last_message, |last, id| next_number("message", last, id))
     }
 
     async fn write_audit(&self, transaction: &Transaction, time: i64) -> Result<(), Failure> {
