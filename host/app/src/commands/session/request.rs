@@ -15,7 +15,7 @@ pub(super) async fn show(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let found = sent_request(store, &session.subject, number.turn, number.step).await;
-    let SentRequest { turn, step, request, body } = found.map_err(Failure::refused)?;
+    let SentRequest { turn, step, request, body, .. } = found.map_err(Failure::refused)?;
     let (document, description) = match body {
         Some(body) => {
             let how = match body.is_exact {
