@@ -55,13 +55,13 @@ async fn i2_a_text_is_checked_without_saving_it() {
     assert!(wrong["problems"][1]["message"].as_str().is_some_and(|text| text.contains("modell")), "{wrong}");
     let unknown = check(&format!("{TEXT}validators = [\"nothing\"]\n")).await;
     assert_eq!(unknown["problems"][0]["line"], 6, "a plugin that is not loaded: {unknown}");
-    assert!(unknown["problems"][0]["message"].as_str().is_some_and(|text| text.starts_with("validators")), "{unknown}");
+    assert!(unknown["problems"][0]["message"].as_str().is_some_and(|text| text.contains("validators")), "{unknown}");
     assert_eq!(check("name = ").await["problems"][0]["line"], 1);
 
     let grants = format!("{TEXT}\n[plugins.text.grants]\nread = [\"docs\"]\n");
     let added = check(&grants).await;
     assert_eq!((&added["problems"], &added["removes"]), (&json!([]), &json!([])), "{added}");
-    assert!(added["adds"].as_array().is_some_and(|adds| adds.len() == 1), "{added}");
+    assert!(added["adds"].as_array().is_some_and(|adds| !adds.is_empty()), "{added}");
     assert!(added["diff"].as_str().is_some_and(|diff| diff.contains("+read = [\"docs\"]")), "{added}");
     assert_eq!(check(&TEXT.replace("\"plugins\"", "\"docs\"")).await["later"], json!(["plugin_directory"]));
     assert_eq!(std::fs::read_to_string(directory.path().join("agent.toml")).expect("read"), TEXT);
