@@ -186,6 +186,7 @@ fn row_15_never_connects_to_internal_addresses() {
             compiler: None,
             cache_directory: Some(scratch().join("cache")),
             installed_code: None,
+            scratch_directory: None,
             store_directory: Some(test_host.directory.path().join("store")),
             limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
             resolver: Some(Arc::new(FixedNames { lookups: AtomicUsize::new(0) })),

@@ -100,6 +100,7 @@ async fn test_host_with_resolver(answers: Vec<Vec<SocketAddr>>) -> (TestHost, Ar
         compiler: None,
         cache_directory: Some(scratch().join("cache")),
         installed_code: None,
+        scratch_directory: None,
         store_directory: Some(test_host.directory.path().join("store")),
         limits: HostLimits { compile_time: Duration::from_secs(300), ..HostLimits::default() },
         resolver: Some(resolver.clone()),

@@ -316,6 +316,7 @@ fn concerns_one_session(error: &StoreError) -> bool {
             | StoreError::ReadOnly { .. }
             | StoreError::Newer { .. }
             | StoreError::Failed { .. }
+            | StoreError::OutcomeUnknown { .. }
             | StoreError::Closed
     )
 }
