@@ -156,7 +156,8 @@ async fn i7_p6_first_use_questions_are_permission_requests() {
 #[tokio::test(flavor = "multi_thread")]
 async fn i7_p6_temporary_grants_belong_to_one_session() {
     let write = |name: &str| call_reply(&[("files.write", json!({"path": name, "text": "x\n"}))]);
-    let replies = ["a.md", "b.md", "c.md", "d.md"].map(|name| [write(name), text_reply("Well.")]);
+    // Each session begins with the first reply.
+    let replies = ["a.md", "b.md", "c.md"].map(|name| [write(name), text_reply("Well.")]);
     let project = Project::new(&["files"], "[approval]\ndestructive = \"allow\"\n", &replies.concat());
     let mut editor = Editor::start(&project).await;
     let granted = editor.new_session(&project.path("")).await;
@@ -171,18 +172,19 @@ async fn i7_p6_temporary_grants_belong_to_one_session() {
     permission.select("this_session");
     assert_eq!(stopped(answer).await, StopReason::EndTurn);
     assert!(written("a.md"));
-    let answer = editor.ask(&other, "Write b.");
+    std::fs::remove_file(project.path("a.md")).expect("removed");
+    let answer = editor.ask(&other, "Write a.");
     editor.permission().await.select("no");
     assert_eq!(stopped(answer).await, StopReason::EndTurn);
-    assert!(!written("b.md"), "the other session still lacks the grant");
-    assert_eq!(editor.prompt(&granted, "Write c.").await, StopReason::EndTurn);
-    assert!(written("c.md"), "the answer in the other session changes nothing");
+    assert!(!written("a.md"), "the other session still lacks the grant");
+    assert_eq!(editor.prompt(&granted, "Write b.").await, StopReason::EndTurn);
+    assert!(written("b.md"), "the answer in the other session changes nothing");
     patient(editor.connection.send_request(CloseSessionRequest::new(granted.clone())).block_task()).await.unwrap();
     editor.load(&granted, &project.path("")).await.expect("the session is loaded");
-    let answer = editor.ask(&granted, "Write d.");
+    let answer = editor.ask(&granted, "Write c.");
     editor.permission().await.dismiss();
     assert_eq!(stopped(answer).await, StopReason::EndTurn);
-    assert!(!written("d.md"), "the grant has ended");
+    assert!(!written("c.md"), "the grant has ended");
     editor.close().await;
 }
 
