@@ -78,7 +78,7 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       check(await page.getByRole("button", { name: "Review and save…" }).isDisabled(), "a text with problems cannot be saved");
       const text = `${before}read = ["plugins"] # Only to look.\n`;
       await editor.fill(text);
-      await page.getByText("The text is valid and not saved yet.").waitFor();
+      await page.getByText("The text is valid and not saved yet.").first().waitFor();
       await page.keyboard.press("Control+s");
       const dialog = page.getByRole("dialog");
       await dialog.locator("tr.added").waitFor();
@@ -90,7 +90,7 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       check(readFileSync(file, "utf8") === text, "the file has exactly the new text");
       writeFileSync(file, `# Somebody else was here.\n${text}`);
       await editor.fill(`${text}# Mine.\n`);
-      await page.getByText("The text is valid and not saved yet.").waitFor();
+      await page.getByText("The text is valid and not saved yet.").first().waitFor();
       await page.getByRole("button", { name: "Review and save…" }).click();
       await dialog.getByRole("button", { name: "Save", exact: true }).click();
       await dialog.getByText("was changed in the meantime").waitFor();

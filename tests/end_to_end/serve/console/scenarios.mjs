@@ -96,7 +96,7 @@ const scenarios = {
     await card.getByLabel("Your answer").fill("Pier 3");
     await page.keyboard.press("Enter");
     await ended(page);
-    check((await page.locator(".messages").innerText()).includes("Pier 3 it is."), "the turn continued with the answer");
+    check((await page.locator("div.messages").innerText()).includes("Pier 3 it is."), "the turn continued with the answer");
   },
 
   /** A picture from the clipboard. */
@@ -186,7 +186,7 @@ const scenarios = {
     await ended(page);
     await page.locator("details.tool summary").first().click();
     await harmless(page);
-    const shown = await page.locator(".messages").innerText();
+    const shown = await page.locator("div.messages").innerText();
     check(shown.includes("<script>") && shown.includes("<img src=x"), `markup is shown as text: ${shown}`);
     check(shown.includes("U+202E") && shown.includes("U+0007"), `invisible characters are shown: ${shown}`);
     // A result of 10 MB, which the page must show without becoming slow, even if a server does not cut it.
