@@ -100,7 +100,7 @@ fn p6_the_answer_r_allows_only_reading() {
 /// P6: the grants of a session end when the user leaves the session, even if the session cannot be closed.
 #[test]
 fn p6_grants_end_even_if_the_session_cannot_be_closed() {
-    let folder = AgentFolder::new(AGENT_FILE, &[]);
+    let folder = AgentFolder::new(AGENT_FILE, &[text_reply("Not asked for.")]);
     let mut screen = folder.session();
     screen.send("/grant text read=../other\r");
     screen.wait_for("granted to text for this session");

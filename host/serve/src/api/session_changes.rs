@@ -82,13 +82,32 @@ pub(crate) async fn retry_turn(
     }
 }
 
+/// Number of messages that are read at once.
+const MESSAGES_PER_PAGE: usize = 100;
+
 /// Returns the input of the last turn, which is its first message of a user.
 async fn last_input(store: &dyn Store, run: &Run) -> Result<Option<TurnInput>, Problem> {
-    let of_turn =
-        run.view.iter().filter(|entry| entry.turn == run.turns && entry.role.is_none_or(|role| role == Role::User));
-    let Some(first) = of_turn.map(|entry| entry.id).min() else { return Ok(None) };
-    let messages = store.messages(&run.session, MessageRange::Ids(vec![first])).await?;
-    let Some(message) = messages.into_iter().find(|message| message.role == Role::User) else { return Ok(None) };
+    // The snapshot does not contain the view, so the messages are read from the last one backwards.
+    let (mut end, mut first) = (run.next_message, None);
+    'pages: while end > 1 {
+        let after = end.saturating_sub(MESSAGES_PER_PAGE as u64 + 1);
+        let page = store.messages(&run.session, MessageRange::After { id: after, limit: MESSAGES_PER_PAGE }).await?;
+        for message in page.into_iter().rev().skip_while(|message| message.id >= end) {
+            if message.turn < run.turns {
+                break 'pages;
+            }
+            if message.role == Role::User {
+                first = Some(message);
+            }
+        }
+        end = after + 1;
+    }
+    let Some(message) = first else { return Ok(None) };
+    // A turn that was undone is not the last turn any more.
+    let hidden = store.hidden(&run.session, message.id.saturating_sub(1), 1).await?;
+    if hidden.iter().any(|hidden| hidden.id == message.id) {
+        return Ok(None);
+    }
     let mut parts: Vec<Part> = message
         .parts
         .into_iter()
