@@ -91,12 +91,12 @@ pub(crate) struct Caller {
     /// The trace context in the headers `traceparent` and `tracestate`, to which a turn of this request belongs (I6). If it is
     /// not valid, the turn begins a trace.
     pub(crate) trace: Option<TraceContext>,
-    /// Digest of the sign-in that stands for the token, if the request has a sign-in instead of the token itself.
+    /// Digest of the sign-in that replaces the token, if the request has a sign-in instead of the token itself.
     pub(crate) sign_in: Option<String>,
 }
 
 impl Caller {
-    /// Finds the token of a request among the server's tokens. A request may have a sign-in that stands for a token.
+    /// Finds the token of a request among the server's tokens. A request may have a sign-in instead of a token.
     pub(crate) fn of(headers: &HeaderMap, tokens: &[Token], sign_ins: &SignIns) -> Result<Self, Problem> {
         let unauthorized = |detail: &str| Problem::new(StatusCode::UNAUTHORIZED, "unauthorized", detail);
         let value = single(headers, header::AUTHORIZATION.as_str())?;

@@ -43,7 +43,7 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-/// Routes that need no token: they contain no data of the host, or a code stands for the token.
+/// Routes that need no token: they contain no data of the host, or a code replaces the token.
 const PUBLIC_ROUTES: [&str; 3] = ["/health", "/ready", sign_ins::CODE_PATH];
 
 /// Returns the routes and the document that describes them.

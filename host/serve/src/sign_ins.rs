@@ -1,4 +1,4 @@
-//! Short sign-ins of the web console. A page exchanges a token, or a code that is used once, for a secret that stands for the
+//! Short sign-ins of the web console. A page exchanges a token, or a code that is used once, for a secret that replaces the
 //! token for some hours. The page stores only this secret, so that nobody can take a token that lasts from a browser.
 
 use crate::tokens::digest;
@@ -109,7 +109,7 @@ fn remove_oldest(credentials: &mut HashMap<String, Credential>, is_counted: impl
 mod tests {
     use super::*;
 
-    /// Row 24: a code begins one sign-in, and a sign-in that has ended stands for no token.
+    /// Row 24: a code begins one sign-in, and a sign-in that has ended is refused.
     #[test]
     fn row_24_codes_are_used_once_and_sign_ins_end() {
         let sign_ins = SignIns::default();

@@ -23,7 +23,7 @@ async fn inbox_item(client: &Client) -> Value {
     .await
 }
 
-/// Row 24: a sign-in stands for its token, cannot begin another one, and ends with its token. A code begins one sign-in.
+/// Row 24: a sign-in replaces its token, cannot begin another one, and ends with its token. A code begins one sign-in.
 #[tokio::test(flavor = "multi_thread")]
 async fn row_24_a_sign_in_stands_for_its_token() {
     let test_host = TestHost::new(&[]).await;

@@ -213,7 +213,7 @@ impl SessionServices {
             MemoryUse::Project => match &config.project {
                 Some(project) => (MemoryScope::OwnAndOtherResults(config.name.clone()), Some(project.clone())),
                 // A server works for people who may use one agent only. They must not learn what the user has told other agents,
-                // or what was said in the user's projects.
+                // or what the user has said in projects.
                 None => (MemoryScope::OwnOnly(config.name.clone()), Some(NO_PROJECT.to_owned())),
             },
             MemoryUse::User => (MemoryScope::OwnAndOtherResults(config.name.clone()), None),

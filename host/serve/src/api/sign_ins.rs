@@ -39,7 +39,7 @@ impl From<&Token> for TokenDetails {
     }
 }
 
-/// A sign-in that stands for a token.
+/// A sign-in that replaces a token.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct NewSignIn {
     /// The secret, which requests send in `Authorization: Bearer` instead of the token.
@@ -59,7 +59,7 @@ pub(crate) async fn show_token(Extension(caller): Extension<Caller>) -> Json<Tok
     Json(TokenDetails::from(&caller.token))
 }
 
-/// Begins a sign-in, which stands for the token of the request for 12 hours.
+/// Begins a sign-in, which replaces the token of the request for 12 hours.
 ///
 /// A web page stores the secret of the sign-in instead of the token. A sign-in cannot begin another sign-in.
 #[utoipa::path(

@@ -126,7 +126,7 @@ async fn recollections(connection: &Connection, found: Vec<(String, f32)>) -> Re
     Ok(recollections.collect())
 }
 
-/// Returns the time of a memory. `None` stands for the current time of the database.
+/// Returns the time of a memory. `None` means the current time of the database.
 fn written_time(memory: &Memory) -> Result<Option<i64>, StoreError> {
     let parse = |text: &String| {
         let time = text.parse::<Timestamp>().map(Timestamp::as_microsecond);

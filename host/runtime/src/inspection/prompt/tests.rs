@@ -1,3 +1,5 @@
+//! Tests of the comparison of prompts: blocks, differences, and the part that a cache can reuse.
+
 use super::*;
 use agent_core::message::{Message, Role};
 use agent_core::model::{ModelRequest, OfferedTool};

@@ -62,7 +62,7 @@ impl Copies {
         Some(copies)
     }
 
-    /// Copies a file. If there is no such file, creates its folder if the folder exists in the original tree.
+    /// Copies a file. If the file does not exist, creates its folder if the folder exists in the original tree.
     fn copy(&mut self, path: &str) -> Option<()> {
         let (Some(place), Some(text)) = (place_of(self.trees(), path), text_of(&self.originals, path)) else {
             return Some(());
