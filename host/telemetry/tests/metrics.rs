@@ -10,7 +10,6 @@ use agent_telemetry::{
 };
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::post;
 use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;
@@ -168,15 +167,16 @@ struct MetricsReceiver {
 impl MetricsReceiver {
     async fn start() -> Self {
         let (received, status) = (Arc::<Mutex<Vec<_>>>::default(), Arc::new(Mutex::new(StatusCode::OK)));
-        let receive = |State((received, status)): State<(Arc<Mutex<Vec<_>>>, Arc<Mutex<StatusCode>>)>, body: Bytes| async move {
+        let (requests, answer) = (received.clone(), status.clone());
+        let receive = move |body: Bytes| async move {
             let request = ExportMetricsServiceRequest::decode(body).expect("valid protobuf");
-            let status = *status.lock().expect("no panic");
+            let status = *answer.lock().expect("no panic");
             if status == StatusCode::OK {
-                received.lock().expect("no panic").push(request);
+                requests.lock().expect("no panic").push(request);
             }
             status
         };
-        let router = Router::new().route("/v1/metrics", post(receive)).with_state((received.clone(), status.clone()));
+        let router = Router::new().route("/v1/metrics", post(receive));
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         tokio::spawn(async move { axum::serve(listener, router).await });

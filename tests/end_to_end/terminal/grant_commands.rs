@@ -108,7 +108,7 @@ fn p6_grants_end_even_if_the_session_cannot_be_closed() {
     let connection = rusqlite::Connection::open(folder.path("data/agent-host.db")).unwrap();
     let fail = "CREATE TRIGGER broken BEFORE DELETE ON sessions BEGIN SELECT RAISE(ABORT, 'broken by a test'); END";
     connection.execute_batch(fail).unwrap();
-    screen.send("/new\r");
+    screen.send("/session new\r");
     screen.wait_for("broken by a test");
     screen.wait_for_end("\n>");
     screen.send("/revoke text\r");

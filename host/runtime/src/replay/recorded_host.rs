@@ -3,9 +3,9 @@
 
 use agent_core::message::Digest;
 use agent_plugins::{
-    BodyCompleteness, Extent, FoundValue, Grants, HostCallLog, HostCallResult, HttpPort, HttpPortRequest,
+    Access, BodyCompleteness, Extent, FoundValue, Grants, HostCallLog, HostCallResult, HttpPort, HttpPortRequest,
     HttpPortResponse, HttpRefusal, KeyValueBucket, KeyValuePort, PortError, ReplayInputs, ReplayTrees, RequestOutcome,
-    SwapOutcome, digest_of_request,
+    SwapOutcome, TreeGrant, digest_of_request,
 };
 use async_trait::async_trait;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -134,7 +134,8 @@ pub(super) fn recorded_environment(recorded: &HostCallLog, trees: Option<Arc<Rep
 
 /// Returns `grants` and also the grants for stored values, HTTP requests and directories that the recorded call had,
 /// according to the recorded answers. The recorded directories come first, followed by the directories in `grants` that
-/// have other names.
+/// have other names. A replay must not change these directories, so the plugin may only read them, even if `grants`
+/// allows changes.
 pub(super) fn recorded_grants(recorded: &HostCallLog, recorded_trees: Option<&ReplayTrees>, grants: &Grants) -> Grants {
     let patterns = recorded.answers.iter().filter_map(|answer| match answer {
         HostCallResult::Request { method, url, .. } => format!("{method} {url}").parse().ok(),
@@ -144,7 +145,8 @@ pub(super) fn recorded_grants(recorded: &HostCallLog, recorded_trees: Option<&Re
     let http = grants.http.iter().cloned().chain(patterns).collect();
     let mut trees = recorded_trees.map(ReplayTrees::grants).unwrap_or_default();
     let others = grants.trees.iter().filter(|granted| !trees.iter().any(|tree| tree.guest == granted.guest));
-    trees.extend(others.cloned().collect::<Vec<_>>());
+    let read_only = |tree: &TreeGrant| TreeGrant { access: Access::Read, ..tree.clone() };
+    trees.extend(others.map(read_only).collect::<Vec<_>>());
     Grants { http, trees, key_value: has_values.then_some(u64::MAX), ..grants.clone() }
 }
 
@@ -317,6 +319,16 @@ mod tests {
     fn wrote(key: &str, value: &str) -> HostCallResult {
         let value = Some(RecordedBytes(value.as_bytes().to_vec()));
         HostCallResult::Wrote { bucket: String::new(), key: key.to_owned(), value }
+    }
+
+    /// S6: a replayed call may read a directory that the recorded call could not access, but may not change it, even if
+    /// the plugin may change the directory outside of replays.
+    #[test]
+    fn s6_directories_that_were_not_recorded_are_only_read() {
+        let granted = TreeGrant { host: "/home/me/docs".into(), guest: "docs".into(), access: Access::ReadWrite };
+        let grants = Grants { trees: vec![granted.clone()], ..Grants::default() };
+        let replayed = recorded_grants(&HostCallLog::default(), None, &grants);
+        assert_eq!(replayed.trees, [TreeGrant { access: Access::Read, ..granted }]);
     }
 
     /// S6: a replayed call reads the recorded values, or the values that it has written itself, and the values that it

@@ -152,7 +152,9 @@ const scenarios = {
     await page.getByRole("button", { name: "Stop" }).click();
     await page.getByText("The turn was stopped.").waitFor();
     await page.getByRole("button", { name: "Try again" }).click();
-    await page.getByText("Counted again.").waitFor();
+    // The script repeats a reply that was cancelled.
+    const reply = page.getByRole("article", { name: /^Reply/ }).last();
+    await until(async () => (await reply.innerText().catch(() => "")).includes(`word${settings.words - 1}`), "the reply is complete");
     await ended(page);
     const prompts = await page.getByRole("article", { name: "Prompt: Count slowly." }).count();
     check(prompts === 2, `the prompt is there twice, once undone: ${prompts}`);
