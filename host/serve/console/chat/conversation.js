@@ -39,6 +39,8 @@ export class Conversation {
   #firstMessage = Infinity;
   #state = "idle";
   #sync = { running: false, wanted: false };
+  /** How often the whole conversation was shown again. */
+  #reloads = 0;
   #thinking = "";
   /** The thinking of a reply that is complete, until its message is shown. */
   #keptThinking = null;
@@ -261,8 +263,13 @@ export class Conversation {
     while (this.#sync.wanted && !this.signal.aborted) {
       this.#sync.wanted = false;
       try {
+        const reloads = this.#reloads;
         const after = Math.min(this.#lastMessage, ...[...this.#unfinished.values()].map((id) => id - 1));
         const transcript = await api.get(sessionPath(this.session, "transcript"), { query: { after, limit: 100 }, signal: this.signal });
+        if (reloads !== this.#reloads) {
+          this.#sync.wanted = true;
+          continue;
+        }
         this.#apply(transcript);
         if (transcript.messages.length >= 90) this.#sync.wanted = true;
       } catch (error) {
@@ -471,14 +478,16 @@ export class Conversation {
 
   /** Shows the whole conversation again, because messages that are shown have changed. */
   async #reload() {
+    const transcript = await api.get(sessionPath(this.session, "transcript"), { signal: this.signal }).catch(() => null);
+    if (!transcript) return;
+    // An answer to an earlier request describes what was shown before, so that it is not used.
+    this.#reloads += 1;
     this.#messages.clear();
     this.#cards.clear();
     this.#unfinished.clear();
     this.#pending = [];
     this.#lastMessage = 0;
     this.#firstMessage = Infinity;
-    const transcript = await api.get(sessionPath(this.session, "transcript"), { signal: this.signal }).catch(() => null);
-    if (!transcript) return;
     this.list.replaceChildren();
     this.#apply(transcript);
     this.#toEnd();

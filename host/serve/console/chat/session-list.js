@@ -37,7 +37,6 @@ export class SessionList {
       this.list);
     this.field.addEventListener("input", () => this.#search());
     shortcut("Control+K", "Search sessions and messages", () => { this.field.focus(); this.field.select(); }, { signal: page.signal });
-    shortcut("Alt+N", "Begin a session", () => { location.hash = href("chat", "new"); }, { signal: page.signal });
   }
 
   start() {

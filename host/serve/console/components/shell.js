@@ -26,6 +26,7 @@ class Shell extends HTMLElement {
     connection.addEventListener("change", ({ detail: isReachable }) => { offline.hidden = isReachable; });
     document.body.append(offline, h("div", { class: "notices" }), h("div", { id: "announcements", class: "visually-hidden", role: "status" }));
     shortcut("Control+/", "Show the keyboard shortcuts", showShortcuts);
+    shortcut("Alt+N", "Begin a session", () => { if (signIn.secret) go(href("chat", "new")); });
   }
 
   /** Is called for the first time when the router starts, which is when the sign-in is known. */
@@ -99,7 +100,7 @@ class Shell extends HTMLElement {
     }
     if (!page) {
       this.#shown = null;
-      fill(this.#main, emptyView("question", "There is no such page", "The address may be wrong, or this version of the console does not have the page.",
+      fill(this.#main, h("h1", { class: "visually-hidden" }, "Unknown page"), emptyView("question", "There is no such page", "The address may be wrong, or this version of the console does not have the page.",
         h("a", { class: "button", href: "#/" }, "Go to the start")));
       return;
     }

@@ -20,7 +20,8 @@ class AgentsPage extends Page {
   }
 
   routeChanged() {
-    const address = this.route.segments.join("/");
+    const address = addressOf(this.route);
+    // A click on a tab changes the address, and has already shown the tab.
     if (address === this.#shown) return;
     this.#shown = address;
     this.show(this.content, () => this.#load(this.route.segments[0]));
@@ -37,6 +38,12 @@ class AgentsPage extends Page {
         h("span", { class: "muted small row" }, outside(agent.model, { class: "mono" }), h("span", null, plural(agent.tools, "tool")))))))];
   }
 
+  /** Writes the tab that is shown into the address. */
+  #select(agent, part) {
+    this.#shown = addressOf({ segments: [agent], query: new URLSearchParams({ part }) });
+    go(`${href("agents", agent)}?part=${part}`, { replace: true });
+  }
+
   #agent(agent) {
     const names = ["overview", "configuration"];
     const parts = tabs("Parts of the agent", [
@@ -44,12 +51,17 @@ class AgentsPage extends Page {
       { label: "Configuration", content: () => (signIn.may("administer") ? editorView(this, agent.name) : noRight()) },
     ], {
       selected: Math.max(names.indexOf(this.route.query.get("part")), 0),
-      onSelect: (index) => go(`${href("agents", agent.name)}?part=${names[index]}`, { replace: true }),
+      onSelect: (index) => this.#select(agent.name, names[index]),
     });
     return [pageHeader(outside(agent.name), outside(agent.model, { class: "mono" }),
       h("a", { class: "button", href: href("plugins", agent.name) }, plural(agent.plugins.length, "plugin")),
       h("a", { class: "button", href: href("agents") }, "All agents")), parts];
   }
+}
+
+/** Returns the part of the address that decides what is shown. */
+function addressOf({ segments, query }) {
+  return `${segments.join("/")}?${query.get("part") ?? "overview"}`;
 }
 
 function noRight() {

@@ -25,9 +25,9 @@ class PluginsPage extends Page {
   }
 
   routeChanged() {
-    const address = this.route.segments.join("/");
-    // Only the part of the plugin that is shown may have changed.
-    if (address !== "" && address === this.#shown) return;
+    const address = addressOf(this.route);
+    // A click on a tab changes the address, and has already shown the tab.
+    if (this.route.segments.length > 0 && address === this.#shown) return;
     this.#shown = address;
     this.show(this.content, () => this.#load(...this.route.segments));
   }
@@ -60,6 +60,12 @@ class PluginsPage extends Page {
       h("p", { class: "muted small" }, `Generation `, h("code", null, short(generation)), `. Recent calls are those of the last 5 turns of each of the ${count(sessions)} latest sessions.`)];
   }
 
+  /** Writes the tab that is shown into the address. */
+  #select(agent, plugin, part) {
+    this.#shown = addressOf({ segments: [agent, plugin], query: new URLSearchParams({ part }) });
+    go(`${href("plugins", agent, plugin)}?part=${part}`, { replace: true });
+  }
+
   #plugin(agent, path, plugin) {
     const own = `${path}/${encodeURIComponent(plugin.name)}`;
     const names = ["access", "tools", "versions", "use"];
@@ -70,7 +76,7 @@ class PluginsPage extends Page {
       { label: `Tools (${plugin.tools.length})`, content: () => toolsView(this, agent, plugin) },
       { label: "Versions", content: () => versionsView(this, own, plugin, reload) },
       { label: "Resources", content: () => useView(plugin) },
-    ], { selected, onSelect: (index) => go(`${href("plugins", agent, plugin.name)}?part=${names[index]}`, { replace: true }) });
+    ], { selected, onSelect: (index) => this.#select(agent, plugin.name, names[index]) });
     return [
       pageHeader(outside(plugin.name), plugin.description && outside(plugin.description), healthBadge(plugin),
         h("a", { class: "button", href: href("plugins", agent) }, "All plugins")),
@@ -84,6 +90,11 @@ class PluginsPage extends Page {
       parts,
     ];
   }
+}
+
+/** Returns the part of the address that decides what is shown. */
+function addressOf({ segments, query }) {
+  return `${segments.join("/")}?${query.get("part") ?? "access"}`;
 }
 
 function noRight() {

@@ -53,13 +53,19 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       check((await access.innerText()).includes("accounts"), "the plugin gets its folder");
       check((await page.locator(".grants").innerText()).includes("everything.toml:"), "the grant names its file and line");
       await page.goto(address("plugins/everything/probe?part=tools"));
-      const tool = page.locator(".tool-form", { has: page.locator("summary", { hasText: "probe.echo" }) });
+      const form = (name) => page.locator(".tool-form", { has: page.locator("summary", { hasText: name }) });
+      const waiting = form("probe.sleep");
+      await waiting.locator("summary").click();
+      for (const [typed, problem] of [["", "A value is required."], ["soon", "This is not a whole number."]]) {
+        await waiting.getByLabel("ms").fill(typed);
+        await waiting.getByRole("button", { name: "Call the tool" }).click();
+        await waiting.getByText(problem).first().waitFor();
+      }
+      const tool = form("probe.echo");
       await tool.locator("summary").click();
-      await tool.getByRole("button", { name: "Call the tool" }).click();
-      await tool.getByText("A value is required.").first().waitFor();
       await tool.getByLabel("text").fill("ahoy there");
       await tool.getByRole("button", { name: "Call the tool" }).click();
-      await until(async () => (await tool.getByRole("status").innerText()).includes("ahoy there"), "the result is shown");
+      await until(async () => (await tool.getByRole("status").first().innerText()).includes("ahoy there"), "the result is shown");
       await tool.getByRole("link", { name: "Show the turn" }).click();
       await page.locator(".timeline").waitFor();
     },

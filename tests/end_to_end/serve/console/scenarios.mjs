@@ -38,7 +38,7 @@ const scenarios = {
     const thinking = page.locator("details.thinking").first();
     check(!(await thinking.evaluate((folded) => folded.open)), "thinking is folded");
     await thinking.locator("summary").click();
-    check((await thinking.innerText()).includes("I think about piers."), "the thinking is shown");
+    check((await thinking.innerText()).includes("Now I write."), "the thinking is shown");
     check(/\d+ % of/.test(await page.locator(".budget summary").innerText()), "the bar shows how full the window is");
     // Search finds the message, and a copy of the session contains it.
     await page.keyboard.press("Control+k");
@@ -251,8 +251,6 @@ const scenarios = {
     await page.getByRole("navigation", { name: "Pages" }).waitFor();
     await page.keyboard.press("Alt+n");
     await page.waitForURL(/#\/chat\/new$/);
-    // The form appears when the agents are known.
-    await page.waitForTimeout(500);
     await until(() => page.evaluate(() => document.activeElement.tagName === "TEXTAREA"), "the field has the focus");
     // The choice of the agent is before the field.
     await page.keyboard.press("Shift+Tab");

@@ -46,7 +46,7 @@ function form(page, agent, tool) {
     }
     button.disabled = false;
   };
-  return h("form", { class: "stack", on: { submit } },
+  return h("form", { class: "stack", novalidate: true, on: { submit } },
     h("p", { class: "muted small" }, "The call has the agent's grants, approvals and limits, and is kept as a session."), element, h("div", { class: "row" }, button), result);
 }
 

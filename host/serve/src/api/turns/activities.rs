@@ -115,8 +115,12 @@ fn ended_activities(spans: &[Span], steps: &HashMap<[u8; 8], u32>) -> Vec<Activi
 
 /// Whether a span is shown as an activity. The turn and its steps are described elsewhere.
 fn is_shown(span: &Span) -> bool {
-    let is_turn = text_of(span, KIND).as_deref() == Some("AGENT");
-    !is_turn && span.attributes.iter().all(|(name, _)| name != STEP)
+    match text_of(span, KIND).as_deref() {
+        Some("AGENT") => false,
+        // The spans of model calls also name their step.
+        Some("CHAIN") => span.attributes.iter().all(|(name, _)| name != STEP),
+        _ => true,
+    }
 }
 
 fn kind_of(span: &Span) -> &'static str {
