@@ -26,6 +26,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 const OPEN_SESSIONS: usize = 256;
 /// Maximum number of sessions in a list.
 const LISTED_SESSIONS: usize = 200;
+/// Maximum number of MCP servers of the editor that the host names when it does not use them.
+const SHOWN_SERVERS: usize = 20;
 
 /// The sessions that the editor has open, by their subjects.
 pub(crate) struct Requests {
@@ -268,17 +270,23 @@ impl Requests {
     /// host does not use. Nothing in the request extends what the agent may do.
     fn check(&self, environment: &Environment) -> Result<Option<String>, Error> {
         let Environment { folder, additional_folders, servers, system_prompt } = environment;
-        if !additional_folders.is_empty() {
+        if let Some(folder) = additional_folders.first() {
+            self.shared.note_refusal("a session with additional folders", &folder.display().to_string(), "invalid");
             return Err(invalid("additional folders are not supported; grant folders in the agent's configuration"));
         }
         if system_prompt.is_some() {
             return Err(invalid("system prompts are not supported; write instructions into the agent's configuration"));
         }
-        self.check_folder(folder)?;
+        self.check_folder(folder).inspect_err(|_| {
+            self.shared.note_refusal("a session in a folder", &folder.display().to_string(), "forbidden");
+        })?;
         if servers.is_empty() {
             return Ok(None);
         }
-        let names: Vec<String> = servers.iter().take(20).map(|server| code(server_name(server))).collect();
+        for server in servers.iter().take(SHOWN_SERVERS) {
+            self.shared.note_refusal("the use of an MCP server", server_name(server), "forbidden");
+        }
+        let names: Vec<String> = servers.iter().take(SHOWN_SERVERS).map(|server| code(server_name(server))).collect();
         Ok(Some(format!(
             "The editor offers MCP servers ({}). They are not used, because only the agent's configuration may start or \
              reach servers. To use a server, add it to `[mcp]` in the agent's configuration.",

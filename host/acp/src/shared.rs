@@ -6,7 +6,9 @@ use agent_client_protocol::v1::schema::{ContentBlock, ContentChunk, SessionNotif
 use agent_client_protocol::{Client, Error, ErrorCode};
 use agent_core::event::Wait;
 use agent_core::run::Run;
-use agent_runtime::{Agent, FileChanges, RequestError, RequestProblem, Supervisor, TreeGrant};
+use agent_runtime::{
+    Agent, EDITOR_PROTOCOL, FileChanges, RefusedRequest, RequestError, RequestProblem, Supervisor, TreeGrant,
+};
 use agent_store::{SessionFilter, SessionState, SessionSummary, Store, StoreError, Unowned};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -119,7 +121,22 @@ impl Shared {
     pub(crate) async fn own_session(&self, session: &str) -> Result<SessionSummary, Error> {
         let filter = SessionFilter { subject: Some(session.to_owned()), ..self.own_sessions() };
         let found = self.store().sessions(filter, 1).await.map_err(store_error)?.pop();
-        found.filter(is_shown).ok_or_else(|| no_session(session))
+        if let Some(found) = found.filter(is_shown) {
+            return Ok(found);
+        }
+        let anybodys = SessionFilter { subject: Some(session.to_owned()), ..SessionFilter::default() };
+        if !self.store().sessions(anybodys, 1).await.map_err(store_error)?.is_empty() {
+            self.note_refusal("the use of a session", session, "not_found");
+        }
+        // The answer does not tell whether another session exists.
+        Err(no_session(session))
+    }
+
+    /// Records in the audit log that a request of the editor was refused (O3).
+    pub(crate) fn note_refusal(&self, request: &str, object: &str, code: &'static str) {
+        let (request, object) = (request.to_owned(), Some(object.to_owned()));
+        let refused = RefusedRequest { protocol: EDITOR_PROTOCOL, token: None, request, object, code };
+        self.supervisor().refusals().note(refused);
     }
 
     /// Returns the filter for the sessions that this connection may use.

@@ -153,6 +153,15 @@ impl RegistryError {
         matches!(self, RegistryError::Unreachable { .. } | RegistryError::Interrupted { .. })
     }
 
+    /// Returns whether the content was received and then refused, because it was changed, is too large, or is not signed as
+    /// required. Callers record such an error in the audit log (O3).
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            RegistryError::Tampered { .. } | RegistryError::TooLarge { .. } | RegistryError::Signature { .. }
+        )
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>, action: &'static str, source: std::io::Error) -> Self {
         Self::File { path: path.into(), action, source }
     }

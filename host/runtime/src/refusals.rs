@@ -25,6 +25,9 @@ const MAX_NAME_CHARACTERS: usize = 200;
 /// What entries contain instead of the request if there are too many kinds of refusals.
 const OTHER_REQUESTS: &str = "other requests";
 
+/// The protocol of editors. An editor has no token, because it has started the host itself.
+pub const EDITOR_PROTOCOL: &str = "acp";
+
 /// What entries contain instead of the request if the sender has no valid token.
 const WITHOUT_TOKEN: &str = "a request without a valid token";
 
@@ -33,7 +36,7 @@ const WITHOUT_TOKEN: &str = "a request without a valid token";
 pub struct RefusedRequest {
     /// The protocol of the request, such as `http`.
     pub protocol: &'static str,
-    /// Name of the token in the request. `None` if the request contained no valid token.
+    /// Name of the token in the request. `None` if the request contained no valid token, or if an editor sent it.
     pub token: Option<String>,
     /// What was requested. It must be one of few texts, and must not contain parts that the sender chooses freely.
     pub request: String,
@@ -41,6 +44,13 @@ pub struct RefusedRequest {
     pub object: Option<String>,
     /// Code for the reason, such as `unauthorized`.
     pub code: &'static str,
+}
+
+impl RefusedRequest {
+    /// Whether the host knows the sender. Only then, what the sender writes may be in an entry.
+    fn has_known_sender(&self) -> bool {
+        self.token.is_some() || self.protocol == EDITOR_PROTOCOL
+    }
 }
 
 /// Records refused requests. All clones share the same counts.
@@ -130,10 +140,11 @@ impl RefusalLog {
             observer.observe(&Observation::Refused { protocol: refused.protocol, code: refused.code });
         }
         let name = |name: &str| visible_name(name, MAX_NAME_CHARACTERS);
+        let is_known = refused.has_known_sender();
         let RefusedRequest { protocol, token, request, object, code } = refused;
-        let object = object.filter(|_| token.is_some()).map(|object| name(&object));
+        let object = object.filter(|_| is_known).map(|object| name(&object));
         // A sender without a token must not create many kinds.
-        let request = if token.is_some() { name(&request) } else { WITHOUT_TOKEN.to_owned() };
+        let request = if is_known { name(&request) } else { WITHOUT_TOKEN.to_owned() };
         let mut kind = Kind { protocol, token, request, code };
         let mut state = self.0.lock();
         if state.kinds.len() >= MAX_KINDS && !state.kinds.contains_key(&kind) {

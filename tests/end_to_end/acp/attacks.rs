@@ -194,6 +194,29 @@ async fn i7_row_56_foreign_sessions_are_not_found() {
         assert!(error.message.contains("is not open"), "{error}");
     }
     editor.close().await;
+    // O3: only the requests for sessions that exist are refusals.
+    let refused = refusals(&project).await;
+    let request = "the use of a session".to_owned();
+    assert!(refused.iter().all(|(what, ..)| *what == request), "{refused:?}");
+    assert_eq!(refused.iter().map(|(.., count)| count).sum::<u64>(), 2, "{refused:?}");
+    assert!(
+        refused.iter().all(|(_, object, _)| object.as_ref().is_some_and(|id| ids[..2].contains(id))),
+        "{refused:?}"
+    );
+}
+
+/// The refused requests of editors in the audit log: what was requested, its object, and the number of requests.
+async fn refusals(project: &Project) -> Vec<(String, Option<String>, u64)> {
+    let entries = agent_store::Audit::audit_entries(&project.store(), 0, 0, 1_000).await.expect("the log is readable");
+    let refusal = |action| match action {
+        agent_store::AuditAction::RequestRefused { protocol, token: None, request, object, count, .. }
+            if protocol == "acp" =>
+        {
+            Some((request, object, count))
+        }
+        _ => None,
+    };
+    entries.into_iter().filter_map(|entry| refusal(entry.action)).collect()
 }
 
 /// I7, P14: the folder of a session grants nothing. A folder that has nothing to do with the agent's folders is refused.
@@ -227,6 +250,11 @@ async fn i7_p14_the_folder_of_a_session_grants_nothing() {
     assert_eq!(ended.len(), 2);
     assert!(ended.iter().all(|(_, content)| !texts(content).contains("secret\n")), "{ended:?}");
     editor.close().await;
+    // O3: the refused folders are in the audit log.
+    let refused = refusals(&project).await;
+    let count =
+        |request: &str| refused.iter().filter(|(what, ..)| what == request).map(|(.., count)| count).sum::<u64>();
+    assert_eq!((count("a session in a folder"), count("a session with additional folders")), (4, 1), "{refused:?}");
 }
 
 /// I7, rows 17 and 49: names and results of hostile tools and models are shown as text. They cannot imitate other parts of the

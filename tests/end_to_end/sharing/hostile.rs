@@ -118,3 +118,25 @@ fn p11_retries_a_busy_registry_and_reports_it() {
         assert!(output_text.contains(output), "no `{output}` in: {output_text}");
     }
 }
+
+/// O3, row 23: if a server sends data that does not have the expected digest, nothing is installed, and the audit log
+/// contains the refusal, for each command that downloads.
+#[test]
+fn o3_row_23_refused_downloads_are_audited() {
+    let cli = TestCli::new();
+    cli.push("tides", "1.0.0", &[]);
+    let reference = cli.reference("team/tides:latest");
+    cli.registry.set(|faults| faults.flip_blobs_over = Some(1_000));
+    cli.fails(1, &in_plugins(&["plugin", "add", &reference]), &["was changed in transit"]);
+    assert!(!cli.path("plugins/tides.wasm").exists());
+    let refusals = || cli.succeed(&["audit"]).matches("the received data has the digest").count();
+    assert_eq!(refusals(), 1);
+    cli.registry.set(|faults| faults.flip_blobs_over = None);
+    cli.succeed(&in_plugins(&["plugin", "add", &reference]));
+    let installed = std::fs::read(cli.path("plugins/tides.wasm")).unwrap();
+    cli.push("tides", "1.1.0", &[]);
+    cli.registry.set(|faults| faults.flip_blobs_over = Some(1_000));
+    cli.fails(1, &in_plugins(&["plugin", "update"]), &["was changed in transit"]);
+    assert_eq!(refusals(), 2);
+    assert_eq!(std::fs::read(cli.path("plugins/tides.wasm")).unwrap(), installed);
+}

@@ -13,6 +13,7 @@ use agent_config::{DataDirectory, assembly};
 use agent_core::approval::ApprovalOutcome;
 use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
+use agent_runtime::EDITOR_PROTOCOL;
 use agent_store::{AuditAction, AuditEntry, MAX_PAGE, Store};
 use std::path::Path;
 
@@ -127,9 +128,11 @@ fn describe(entry: &AuditEntry) -> String {
             (format!("{BOLD}the token {}{BOLD:#} saved {}{changes}", line(token), line(path)), line(agent))
         }
         AuditAction::RequestRefused { protocol, token, request, object, code, count } => {
-            let sender = token
-                .as_ref()
-                .map_or("a sender without a valid token".to_owned(), |token| format!("the token {}", line(token)));
+            let sender = match token {
+                Some(token) => format!("the token {}", line(token)),
+                None if protocol == EDITOR_PROTOCOL => "an editor".to_owned(),
+                None => "a sender without a valid token".to_owned(),
+            };
             let times = if *count == 1 { String::new() } else { format!(" {} times", text::grouped(*count)) };
             let what = format!("{BOLD}{sender}{BOLD:#} was refused{times}: {} ({})", line(request), line(code));
             (what, object.as_ref().map_or_else(|| line(protocol), |object| line(&format!("{protocol} {object}"))))

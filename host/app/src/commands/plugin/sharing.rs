@@ -145,8 +145,9 @@ pub(super) async fn sign(arguments: SignArguments, data: Option<&Path>, terminal
     };
     let registry = registry(&arguments.connection, terminal)?;
     let found = registry.resolve(&source).await.map_err(failed)?;
-    let fetched =
-        candidate::fetch(&registry, &found, &component_cache(&data), SignatureRequest::Skip, terminal).await?;
+    let fetched = candidate::fetch(&registry, &found, &component_cache(&data), SignatureRequest::Skip, terminal)
+        .await
+        .map_err(failed)?;
     let pushed =
         found.pushed().ok_or_else(|| Failure::failed("the registry did not return the digest of the manifest"))?;
     let ComponentClaims { identity, manifest } = candidate::read_component_claims(&fetched)?;

@@ -13,8 +13,8 @@ use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::{DataDirectory, assembly};
 use agent_plugins::Sandbox;
 use agent_registry::{
-    ComponentCache, Downgrade, FetchedPlugin, LockedPlugin, PluginState, Reference, Registry, ReplacePolicy,
-    SignatureRequest, Signer, Source, check_update,
+    ComponentCache, Downgrade, FetchedPlugin, LockedPlugin, PluginState, Reference, Registry, RegistryError,
+    ReplacePolicy, SignatureRequest, Signer, Source, check_update,
 };
 use std::path::Path;
 
@@ -127,7 +127,9 @@ impl PluginAddition<'_> {
         let fetched = match (self.registry.resolve(source).await, before) {
             (Ok(found), _) => {
                 let wanted = candidate::signatures_to_fetch(source, &self.target.trust);
-                candidate::fetch(&self.registry, &found, &self.component_cache, wanted, self.terminal).await?
+                let fetched =
+                    candidate::fetch(&self.registry, &found, &self.component_cache, wanted, self.terminal).await;
+                self.received(source, fetched).await?
             }
             (Err(error), Some(before))
                 if error.is_offline() && self.component_cache.store.get(&before.component).is_ok() =>
@@ -137,7 +139,7 @@ impl PluginAddition<'_> {
                     .note(format!("{YELLOW}!{YELLOW:#} {error}; the locked version is taken from the plugin store"));
                 return self.restore_one(before).await;
             }
-            (Err(error), _) => return Err(failed(error)),
+            (Err(error), _) => self.received(source, Err(error)).await?,
         };
         let trusted =
             self.audited(source, candidate::check_signatures(fetched, &self.target.trust, self.terminal)).await?;
@@ -157,6 +159,18 @@ impl PluginAddition<'_> {
             audit_refusal(self.data, self.target.folder.path(), (&subject, &refused.message)).await;
         }
         result
+    }
+
+    /// Returns what was downloaded. If the host refuses it, records this in the audit log.
+    async fn received<T>(
+        &self,
+        plugin: impl std::fmt::Display,
+        result: Result<T, RegistryError>,
+    ) -> Result<T, Failure> {
+        match result {
+            Err(error) if error.is_refusal() => self.audited(plugin, Err(failed(error))).await,
+            result => result.map_err(failed),
+        }
     }
 
     /// Checks that the new plugin may replace the locked plugin. The check is needed because grants belong to a plugin
@@ -242,11 +256,11 @@ impl PluginAddition<'_> {
             (Source::Registry(reference), Some(manifest)) => Source::Registry(reference.with_digest(manifest)),
             (source, _) => source,
         };
-        let found = self.registry.resolve(&source).await.map_err(failed)?;
+        let found = self.received(&plugin.reference, self.registry.resolve(&source).await).await?;
         // The signature is not fetched, because the lock file already contains it.
         let signatures = SignatureRequest::Skip;
-        let fetched =
-            candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await?;
+        let fetched = candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await;
+        let fetched = self.received(&plugin.reference, fetched).await?;
         if fetched.digest() != plugin.component {
             let changed = Failure::failed(format!(
                 "{} has changed: its digest is {}, but the lock file has {}; `agent-host plugin update {}` installs \

@@ -36,12 +36,12 @@ pub(super) async fn fetch(
     component_cache: &ComponentCache,
     signatures: SignatureRequest<'_>,
     terminal: &Terminal,
-) -> Result<FetchedPlugin, Failure> {
+) -> Result<FetchedPlugin, RegistryError> {
     let what = format!("downloading {}", found.source);
     let progress = |done, total| terminal.downloaded(&what, done, total);
     let fetched = registry.fetch(found, component_cache, signatures, &progress).await;
     terminal.idle();
-    fetched.map_err(failed)
+    fetched
 }
 
 /// Returns which signatures are fetched with a download from this source. If trusted keys are configured, only

@@ -14,7 +14,8 @@ use crate::terminal::{Terminal, text};
 use agent_config::{DataDirectory, assembly};
 use agent_plugins::{LoadedPlugin, Sandbox};
 use agent_registry::{
-    ComponentCache, LockFile, LockedPlugin, Registry, ReplacePolicy, Source, VersionChanges, VersionFacts, check_update,
+    ComponentCache, LockFile, LockedPlugin, Registry, RegistryError, ReplacePolicy, Source, VersionChanges,
+    VersionFacts, check_update,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -114,12 +115,13 @@ impl PluginUpdate<'_> {
         self.terminal.busy(format!("checking {source}"));
         let found = self.registry.resolve(&source).await;
         self.terminal.idle();
-        let found = found.map_err(failed)?;
+        let found = self.received(locked, found).await?;
         if found.manifest.is_some() && found.manifest == locked.manifest {
             return Ok(Outcome::Current);
         }
         let wanted = candidate::signatures_to_fetch(&source, &self.target.trust);
-        let fetched = candidate::fetch(&self.registry, &found, &self.component_cache, wanted, self.terminal).await?;
+        let fetched = candidate::fetch(&self.registry, &found, &self.component_cache, wanted, self.terminal).await;
+        let fetched = self.received(locked, fetched).await?;
         if found.manifest.is_none() && fetched.digest() == locked.component {
             return Ok(Outcome::Current);
         }
@@ -148,6 +150,14 @@ impl PluginUpdate<'_> {
             self.target.folder.install(new, &fetched.bytes, ReplacePolicy::LockedFile).map_err(failed)?;
         }
         Ok(Outcome::Newer)
+    }
+
+    /// Returns what was downloaded. If the host refuses it, records this in the audit log.
+    async fn received<T>(&self, plugin: &LockedPlugin, result: Result<T, RegistryError>) -> Result<T, Failure> {
+        match result {
+            Err(error) if error.is_refusal() => self.audited(plugin, Err(failed(error))).await,
+            result => result.map_err(failed),
+        }
     }
 
     /// If the host refuses a new version, records this in the audit log. With `--check`, nothing is stored.
