@@ -101,7 +101,7 @@ fn p2_definitions_describe_argument_types() {
                     "type": "object",
                     "properties": {
                         "article": { "type": "string" },
-                        "count": { "type": "integer", "format": "uint8", "minimum": 0, "maximum": 255 },
+                        "count": { "type": "integer", "minimum": 0, "maximum": 255 },
                     },
                     "additionalProperties": false,
                     "required": ["article", "count"],

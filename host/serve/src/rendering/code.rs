@@ -8,6 +8,8 @@ use serde::Serialize;
 
 /// Maximum size of code that is highlighted, in bytes.
 const MAX_BYTES: usize = 256 << 10;
+/// Keywords that are followed by the name of a function.
+const DEFINITIONS: [&str; 5] = ["fn", "def", "function", "func", "fun"];
 
 /// A piece of code: its kind, such as `keyword`, or an empty text; and its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -153,13 +155,21 @@ impl Scanner<'_> {
         if word.starts_with('@') {
             return "name";
         }
-        if rest.starts_with('(') || rest.starts_with("!(") {
+        if rest.starts_with('(') || rest.starts_with("!(") || self.is_after_definition() {
             return "function";
         }
         if self.language.capital_types && word.starts_with(char::is_uppercase) {
             return "type";
         }
         ""
+    }
+
+    /// Whether the last word before this one begins the definition of a function. Its name may be followed by something else than
+    /// arguments, such as type parameters.
+    fn is_after_definition(&self) -> bool {
+        self.tokens.last().is_some_and(|Token(kind, text)| {
+            *kind == "keyword" && text.split_whitespace().next_back().is_some_and(|word| DEFINITIONS.contains(&word))
+        })
     }
 
     /// Skips the beginning of a tag of a markup language: `<name`, `</name`.
