@@ -290,8 +290,8 @@ fn s8_functions_of_the_c_sdk_reach_the_host() {
     assert!(!printed.contains("asks"), "{printed}");
 }
 
-/// Creates a project for each plugin kind. For each project, runs the project's tests, builds the plugin, runs
-/// the project's scenario, and copies the plugin to the test host's folder. Returns false if the toolchain is
+/// Creates a project for each plugin kind. For each project, runs the project's tests, builds the plugin, copies the plugin to the
+/// test host's folder, and runs the project's scenario. Returns false if the toolchain is
 /// not installed.
 fn build_new_projects(test_host: &TestHost, language: &str) -> bool {
     let Some((variables, tests)) = peer(language) else { return false };
@@ -303,13 +303,14 @@ fn build_new_projects(test_host: &TestHost, language: &str) -> bool {
         let (code, printed, stderr_text) = cli.run(&["plugin", "build", kind], &variables);
         assert_eq!(code, Some(0), "{stderr_text}");
         assert!(printed.contains(&format!("exports   agent-host:plugin@0.1.0 {kind}")), "{printed}");
+        // The component is copied before `test` replaces it with a development build.
+        let file = format!("{kind}.wasm");
+        std::fs::copy(cli.path(kind).join(&file), test_host.directory.path().join("plugins").join(file)).unwrap();
         let (code, printed, stderr_text) = cli.run(&["test", kind], &variables);
         assert!(
             code == Some(0) && printed.contains("1 scenario: 1 passed"),
             "{language} {kind}: {printed}{stderr_text}"
         );
-        let file = format!("{kind}.wasm");
-        std::fs::copy(cli.path(kind).join(&file), test_host.directory.path().join("plugins").join(file)).unwrap();
     }
     true
 }

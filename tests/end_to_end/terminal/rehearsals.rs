@@ -70,7 +70,7 @@ fn l17_v_shows_a_long_difference_completely() {
     let write = ("files.write", json!({"path": "tree/new.md", "text": lines}));
     let rename = ("files.move", json!({"from": "tree/poem.md", "to": "tree/verse.md"}));
     let cli = writer(&[call_reply(&[rename, write]), text_reply("Done.")]);
-    let mut screen = ask(&cli, 60);
+    let mut screen = ask(&cli, 72);
     let text = screen.text();
     assert!(text.contains("tree/poem.md  removed, +0 -5") && text.contains("tree/verse.md  new file, +5 -0"), "{text}");
     screen.send("y\r");
