@@ -7,6 +7,7 @@ mod configuration;
 mod console;
 mod console_api;
 mod endpoints;
+mod first_uses;
 mod generated_requests;
 mod killed;
 mod mcp;

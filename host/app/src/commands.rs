@@ -18,6 +18,7 @@ pub(crate) mod doctor;
 mod drive_turn;
 mod event_file;
 mod first_use;
+mod first_use_queues;
 mod images;
 pub(crate) mod key;
 pub(crate) mod man;

@@ -16,7 +16,7 @@ use crate::refusals::RefusalLog;
 use crate::requests::{
     Accepted, DuringTurn, PendingRequest, Prompt, RequestError, RequestProblem, SessionName, SessionRequest,
 };
-use crate::session::{OpenSession, Session, SessionError};
+use crate::session::{OpenSession, Session, SessionError, new_subject};
 use crate::transfer::{ForkAt, Forked, TransferError, export, fork};
 use crate::turn_events::TurnEvents;
 use agent_store::{SessionFilter, SessionState, SessionSummary, StoreError};
@@ -402,6 +402,12 @@ impl Shared {
         open: OpenSession,
         (first, by): OpenedFor,
     ) -> Result<String, SessionError> {
+        let subject = || new_subject(&agent.current().config().name);
+        let open = match open {
+            OpenSession::New => OpenSession::Named { subject: subject(), owner: None },
+            OpenSession::NewOf(owner) => OpenSession::Named { subject: subject(), owner: Some(owner) },
+            open => open,
+        };
         // A grant that a user gives only for the session must not apply to the other sessions of the process.
         let agent = match &open {
             OpenSession::Named { subject, .. } | OpenSession::Existing(subject) | OpenSession::ToDecide(subject) => {

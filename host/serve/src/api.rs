@@ -6,6 +6,7 @@ mod answers;
 mod configuration;
 mod direct_calls;
 mod events;
+mod first_uses;
 mod health;
 mod inbox;
 mod mcp;
@@ -127,6 +128,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(answers::rehearse_call))
         .routes(routes!(answers::answer_question))
         .routes(routes!(answers::resolve_call))
+        .routes(routes!(first_uses::answer_first_use))
         .routes(routes!(answers::receive_event))
         .routes(routes!(webhooks::receive_webhook))
         .routes(routes!(ag_ui::run_agent))

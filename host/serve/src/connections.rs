@@ -2,6 +2,7 @@
 
 use crate::access::AllowedOrigins;
 use crate::api::{mcp_router, router};
+use crate::first_uses::FirstUseQuestions;
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::mcp::McpAgent;
 use crate::metrics::ServerMetrics;
@@ -47,6 +48,8 @@ pub struct ServerOptions {
     /// The settings from which the agents were assembled, by the agent's name. The configuration files of agents that are not
     /// in this map can be neither read nor changed over HTTP.
     pub settings: BTreeMap<String, Settings>,
+    /// The questions about missing grants, which people answer in the inbox. The program asks them.
+    pub first_uses: FirstUseQuestions,
     /// Maximum number of connections. Further clients wait until a connection is closed. Default: 512.
     pub connections: usize,
     /// Maximum number of event streams of one token. Default: 3.
@@ -77,6 +80,7 @@ impl ServerOptions {
             origins: AllowedOrigins::default(),
             tokens,
             settings: BTreeMap::new(),
+            first_uses: FirstUseQuestions::default(),
             connections: 512,
             streams_per_token: 3,
             streams: 256,
@@ -108,7 +112,7 @@ impl Server {
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
         let streams = StreamLimits::new("event streams", streams_per_token, streams);
         let state = ApiState::new(supervisor, origins, tokens, options.settings, (streams, replies, stop.clone()));
-        let state = Arc::new(state.with_metrics(options.metrics));
+        let state = Arc::new(state.with_metrics(options.metrics).with_first_uses(options.first_uses));
         let sign_ins = state.sign_ins.clone();
         let accepting = Accepting {
             router: match options.only_mcp {

@@ -1,8 +1,8 @@
 //! The HTTP server of agent-host: people and programs use the sessions of a [`Supervisor`](agent_runtime::Supervisor)
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
-//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `sign_ins`, `access`,
-//! `body`, `attachments`, `rendering`, `mcp`, `metrics`, `state`, `openai`, `console`, `api`, `tls`, `listener`, `connections`.
+//! Each module imports only modules that come before it in this list: `problem`, `tokens`, `sign_ins`, `first_uses`,
+//! `access`, `body`, `attachments`, `rendering`, `mcp`, `metrics`, `state`, `openai`, `console`, `api`, `tls`, `listener`, `connections`.
 
 mod access;
 mod api;
@@ -10,6 +10,7 @@ mod attachments;
 mod body;
 mod connections;
 mod console;
+mod first_uses;
 mod listener;
 pub mod mcp;
 mod metrics;
@@ -24,6 +25,7 @@ mod tokens;
 pub use access::AllowedOrigins;
 pub use api::openapi;
 pub use connections::{Server, ServerOptions};
+pub use first_uses::{FirstUseQuestions, SessionOfQuestion};
 pub use listener::{Endpoint, ListenError};
 pub use mcp::{Expose, McpAgent};
 pub use metrics::{AnsweredRequest, ServerMetrics};

@@ -4,6 +4,7 @@ use crate::access::{AllowedOrigins, Caller};
 use crate::body::{
     MEDIA_BODY_TIMEOUT, MEDIA_BYTES, PROMPT_BYTES, check_is_json, content_length, parse_json, read, read_within,
 };
+use crate::first_uses::FirstUseQuestions;
 use crate::mcp::{McpAgent, McpEndpoints};
 use crate::metrics::ServerMetrics;
 use crate::problem::Problem;
@@ -83,6 +84,8 @@ pub(crate) struct ApiState {
     mcp_endpoints: McpEndpoints,
     /// The sign-ins of web pages, which the server also needs to create codes.
     pub(crate) sign_ins: Arc<SignIns>,
+    /// The questions about grants that wait for a person.
+    pub(crate) first_uses: FirstUseQuestions,
     token_file: TokenFile,
     cached_tokens: Mutex<Option<CachedTokens>>,
 }
@@ -111,6 +114,7 @@ impl ApiState {
             metrics: None,
             mcp_endpoints: McpEndpoints::default(),
             sign_ins: Arc::default(),
+            first_uses: FirstUseQuestions::default(),
             token_file,
             cached_tokens: Mutex::default(),
         }
@@ -118,6 +122,10 @@ impl ApiState {
 
     pub(crate) fn with_metrics(self, metrics: Option<ServerMetrics>) -> Self {
         Self { metrics, ..self }
+    }
+
+    pub(crate) fn with_first_uses(self, first_uses: FirstUseQuestions) -> Self {
+        Self { first_uses, ..self }
     }
 
     /// Reads the settings of an agent, because its file may have changed. If the file cannot be used, returns the settings from

@@ -2,6 +2,7 @@
 
 mod first_use;
 
+use super::first_use_queues::FirstUseQueues;
 use super::open_session::FIRST_USE_QUEUE;
 use super::served_agents::ServedAgents;
 use crate::arguments::acp::AcpArguments;
@@ -10,10 +11,13 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::Terminal;
 use agent_acp::{AcpOptions, AcpServer};
+use agent_config::first_use::FirstUsePrompt;
 use agent_config::{AgentOptions, DataDirectory};
 use agent_runtime::{FileChanges, Host, Supervisor, SupervisorOptions};
+use first_use::EditorPrompt;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tokio::io::{stdin, stdout};
 
 /// Runs `acp` until the editor closes the connection. Only messages of the protocol are written to stdout.
@@ -48,13 +52,12 @@ pub(crate) async fn run(arguments: AcpArguments, data: Option<&Path>, terminal: 
             .note("this command talks to an editor over stdin and stdout; start it from the settings of your editor");
     }
     let ended = stop.child_token();
-    let answering = first_use::FirstUseQueues {
-        questions: server.questions(),
-        store: served.host.store.clone(),
-        files,
-        terminal: terminal.clone(),
-        stop: ended.clone(),
+    let (questions, reports) = (server.questions(), terminal.clone());
+    let prompt = move |session| -> Arc<dyn FirstUsePrompt> {
+        Arc::new(EditorPrompt { questions: questions.clone(), terminal: reports.clone(), session })
     };
+    let (prompts, store) = (Box::new(prompt), served.host.store.clone());
+    let answering = FirstUseQueues { prompts, store, files, stop: ended.clone() };
     let answering = tokio::spawn(answering.run(first_uses));
     let serving = async {
         let served = server.serve(stdin(), stdout(), &stop).await;

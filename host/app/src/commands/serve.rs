@@ -1,15 +1,26 @@
 //! `serve`: runs agents behind an HTTP API until the process is told to stop (I3, I9).
 
+mod first_use;
+
+use super::first_use_queues::FirstUseQueues;
+use super::open_session::FIRST_USE_QUEUE;
 use super::served_agents::ServedAgents;
 use crate::arguments::serve::ServeArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{BOLD, Terminal};
+use agent_config::assembly::AssembledAgents;
+use agent_config::first_use::FirstUsePrompt;
 use agent_config::{AgentOptions, DataDirectory};
-use agent_runtime::{Supervisor, SupervisorOptions};
-use agent_serve::{AllowedOrigins, Endpoint, Server, ServerOptions, TokenFile};
+use agent_runtime::{FirstUse, Host, Supervisor, SupervisorOptions};
+use agent_serve::{AllowedOrigins, Endpoint, FirstUseQuestions, Server, ServerOptions, TokenFile};
+use first_use::InboxPrompt;
 use std::path::Path;
+use std::sync::Arc;
+use tokio::sync::mpsc::{Receiver, channel};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// Runs `serve`.
 pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -19,8 +30,10 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     let environment = environment::host();
     let data = DataDirectory::open(data, &environment)?;
     let tokens = token_file(&data);
+    let (sender, first_uses) = channel(FIRST_USE_QUEUE);
+    let asking = |host| Host { first_uses: Some(sender), ..host };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(agent_options(&arguments), (&data, &environment), |host| host, terminal) => served?,
+        served = ServedAgents::assemble(agent_options(&arguments), (&data, &environment), asking, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();
@@ -34,7 +47,9 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     let metrics = Some(served.monitoring.for_server());
     let settings = served.settings();
     let defaults = ServerOptions::new(arguments.listen, tokens.clone());
-    let options = ServerOptions { endpoint, origins, settings, metrics, ..defaults };
+    let questions = FirstUseQuestions::default();
+    let answering = answer_first_uses((questions.clone(), first_uses), &served, &stop, terminal);
+    let options = ServerOptions { endpoint, origins, settings, metrics, first_uses: questions, ..defaults };
     let server = match Server::start(supervisor.clone(), options).await {
         Ok(server) => server,
         Err(error) => {
@@ -53,8 +68,27 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     terminal.note("shutting down: open turns continue at the next start");
     server.shutdown().await;
     supervisor.shutdown().await;
+    let _ = answering.await;
     served.close(terminal).await;
     Ok(Exit::Done)
+}
+
+/// Begins to ask the people who read the inbox for missing grants, until the server stops.
+fn answer_first_uses(
+    (questions, first_uses): (FirstUseQuestions, Receiver<FirstUse>),
+    served: &ServedAgents,
+    stop: &CancellationToken,
+    terminal: &Terminal,
+) -> JoinHandle<()> {
+    let (store, terminal) = (served.host.store.clone(), terminal.clone());
+    let stored = store.clone();
+    let prompt = move |session| -> Arc<dyn FirstUsePrompt> {
+        let (questions, store, terminal) = (questions.clone(), stored.clone(), terminal.clone());
+        Arc::new(InboxPrompt { questions, store, terminal, session })
+    };
+    let files = served.agents.iter().flat_map(AssembledAgents::files).collect();
+    let queues = FirstUseQueues { prompts: Box::new(prompt), store, files, stop: stop.child_token() };
+    tokio::spawn(queues.run(first_uses))
 }
 
 /// Shows a person at the terminal the address of the web console, with a code that signs in once. The code is not written to a

@@ -76,7 +76,18 @@ impl FirstUseHandler {
         let agent = first_use.agent.current().config().name.clone();
         let key = (agent, first_use.plugin.name.clone());
         let lacking = to_ask(&first_use.still_lacking(), self.answers.entry(key.clone()).or_default());
-        let Some(answer) = self.ask(&first_use, &key.0, &lacking, stop).await else { return };
+        // The question ends with the call that waits for it.
+        let ended = stop.child_token();
+        let watch = async {
+            first_use.ended().await;
+            ended.cancel();
+            std::future::pending::<()>().await;
+        };
+        let answer = tokio::select! {
+            answer = self.ask(&first_use, &key.0, &lacking, &ended) => answer,
+            () = watch => None,
+        };
+        let Some(answer) = answer else { return };
         match answer {
             AnswerEffect::Refused => self.answers.entry(key).or_default().refuse(&lacking),
             AnswerEffect::Granted(answered_grants, unneeded) => {

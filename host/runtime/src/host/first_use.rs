@@ -4,8 +4,9 @@
 use crate::agent::LiveAgent;
 use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
 use serde_json::Value;
+use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Sends questions about the first use of a plugin to the task that asks the user these questions one after another.
 pub type FirstUses = mpsc::Sender<FirstUse>;
@@ -35,7 +36,7 @@ pub struct FirstUse {
     pub(super) effect: CallEffect,
     pub(super) component: Arc<LoadedPlugin>,
     /// Closed when the call is not waiting for an answer any more.
-    pub(super) answered: oneshot::Sender<()>,
+    pub(super) answered: mpsc::Sender<Infallible>,
 }
 
 impl FirstUse {
@@ -46,10 +47,10 @@ impl FirstUse {
         agent: &LiveAgent,
         session: &str,
         (plugin, protected): (&str, Vec<ProtectedPath>),
-    ) -> Option<(Self, oneshot::Receiver<()>)> {
+    ) -> Option<(Self, mpsc::Receiver<Infallible>)> {
         let current = agent.current();
         let setup = current.setups().get(plugin)?;
-        let (answered, answer) = oneshot::channel();
+        let (answered, answer) = mpsc::channel(1);
         let question = Self {
             agent: agent.clone(),
             session: session.to_owned(),
@@ -70,6 +71,11 @@ impl FirstUse {
     /// turn is cancelled.
     pub fn is_pending(&self) -> bool {
         !self.answered.is_closed()
+    }
+
+    /// Waits until the call is not waiting for the answer any more.
+    pub async fn ended(&self) {
+        self.answered.closed().await;
     }
 
     /// For each kind of grant that was reduced or revoked since this process started, returns the grants of this kind

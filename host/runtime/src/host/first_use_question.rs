@@ -7,7 +7,7 @@ use agent_plugins::{CallEffect, needed};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 
 /// Describes the call for which a plugin is about to be used.
 pub(crate) struct PluginUse<'u> {
@@ -28,7 +28,7 @@ impl SessionServices {
         if lacking.is_empty() || self.live.current().ask_policy(plugin) == AskPolicy::Never {
             return None;
         }
-        let (answered, answer) = oneshot::channel();
+        let (answered, mut answer) = mpsc::channel(1);
         let question = FirstUse {
             agent: self.live.clone(),
             session: self.subject.clone(),
@@ -45,7 +45,7 @@ impl SessionServices {
         let wait = async move {
             if sender.send(question).await.is_ok() {
                 // No value is ever sent on this channel. The channel is closed when the question is dropped.
-                let _ = answer.await;
+                let _ = answer.recv().await;
             }
         };
         Some(wait.boxed())

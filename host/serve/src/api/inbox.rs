@@ -1,6 +1,7 @@
 //! The route that lists everything that waits for a person, in all sessions of all agents.
 
 use crate::access::Caller;
+use crate::first_uses::{MissingGrant, OfferedGrant, OpenFirstUse, Reader, SessionOfQuestion};
 use crate::problem::{ApiProblems, Problem};
 use crate::state::ApiState;
 use crate::tokens::Right;
@@ -32,7 +33,7 @@ pub(crate) struct Inbox {
 /// Something that waits for a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InboxItem {
-    /// `approval`, `question`, `outcome_unknown`, or `overdue_service`.
+    /// `approval`, `question`, `outcome_unknown`, `overdue_service` or `first_use`.
     #[schema(example = "approval")]
     kind: &'static str,
     /// The session.
@@ -43,7 +44,7 @@ pub(crate) struct InboxItem {
     user: Option<String>,
     /// Beginning of the session's first prompt.
     title: Option<String>,
-    /// Id of the call that waits.
+    /// Id of the call that waits. Empty for the kind `first_use`, which waits before a call begins.
     call: String,
     /// Name of the tool as its author wrote it.
     tool: String,
@@ -70,10 +71,32 @@ pub(crate) struct InboxItem {
     traits: Option<Value>,
     /// What requires the approval: a key of the configuration, or `the tool itself`.
     because: Option<String>,
+    /// The grants that a plugin lacks, for the kind `first_use`.
+    first_use: Option<FirstUseItem>,
 }
 
-/// Lists everything that waits for a person: approvals, questions, calls whose outcome is unknown, and services that have not
-/// answered for 10 minutes.
+/// A question about the grants that a plugin lacks when it is used for the first time.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct FirstUseItem {
+    /// Number of the question, with which it is answered.
+    number: u64,
+    /// Name of the plugin.
+    plugin: String,
+    /// Digest of the plugin's component.
+    digest: String,
+    /// What the plugin gets if a person allows it.
+    offered: Vec<OfferedGrant>,
+    /// What the plugin also requests, and no answer can grant.
+    not_offered: Vec<MissingGrant>,
+    /// Whether the answers `always` and `never` are possible, because the agent has a file.
+    can_be_kept: bool,
+}
+
+/// Lists everything that waits for a person: approvals, questions, calls whose outcome is unknown, services that have not
+/// answered for 10 minutes, and grants that a plugin lacks.
+///
+/// A plugin that lacks grants is asked about only if a token with the right `administer` has read the inbox in the last 30 s.
+/// Otherwise, nobody would answer, and the agent goes on without the grants.
 #[utoipa::path(
     get, path = "/api/inbox", tag = "answers", security(("token" = [])),
     responses((status = 200, body = Inbox), ApiProblems)
@@ -100,8 +123,51 @@ pub(crate) async fn list_inbox(
             }
         }
     }
+    items.extend(first_uses(&state, &caller));
     items.sort_by(|one, other| one.since.cmp(&other.since));
     Ok(Json(Inbox { items }))
+}
+
+/// Returns the questions about grants, and notes that somebody who may answer them reads the inbox.
+fn first_uses(state: &ApiState, caller: &Caller) -> Vec<InboxItem> {
+    let agents = caller.agents(state.supervisor.agents().keys()).into_iter().map(str::to_owned).collect();
+    let reader = Reader { agents, user: caller.token.user.clone() };
+    let waiting = state.first_uses.waiting_for(&reader);
+    if caller.token.rights.contains(&Right::Administer) {
+        state.first_uses.note_reader(reader);
+    }
+    waiting.into_iter().map(|(number, question)| item_of_first_use(number, question)).collect()
+}
+
+fn item_of_first_use(number: u64, question: OpenFirstUse) -> InboxItem {
+    let SessionOfQuestion { session, agent, user, title } = question.session;
+    InboxItem {
+        kind: "first_use",
+        session,
+        agent,
+        user,
+        title,
+        call: String::new(),
+        tool: question.tool.unwrap_or_default(),
+        since: question.since,
+        expires: Some(question.expires),
+        question: None,
+        event_type: None,
+        event: None,
+        arguments: Value::Null,
+        editable: false,
+        source: None,
+        traits: None,
+        because: None,
+        first_use: Some(FirstUseItem {
+            number,
+            plugin: question.plugin,
+            digest: question.digest,
+            offered: question.offered,
+            not_offered: question.not_offered,
+            can_be_kept: question.can_be_kept,
+        }),
+    }
 }
 
 async fn items_of(store: &dyn Store, session: SessionSummary) -> Result<Vec<InboxItem>, StoreError> {
@@ -151,6 +217,7 @@ async fn items_of(store: &dyn Store, session: SessionSummary) -> Result<Vec<Inbo
             source: source.map(|source| serde_json::to_value(source).unwrap_or_default()),
             traits: details.map(|details| serde_json::to_value(details.traits).unwrap_or_default()),
             because: details.map(|details| details.because.clone()),
+            first_use: None,
             arguments: arguments.or(call.map(|call| call.effective_arguments().clone())).unwrap_or_default(),
             session: subject.clone(),
         });

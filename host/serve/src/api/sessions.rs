@@ -283,6 +283,7 @@ pub(crate) async fn delete_session(
     caller.require(Right::Administer)?;
     state.session(&caller, &session).await?;
     state.supervisor.delete(&session).await?;
+    state.supervisor.end_session_grants(&session).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

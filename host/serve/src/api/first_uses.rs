@@ -1,0 +1,62 @@
+//! The route that answers questions about the missing grants of plugins (P6).
+
+use crate::access::Caller;
+use crate::body::{JsonBody, SMALL_BYTES};
+use crate::first_uses::{GrantAnswer, NotAnswered};
+use crate::problem::{ApiProblems, Problem};
+use crate::state::ApiState;
+use crate::tokens::Right;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use utoipa::ToSchema;
+
+/// The answer to a question about the grants of a plugin.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct GrantDecision {
+    /// Number of the question: `first_use.number` of the item in the inbox.
+    number: u64,
+    /// The answer.
+    answer: GrantAnswer,
+}
+
+/// What became of an answer.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UsedGrantDecision {
+    /// Always `used`. The turn continues.
+    status: &'static str,
+}
+
+/// Answers the question whether a plugin gets grants that it lacks.
+///
+/// The right `administer` is needed, because a grant widens what a plugin may do. If two people answer, the first answer is
+/// used, and the second gets the error `conflict`.
+#[utoipa::path(
+    post, path = "/api/sessions/{session}/first-uses", tag = "answers", security(("token" = [])),
+    params(("session" = String, Path, description = "Id of the session, with `/` written as `%2F`.")),
+    request_body = GrantDecision,
+    responses((status = 200, body = UsedGrantDecision), ApiProblems)
+)]
+pub(crate) async fn answer_first_use(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    Path(session): Path<String>,
+    JsonBody(decision): JsonBody<GrantDecision, SMALL_BYTES>,
+) -> Result<Json<UsedGrantDecision>, Problem> {
+    caller.require(Right::Administer)?;
+    let session = state.session(&caller, &session).await?;
+    match state.first_uses.answer(&session.subject, decision.number, decision.answer) {
+        Ok(()) => Ok(Json(UsedGrantDecision { status: "used" })),
+        Err(NotAnswered::NotWaiting) => {
+            let detail =
+                "this question does not wait any more: it was answered, or the turn went on without the grants";
+            Err(Problem::new(StatusCode::CONFLICT, "conflict", detail))
+        }
+        Err(NotAnswered::CannotBeKept) => {
+            Err(Problem::invalid("the agent has no file, so the answer can only be `this_session` or `no`"))
+        }
+    }
+}
