@@ -13,7 +13,8 @@ use agent_core::run::{LoopConfig, Output};
 use agent_mcp::{ChildCommand, ServerConfig, Transport};
 use agent_plugins::{Access, TreeGrant};
 use agent_runtime::{Agent, AgentConfig, Models, OpenSession, PlanningModels, ServiceConfig, Session, TurnResult};
-use agent_store::{MessageRange, SessionLog};
+use agent_store::{ExportPosition, MessageRange, SessionLog};
+use agent_telemetry::{Scrubber, SessionTrace, Span};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -302,4 +303,17 @@ async fn l25_narrows_67_tools_to_the_nearest_15() {
         |wanted: &str| types.iter().position(|kind| kind == wanted).unwrap_or_else(|| panic!("{wanted}: {types:?}"));
     let order = ["loop_start", "plan", "tool_call", "tool_result", "stream_token", "loop_end"].map(position);
     assert!(order.is_sorted(), "{types:?}");
+
+    // O1: the trace contains both calls of the embedding model: before the first step, and after the plan.
+    let mut trace =
+        SessionTrace::new(test_host.store.clone(), session.subject(), Scrubber::default(), ExportPosition::default());
+    let commits = trace.next().await.unwrap().expect("a turn");
+    let spans: Vec<_> = commits.into_iter().flat_map(|commit| commit.spans).collect();
+    let parent_of = |span: &Span| {
+        let parent = spans.iter().find(|other| Some(other.span_id) == span.parent).expect("a parent");
+        assert!(parent.start <= span.start && span.end <= parent.end, "{parent:?} {span:?}");
+        parent.name.clone()
+    };
+    let embedding = spans.iter().filter(|span| span.name.starts_with("embeddings "));
+    assert_eq!(embedding.map(parent_of).collect::<Vec<_>>(), ["invoke_agent test", "step 1"]);
 }

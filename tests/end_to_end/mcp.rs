@@ -4,10 +4,12 @@ use crate::fixture::{ServerLog, mcp_server, until};
 use crate::support::{TestHost, call_reply, event_types, results, run_turn, script, text_reply};
 use agent_core::loop_break::Finish;
 use agent_core::message::{CallId, Content, TurnInput};
+use agent_core::plugin::TraceContext;
 use agent_core::run::{Action, Decision, TurnError};
+use agent_core::trace::SpanKey;
 use agent_mcp::{ChildCommand, KeepConnected, ServerConfig, Transport};
 use agent_runtime::{AgentConfig, Checkpoint, Host, OpenSession, Session, TurnResult};
-use agent_store::{CallFilter, SessionLog};
+use agent_store::{CallFilter, RecordRange, SessionLog};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::process::{Command, Output, Stdio};
@@ -35,7 +37,14 @@ async fn close_with_servers(session: Session) {
     servers.shutdown().await;
 }
 
-/// I5, L7, P2: Every kind of tool result is stored in the history. An image is stored as a media item. After the
+/// Returns the recorded trace context of the first turn.
+async fn trace_of_turn(test_host: &TestHost, session: &Session) -> TraceContext {
+    let records = test_host.store.records(session.subject(), RecordRange::Turn(1)).await.unwrap();
+    let record = records.into_iter().find(|stored| stored.record.kind == "trace").unwrap();
+    serde_json::from_value(record.record.body).unwrap()
+}
+
+/// I5, I6, L7, P2: Every kind of tool result is stored in the history. An image is stored as a media item. After the
 /// session is closed, no server process is left.
 #[tokio::test(flavor = "multi_thread")]
 async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
@@ -48,6 +57,7 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
             ("desk.structured", json!({})),
             ("desk.error", json!({})),
             ("desk.echo", json!({"text": 7})),
+            ("desk.echo", json!({"text": "the trace"})),
         ]),
         text_reply("Done."),
     ];
@@ -63,8 +73,10 @@ async fn i5_a_turn_uses_the_tools_of_an_mcp_server() {
     );
     assert!(results[3].1 && results[3].2.contains("the disk is full"), "{}", results[3].2);
     assert!(results[4].1 && results[4].2.contains("invalid_arguments"), "{}", results[4].2);
-    assert_eq!(log.count("tools/call"), 4, "wrong arguments never reach the server (L8)");
+    assert_eq!(log.count("tools/call"), 5, "wrong arguments never reach the server (L8)");
     let calls = test_host.store.calls(session.subject(), CallFilter::Turn(1)).await.unwrap();
+    let trace = trace_of_turn(&test_host, &session).await.part(SpanKey::Call(&calls[5].id));
+    assert_eq!(results[5].2, format!("{} ", trace.traceparent), "I6: the call is the parent of what the server does");
     let content = &calls[1].result.as_ref().unwrap().content;
     let media = content.iter().find_map(|content| if let Content::Media(media) = content { Some(media) } else { None });
     let media = media.unwrap_or_else(|| panic!("{content:?}"));

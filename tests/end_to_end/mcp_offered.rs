@@ -5,7 +5,7 @@ mod client;
 mod conformance;
 
 use crate::support::components;
-use agent_store::{Options, SessionFilter, SessionIndex, SqliteStore};
+use agent_store::{Options, RecordRange, SessionFilter, SessionIndex, SessionLog, SqliteStore};
 use client::{STATELESS, StdioClient, WITH_HANDSHAKE, text};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -101,6 +101,37 @@ async fn i4_tools_are_called_without_a_handshake() {
     let refused = client.incoming_answer("bare");
     assert_eq!(refused["error"]["code"], json!(-32602), "a request without metadata is refused: {refused}");
     assert!(client.close());
+}
+
+/// I6: a call with a trace context in its `_meta` is a turn of that trace. An invalid trace context is ignored.
+#[tokio::test(flavor = "multi_thread")]
+async fn i6_a_call_belongs_to_the_trace_of_its_request() {
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+    let workplace = Workplace::new(&["text"]);
+    for version in [WITH_HANDSHAKE, STATELESS] {
+        let mut client = workplace.start(&[], version, json!({}));
+        let parent = format!("00-{TRACE}-00f067aa0ba902b7-01");
+        for meta in [json!({"traceparent": parent, "tracestate": "a=b"}), json!({"traceparent": "00-zz"})] {
+            let arguments = json!({"text": "two words"});
+            let answer =
+                client.request("tools/call", json!({"name": "text.count", "arguments": arguments, "_meta": meta}));
+            assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
+        }
+        assert!(client.close());
+    }
+    let store = SqliteStore::open(workplace.data().join("agent-host.db"), Options::default()).expect("a database");
+    for session in store.sessions(SessionFilter::default(), 10).await.expect("sessions") {
+        assert_eq!(session.turns, 2);
+        let trace = async |turn| {
+            let records = store.records(&session.subject, RecordRange::Turn(turn)).await.expect("records");
+            records.into_iter().find(|stored| stored.record.kind == "trace").expect("a trace").record.body
+        };
+        let first = trace(1).await;
+        assert!(first["traceparent"].as_str().is_some_and(|own| own.contains(TRACE)), "{first}");
+        assert_eq!((&first["tracestate"], first.get("parent").is_some()), (&json!("a=b"), true), "{first}");
+        let second = trace(2).await;
+        assert!(second.get("parent").is_none(), "{second}");
+    }
 }
 
 /// I4: the result of a call is complete, although a model would be shown only its beginning.

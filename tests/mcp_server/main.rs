@@ -169,6 +169,11 @@ fn call((mode, log): (&str, Option<&str>), message: &Message, waiting: &mut VecD
     let name = message.text_of("name").unwrap_or_default();
     match name.as_str() {
         "look" if mode == "mortal" => std::process::exit(1),
+        // The text `the trace` is answered with the trace context of the request.
+        "echo" if message.text_of("text").as_deref() == Some("the trace") => {
+            let field = |name: &str| message.text_of(name).unwrap_or_default();
+            message.answer(&text(&format!("{} {}", field("traceparent"), field("tracestate"))));
+        }
         "echo" | "look" => message.answer(&text(&message.text_of("text").unwrap_or_default())),
         "error" => message.answer(r#"{"content":[{"type":"text","text":"the disk is full"}],"isError":true}"#),
         "refuse" => message.refuse(-32602, "text must be short"),

@@ -7,7 +7,7 @@ use crate::terminal::text::harmless;
 use crate::terminal::{RED, Terminal, YELLOW};
 use agent_core::event::{ErrorScope, EventKind};
 use agent_core::plugin::TraceContext;
-use agent_runtime::CommittedEvents;
+use agent_runtime::{CommittedEvents, TURN_SPANS};
 use std::fmt;
 use tracing::field::{self, Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -18,7 +18,7 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Log targets that `-v` shows: the host's own crates, and `plugin` for the output of plugins.
-const HOST_TARGETS: [&str; 11] = [
+const HOST_TARGETS: [&str; 13] = [
     "plugin",
     "agent_host",
     "agent_config",
@@ -30,6 +30,8 @@ const HOST_TARGETS: [&str; 11] = [
     "agent_mcp",
     "agent_registry",
     "agent_acp",
+    "agent_serve",
+    "agent_telemetry",
 ];
 
 /// Target of the log lines about events of sessions.
@@ -41,8 +43,12 @@ const EVENTS: &str = "agent_host::events";
 pub(crate) fn start(options: &CommonArguments, terminal: &Terminal) {
     let level = ["warn", "info", "debug"][usize::from(options.verbose.min(2))];
     let host_levels: String = HOST_TARGETS.iter().map(|target| format!(",{target}={level}")).collect();
-    // JSON lines are for operators, who need the events of sessions even without `-v`.
-    let events = if options.log == LogFormat::Json { ",agent_host::events=info" } else { "" };
+    // JSON lines are for operators, who need the events of sessions even without `-v`, and the turn of each line. For people,
+    // the name of the turn would make lines too long.
+    let events = match options.log {
+        LogFormat::Json => format!(",{EVENTS}=info,{TURN_SPANS}=error"),
+        LogFormat::Text => format!(",{TURN_SPANS}=off"),
+    };
     // Messages of the engine's HTTP library are not logged, because a plugin could cause any number of them. The
     // plugin's request returns an error that contains the same information as the log messages.
     let filter = format!("warn,rmcp=off,agent_client_protocol=error,wasmtime_wasi_http=off{host_levels}{events}");

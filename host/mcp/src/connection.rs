@@ -11,11 +11,12 @@ use crate::error_text::{MAX_QUOTED_CHARACTERS, handshake_error, refused_status, 
 use crate::http;
 use crate::redaction::{RedactingTransport, redaction_for};
 use crate::result::{McpToolResult, protocol_error};
+use agent_core::plugin::TraceContext;
 use agent_core::tool::ToolError;
 use futures::future::OptionFuture;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, ClientCapabilities, ClientConfig, Implementation, JsonObject, PingRequest,
-    ProtocolVersion, ServerNotification, SubscriptionFilter,
+    ProtocolVersion, RequestParamsMeta, ServerNotification, SubscriptionFilter,
 };
 use rmcp::service::{
     ClientCacheConfig, ClientInitializeError, ClientLifecycleMode, ClientServiceExt, NotificationContext, Peer,
@@ -290,11 +291,17 @@ impl Connection {
         &self,
         config: &ServerConfig,
         tool: &str,
-        arguments: JsonObject,
+        (arguments, trace): (JsonObject, Option<&TraceContext>),
     ) -> Result<McpToolResult, ToolError> {
         let ServerConfig { name, limits, .. } = config;
         let time = limits.call_time.min(McpLimits::MAX_CALL_TIME);
-        let request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let mut request = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        if let Some(trace) = trace.filter(|trace| trace.is_valid()) {
+            request.set_traceparent(&trace.traceparent);
+            if let Some(state) = &trace.tracestate {
+                request.set_tracestate(state);
+            }
+        }
         let mut pending = PendingCall { cancellation_queued: &self.cancellation_queued, is_finished: false };
         let response = timeout(time, self.peer.call_tool_once(request)).await;
         pending.is_finished = response.is_ok();

@@ -11,6 +11,7 @@ mod tools;
 pub use http::{HttpEndpoint, HttpRefusal};
 pub use stdio::{StdioEnd, serve_stdio};
 
+use agent_core::plugin::TraceContext;
 use agent_core::tool::Traits;
 use async_trait::async_trait;
 use serde_json::{Map, Value};
@@ -35,7 +36,13 @@ pub trait Offer: Send + Sync + 'static {
 
     /// Begins a call. `tool` is the name in the list of tools. If the client has repeated a call that waits for an answer,
     /// the waiting call is continued instead, so that it has only one effect.
-    async fn begin(&self, tool: &str, arguments: Map<String, Value>) -> Result<Box<dyn OpenCall>, OfferError>;
+    /// `trace` is the trace context in the request, to which the turn of the call belongs (I6).
+    async fn begin(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<dyn OpenCall>, OfferError>;
 
     /// Continues a call that was put aside. Fails unless the call belongs to this client, and has this tool and these
     /// arguments.

@@ -7,6 +7,7 @@ use crate::configuration::{KeepConnected, ServerConfig};
 use crate::connection::{Connection, Unresponsive};
 use crate::error::McpError;
 use crate::result::McpToolResult;
+use agent_core::plugin::TraceContext;
 use agent_core::tool::ToolError;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared};
@@ -93,7 +94,12 @@ impl Server {
     }
 
     /// Calls a tool. If there is no connection to the server, or if the last connection was lost, connects first.
-    pub(crate) async fn call(&self, tool: &str, arguments: JsonObject) -> Result<McpToolResult, ToolError> {
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: JsonObject,
+        trace: Option<&TraceContext>,
+    ) -> Result<McpToolResult, ToolError> {
         let connection = self.connection().await.map_err(|error| {
             let retry_after = match &error {
                 McpError::BackingOff { wait, .. } => u32::try_from(wait.as_millis()).ok(),
@@ -101,7 +107,7 @@ impl Server {
             };
             ToolError::Unavailable { message: error.to_string(), retry_after }
         })?;
-        let result = connection.call(&self.config, tool, arguments).await;
+        let result = connection.call(&self.config, tool, (arguments, trace)).await;
         if connection.unresponsive().is_some() {
             // Drop only this reference to the connection. The connection closes when the last call that uses it drops
             // its reference.

@@ -8,6 +8,7 @@ use crate::error::McpConfigError;
 use crate::http;
 use crate::result::McpToolResult;
 use crate::server::{ConnectionAttempt, Server, close};
+use agent_core::plugin::TraceContext;
 use agent_core::tool::{ToolError, Violation};
 use futures::future::join_all;
 use serde_json::Value;
@@ -41,7 +42,7 @@ const MAX_NAME_BYTES: usize = 64;
 /// assert_eq!(acquired.catalogue().tools().len(), 0);
 /// assert!(acquired.catalogue().problems()[0].to_string().contains("could not be started"));
 ///
-/// assert!(servers.call("notes", "search", &json!({"query": "tea"})).await.is_err());
+/// assert!(servers.call("notes", "search", &json!({"query": "tea"}), None).await.is_err());
 /// acquired.release().await;
 /// # Ok::<(), agent_mcp::McpConfigError>(())
 /// # })?;
@@ -116,11 +117,19 @@ impl McpServers {
     /// If the connection is lost during the call, the call is not repeated, because the server may already have
     /// executed it.
     ///
+    /// The server receives `trace`, which identifies the span of the call, in the `_meta` of the request (I6; MCP, SEP-414).
+    ///
     /// # Errors
     ///
     /// Returns the error of the tool. If the call cannot be made, or if there is no result in time, returns an error
     /// that names the server.
-    pub async fn call(&self, name: &str, tool: &str, arguments: &Value) -> Result<McpToolResult, ToolError> {
+    pub async fn call(
+        &self,
+        name: &str,
+        tool: &str,
+        arguments: &Value,
+        trace: Option<&TraceContext>,
+    ) -> Result<McpToolResult, ToolError> {
         let Some(server) = self.servers.get(name) else {
             return Err(ToolError::NotFound { message: format!("there is no MCP server {name}") });
         };
@@ -129,7 +138,7 @@ impl McpServers {
             let violation = Violation { pointer: String::new(), rule: Some("type".to_owned()), message };
             return Err(ToolError::InvalidArguments { violations: vec![violation] });
         };
-        server.call(tool, arguments.clone()).await
+        server.call(tool, arguments.clone(), trace).await
     }
 
     /// Kills all server processes and does not wait until they have exited. Use this method if the host must

@@ -53,7 +53,7 @@ pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, Invali
 pub use media::Downscaler;
 pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
-pub use refusals::{RefusalLog, RefusedRequest};
+pub use refusals::{EDITOR_PROTOCOL, RefusalLog, RefusedRequest};
 pub use requests::{
     Accepted, ClientResult, DuringTurn, Prompt, ProposedChange, RequestError, RequestProblem, SessionName,
     SessionRequest,
@@ -66,7 +66,7 @@ pub use swap::{Notice, PluginWatcher};
 pub use text_difference::unified_diff;
 pub use tools::registry::{Registry, RegistryError};
 pub use tools::{CommandTools, builtins, registry};
-pub use turn::summary;
+pub use turn::{TURN_SPANS, summary};
 pub use turn_events::{TurnEvents, TurnUpdate};
 pub use turn_positions::last_event_before_turn;
 pub use waiting::{RespondError, ResponseOutcome, question};

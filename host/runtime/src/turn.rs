@@ -16,3 +16,5 @@ pub mod summary;
 mod text_dialect;
 mod tool_selection;
 mod validation;
+
+pub use run::TURN_SPANS;

@@ -45,6 +45,7 @@ mod start;
 #[path = "../../end_to_end/serve/streams.rs"]
 mod streams;
 mod table;
+mod telemetry;
 mod tool_call;
 
 use component::built;
@@ -68,6 +69,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_selected("loop step") {
         runtime.block_on(loop_step::measure(&mut table))?;
+    }
+    if is_selected("telemetry") {
+        runtime.block_on(telemetry::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }
     if is_selected("many sessions") {
         runtime.block_on(many_sessions::measure(&mut table))?;

@@ -13,6 +13,10 @@ use tempfile::TempDir;
 
 /// Number of words of the slow reply.
 const WORDS: usize = 40;
+/// Number of turns that the agent `chatter` can have, after its first.
+const CHAT_TURNS: usize = 190;
+/// An agent whose name is as long as a name can be. Only pictures show it.
+const LONG_NAME: &str = "night-harbour-correspondence-and-tide-table-reporting-clerk1";
 /// A text that tries to become markup, or to look like another text.
 const HOSTILE: &str = "<script>window.hacked=1</script><img src=x onerror=\"window.hacked=1\"> [a](javascript:window.hacked=1) \
                        <a href=\"javascript:window.hacked=1\">b</a> <iframe srcdoc=\"<script>parent.hacked=1</script>\"></iframe> \
@@ -40,10 +44,21 @@ fn folder() -> TempDir {
 }
 
 /// The agents, with settings and replies.
-fn agents() -> [(&'static str, &'static str, Value); 6] {
+fn agents() -> [(&'static str, &'static str, Value); 11] {
     let reply = "# Piers\n\nThe **harbourmaster** says:\n\n| Pier | Depth |\n|---|--:|\n| 3 | 12 m |\n| 4 | 9 m |\n\n- one\n- two\n\n\
                  ```rust\nfn main() {\n    println!(\"ahoy\"); // Greets.\n}\n```\n\nThe end.";
     let slow: Vec<String> = (0..WORDS).map(|word| format!("word{word} ")).collect();
+    let endless: Vec<String> = (0..1_200).map(|word| format!("word{word} ")).collect();
+    let mut chat = vec![json!({"text": "Hello."})];
+    chat.extend((1..=CHAT_TURNS).map(|turn| json!({"text": format!("Reply {turn}. It has **two** sentences.")})));
+    let long = format!(
+        "{} and https://example.com/{}\n\n> A quote.\n\n1. first\n2. `a piece of code that is rather long`\n\n- [x] done\n\n\
+         | a | b | c | d | e | f |\n|---|---|---|---|---|---|\n|{}",
+        "L".repeat(150),
+        "path/".repeat(40),
+        " a cell with words |".repeat(6)
+    );
+    let right_to_left = "# مرحبا\n\nهذا نص مع كلمة English في الوسط.\n\n- بند\n- بند آخر\n\n> اقتباس";
     let pay = json!({"calls": [{"name": "payer.pay", "arguments": {"to": "ann", "amount": 3}}]});
     [
         (
@@ -52,6 +67,8 @@ fn agents() -> [(&'static str, &'static str, Value); 6] {
             json!([
                 {"thinking": "I think about piers.", "calls": [{"name": "probe.echo", "arguments": {"text": "ahoy"}}]},
                 {"text": reply, "delay_ms": 60, "thinking": "Now I write."},
+                {"text": "Second turn."},
+                {"text": "Third turn."},
             ]),
         ),
         ("payer", "", json!([pay, {"text": "Decided."}])),
@@ -65,6 +82,19 @@ fn agents() -> [(&'static str, &'static str, Value); 6] {
         ),
         ("slow", "", json!([{"chunks": slow, "delay_ms": 120}, {"text": "Counted again."}, {"text": "Done."}])),
         ("seer", "", json!([{"text": "It is a plan."}])),
+        ("talker", "", json!([{"chunks": endless, "delay_ms": 60}, {"text": "Done."}])),
+        ("chatter", "", json!(chat)),
+        ("writer", "", json!([{"text": long}, {"text": right_to_left}])),
+        (
+            "failer",
+            "",
+            json!([{"text": "I begin…", "error": {"status": 400, "message": "the model does not know the field `tempreature`"}}]),
+        ),
+        (
+            LONG_NAME,
+            "[schedules.yearly]\ntimes = \"0 0 1 1 *\"\nprompt = \"Report.\"\n[webhooks.tickets]\n",
+            json!([{"text": "Reported."}]),
+        ),
         ("victim", "", json!([{"calls": [{"name": "probe.echo", "arguments": {"text": HOSTILE}}]}, {"text": HOSTILE}])),
     ]
 }
@@ -244,6 +274,36 @@ fn i3_i2_a_configuration_file_is_edited_in_the_console() {
     play_with("agent_editor", |folder| json!({"folder": folder}));
 }
 
+/// I3, P10: a plugin's file is replaced while its page and a session are open. Both show the new version, and it is rolled back.
+#[test]
+fn i3_p10_a_hot_swap_is_seen_in_the_console() {
+    play_with("hot_swap", |folder| json!({"folder": folder}));
+}
+
+/// I3: a person reads an earlier part while a reply is written, and a stopped reply stays readable.
+#[test]
+fn i3_an_earlier_part_is_read_while_a_reply_is_written() {
+    play_with("read_while_it_is_written", no_more);
+}
+
+/// I3: a page that is open for many turns does not grow with them.
+#[test]
+fn i3_a_long_session_does_not_make_the_page_grow() {
+    play_with("long_session", no_more);
+}
+
+/// I3: after an action, the focus is on what follows, and not lost.
+#[test]
+fn i3_the_focus_of_the_console_is_never_lost() {
+    play_with("focus", no_more);
+}
+
+/// I3: a page whose module comes late does not replace the page that was chosen after it.
+#[test]
+fn i3_a_late_page_does_not_replace_another() {
+    play_with("late_page", no_more);
+}
+
 /// I3: a token without the right `administer` sees neither prompts nor grants nor files.
 #[test]
 fn i3_the_pages_for_builders_need_rights() {
@@ -262,5 +322,5 @@ fn i3_the_pages_for_builders_are_accessible() {
 fn pictures_of_the_console() {
     let pictures = Path::new(env!("CARGO_TARGET_TMPDIR")).join("console");
     std::fs::create_dir_all(&pictures).expect("created");
-    play_with("screenshots", |_| json!({"folder": pictures}));
+    play_with("screenshots", |folder| json!({"folder": pictures, "reader": token(folder, "reader", &["read"])}));
 }

@@ -190,6 +190,7 @@ async fn o2_row_16_secrets_are_in_no_metric_log_or_audit_entry() {
         call("probe.echo", json!({"text": CANARY})),
         call("files.read", json!({"path": format!("/{CANARY}/x")})),
         call(CANARY, json!({})),
+        call("probe.log", json!({"text": "from the plugin"})),
         call("probe.fail", json!({"error": CANARY, "text": CANARY})),
         json!({"text": format!("It is {CANARY}.")}),
     ];
@@ -224,6 +225,13 @@ async fn o2_row_16_secrets_are_in_no_metric_log_or_audit_entry() {
         assert_eq!(line["session"], session.as_str(), "{line}");
         assert_eq!(line["trace_id"].as_str().map(str::len), Some(32), "{line}");
         assert_eq!(line["trace_id"], message("a turn begins")["trace_id"]);
+    }
+    // The other lines of a turn name the turn too, such as those that plugins write.
+    let others: Vec<_> = lines.iter().filter(|line| line["target"] == "plugin").collect();
+    assert!(!others.is_empty(), "{log:#?}");
+    for line in others {
+        assert_eq!(line["span"]["trace_id"], message("a turn begins")["trace_id"], "{line}");
+        assert_eq!(line["span"]["session"], session.as_str(), "{line}");
     }
     for (name, text) in [("metrics", &metrics), ("log", &log.join("\n")), ("audit", &audit)] {
         assert!(!text.contains(CANARY), "{name}: {text}");

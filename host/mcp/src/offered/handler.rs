@@ -4,6 +4,7 @@ use super::content::result_of;
 use super::questions::{answer_in, answer_of, can_ask, can_be_shown, form, input_request};
 use super::tools::{StructuredResults, client_names, tool_of};
 use super::{Answer, CallOutput, CallUpdate, Offer, OfferError, OfferProblem, OfferedTool, OpenCall, Question};
+use agent_core::plugin::TraceContext;
 use rmcp::model::{
     CacheScope, CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, Implementation,
     InputRequiredResult, InputResponses, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
@@ -64,7 +65,11 @@ impl ClientHandler {
     }
 
     /// Begins a call, or continues the call to which the request belongs.
-    async fn begin(&self, request: &CallToolRequestParams) -> Result<Box<dyn OpenCall>, CallRefusal> {
+    async fn begin(
+        &self,
+        request: &CallToolRequestParams,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<dyn OpenCall>, CallRefusal> {
         let tools = self.named_tools().await.map_err(CallRefusal::Protocol)?;
         let Some((_, tool)) = tools.into_iter().find(|(name, _)| *name == request.name) else {
             let message = format!("unknown tool `{}`; tools/list returns all tools", shown_name(&request.name));
@@ -73,7 +78,7 @@ impl ClientHandler {
         let arguments = request.arguments.clone().unwrap_or_default();
         let begun = match &request.request_state {
             Some(handle) => self.offer.resume(handle, &tool.name, arguments).await,
-            None => self.offer.begin(&tool.name, arguments).await,
+            None => self.offer.begin(&tool.name, arguments, trace).await,
         };
         begun.map_err(CallRefusal::from)
     }
@@ -231,6 +236,12 @@ impl<'c> Progress<'c> {
     }
 }
 
+/// Returns the trace context in the `_meta` of a request (SEP-414).
+fn trace_of(context: &RequestContext<RoleServer>) -> Option<TraceContext> {
+    let traceparent = context.meta.get_traceparent()?.to_owned();
+    Some(TraceContext { traceparent, tracestate: context.meta.get_tracestate().map(str::to_owned) })
+}
+
 impl ServerHandler for ClientHandler {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder().enable_tools().enable_tool_list_changed().build();
@@ -267,7 +278,7 @@ impl ServerHandler for ClientHandler {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        match self.begin(&request).await {
+        match self.begin(&request, trace_of(&context)).await {
             Ok(call) => self.run(call, request.input_responses, &context).await,
             Err(CallRefusal::Result(result)) => Ok((*result).into()),
             Err(CallRefusal::Protocol(error)) => Err(error),

@@ -102,10 +102,10 @@ async fn i5_an_http_server_receives_the_configured_headers() {
     let servers = McpServers::new([config(&serve(counts.clone()).await, "open sesame")]).unwrap();
     let acquired = servers.acquire().await;
     assert_eq!(names(&acquired), ["desk.greet", "desk.hang"], "{}", problems(&acquired));
-    let greeting = servers.call("desk", "greet", &json!({})).await.unwrap();
+    let greeting = servers.call("desk", "greet", &json!({}), None).await.unwrap();
     assert!(text(greeting).starts_with("hello"));
     let arguments = json!({});
-    let hanging = servers.call("desk", "hang", &arguments);
+    let hanging = servers.call("desk", "hang", &arguments, None);
     assert!(tokio::time::timeout(Duration::from_millis(300), hanging).await.is_err());
     until("the server receives the cancellation", || counts.cancelled_calls.load(Ordering::SeqCst) == 1).await;
     acquired.release().await;
@@ -135,7 +135,7 @@ async fn i5_an_unreachable_http_server_is_an_error() {
         problems(&acquired).contains("no server can be reached at this address")
             && !problems(&acquired).contains("rmcp")
     );
-    let error = servers.call("desk", "greet", &json!({})).await.unwrap_err();
+    let error = servers.call("desk", "greet", &json!({}), None).await.unwrap_err();
     assert!(matches!(error, ToolError::Unavailable { .. }), "{error:?}");
 }
 

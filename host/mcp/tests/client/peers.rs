@@ -34,7 +34,7 @@ fn stdio(name: &str, (node, entry): (PathBuf, PathBuf), args: &[&str]) -> Server
 }
 
 async fn call(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpToolResult, ToolError> {
-    servers.call("every", tool, &arguments).await
+    servers.call("every", tool, &arguments, None).await
 }
 
 fn text(result: &McpToolResult) -> String {

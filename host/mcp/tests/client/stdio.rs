@@ -3,6 +3,7 @@
 
 use crate::fixture::until;
 use crate::support::{Fixture, call, call_with, failed_message, names, text};
+use agent_core::plugin::TraceContext;
 use agent_core::tool::ToolError;
 use agent_mcp::{KeepConnected, McpContent, McpServers, ToolSelection};
 use serde_json::json;
@@ -29,6 +30,16 @@ async fn i5_a_child_process_provides_its_tools() {
     );
 
     assert_eq!(text(call(&servers, "echo").await.unwrap()), "hi");
+    let parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for (traceparent, tracestate, sent) in [
+        (parent, Some("a=b"), format!("{parent} a=b")),
+        (parent, None, format!("{parent} ")),
+        ("00-zz", None, " ".to_owned()),
+    ] {
+        let trace = TraceContext { traceparent: traceparent.to_owned(), tracestate: tracestate.map(str::to_owned) };
+        let called = servers.call("desk", "echo", &json!({"text": "the trace"}), Some(&trace)).await.unwrap();
+        assert_eq!(text(called), sent, "I6: the server gets a valid trace context");
+    }
     let image = call(&servers, "image").await.unwrap();
     let [McpContent::Text(_), McpContent::Media { bytes, mime_type, .. }] = image.content.as_slice() else {
         panic!("{image:?}")
@@ -41,7 +52,7 @@ async fn i5_a_child_process_provides_its_tools() {
     assert!(matches!(&refused, ToolError::InvalidArguments { .. }) && refused.for_model().contains("must be short"));
     let not_an_object = call_with(&servers, "echo", json!([1])).await.unwrap_err();
     assert!(matches!(not_an_object, ToolError::InvalidArguments { .. }));
-    let no_server = servers.call("nobody", "echo", &json!({})).await.unwrap_err();
+    let no_server = servers.call("nobody", "echo", &json!({}), None).await.unwrap_err();
     assert!(matches!(no_server, ToolError::NotFound { .. }));
     acquired.release().await;
     assert_eq!(fixture.log.alive(), Vec::<u32>::new());
@@ -170,7 +181,7 @@ async fn i5_a_dropped_call_is_cancelled_at_the_server() {
     let servers = fixture.servers();
     let acquired = servers.acquire().await;
     let arguments = json!({});
-    let hanging = servers.call("desk", "hang", &arguments);
+    let hanging = servers.call("desk", "hang", &arguments, None);
     let dropped = tokio::time::timeout(Duration::from_millis(200), hanging).await;
     assert!(dropped.is_err());
     fixture.log.wait_until_logged("notifications/cancelled").await;
@@ -224,7 +235,7 @@ async fn l7_each_call_is_sent_to_the_named_server() {
     let servers = McpServers::new([first.config.clone(), second.config.clone()]).unwrap();
     let acquired = servers.acquire().await;
     assert!(names(&acquired).contains(&"shelf.echo".to_owned()) && names(&acquired).contains(&"desk.echo".to_owned()));
-    servers.call("shelf", "echo", &json!({})).await.unwrap();
+    servers.call("shelf", "echo", &json!({}), None).await.unwrap();
     let calls = |fixture: &Fixture| fixture.log.count("tools/call");
     assert_eq!((calls(&first), calls(&second)), (1, 0));
     drop(acquired);

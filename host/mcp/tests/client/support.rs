@@ -57,7 +57,7 @@ pub(crate) async fn call(servers: &McpServers, tool: &str) -> Result<McpToolResu
 }
 
 pub(crate) async fn call_with(servers: &McpServers, tool: &str, arguments: Value) -> Result<McpToolResult, ToolError> {
-    tokio::time::timeout(TEST_TIMEOUT, servers.call("desk", tool, &arguments))
+    tokio::time::timeout(TEST_TIMEOUT, servers.call("desk", tool, &arguments, None))
         .await
         .expect("the call finishes within the time limit")
 }

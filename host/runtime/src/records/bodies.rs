@@ -30,7 +30,7 @@ pub(crate) enum StepRecordBody {
     Trace(TraceRecord),
     /// The plugins, servers, tools and memories with which a turn began.
     Context(Box<ContextRecord>),
-    /// The call of an embedding model that selected the tools of a turn.
+    /// The call of an embedding model that selected the tools of a turn, or of the steps of a plan.
     Embedding(EmbeddingRecord),
     /// The call to the context builder that the host makes immediately before a step of the turn.
     StepContext(Box<BuilderCallRecord<StepQuestion>>),
@@ -192,7 +192,7 @@ pub(crate) struct ContextRecord {
     pub(crate) offered: Option<Vec<String>>,
 }
 
-/// The call of an embedding model that selected the tools of a turn (L25).
+/// The call of an embedding model that selected the tools of a turn, or of the steps of a plan (L24, L25).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EmbeddingRecord {
     /// Name of the model as `provider/model`.

@@ -137,7 +137,7 @@ async fn try_once(
             Ok(RawOutcome { cost: CallCost { wall_us, ..CallCost::default() }, ..RawOutcome::without_cost(outcome) })
         }
         ToolSource::Plugin { plugin, .. } => call_plugin(services, plugin, record, (attempt, scope)).await,
-        ToolSource::Mcp { server, .. } => mcp::call(services, server, record).await,
+        ToolSource::Mcp { server, .. } => mcp::call(services, server, record, &scope.trace).await,
         // A call to a service, to another agent or to the client is forwarded when the call is dispatched, so this
         // function never receives such a call.
         ToolSource::Service { .. } | ToolSource::Agent { .. } | ToolSource::Client => {

@@ -73,7 +73,7 @@ pub(super) async fn call_model(context: &mut ActionContext<'_>, plan: StepPlan) 
     let record = ReplyRecord { reply: raw.reply.clone(), raw: raw.raw };
     notes.add(context.run, plan.step, StepRecordBody::Reply(Box::new(record)));
     let mut reply = raw.reply;
-    let planned = read_plan(context, &plan, &reply).await;
+    let planned = read_plan(context, &plan, &reply, &mut notes).await;
     let read = read_text_calls(context, &mut reply);
     let mut calls = resolve_calls(context.services.agent.registry(), &reply);
     calls.extend(read.calls);

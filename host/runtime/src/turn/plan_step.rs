@@ -4,7 +4,7 @@
 use super::action::ActionContext;
 use super::outgoing::OutgoingPrompt;
 use super::tool_selection::{add_step_tools, may_be_planned};
-use crate::records::{PlanPromptRecord, StepRecordBody};
+use crate::records::{CommitNotes, PlanPromptRecord, StepRecordBody};
 use agent_core::message::Part;
 use agent_core::model::Reply;
 use agent_core::plan::{self, planner_prompt, step_prompt, synthesis_prompt};
@@ -45,15 +45,25 @@ pub(super) fn add_plan_prompt(context: &ActionContext<'_>, plan: &StepPlan, outg
 }
 
 /// Reads and checks the planner's reply, and selects the tools of each step (L25). Returns `None` if the reply is not
-/// from the planner.
-pub(super) async fn read_plan(context: &ActionContext<'_>, plan: &StepPlan, reply: &Reply) -> Option<PlannerReply> {
+/// from the planner. If an embedding model selected the tools, its call is added to `notes`.
+pub(super) async fn read_plan(
+    context: &ActionContext<'_>,
+    plan: &StepPlan,
+    reply: &Reply,
+    notes: &mut CommitNotes,
+) -> Option<PlannerReply> {
     if plan.role != ModelRole::Planner {
         return None;
     }
-    Some(match plan::read(&reply.text) {
-        Ok(steps) => PlannerReply::Steps(add_step_tools(context.services, steps).await),
-        Err(reason) => PlannerReply::Invalid(reason),
-    })
+    let steps = match plan::read(&reply.text) {
+        Ok(steps) => steps,
+        Err(reason) => return Some(PlannerReply::Invalid(reason)),
+    };
+    let (planned, embedding) = add_step_tools(context.services, steps).await;
+    if let Some(record) = embedding {
+        notes.add(context.run, plan.step, StepRecordBody::Embedding(record));
+    }
+    Some(PlannerReply::Steps(planned))
 }
 
 fn prompt_for_planner(context: &ActionContext<'_>) -> String {

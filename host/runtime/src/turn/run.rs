@@ -11,6 +11,10 @@ use agent_core::run::{Input, InputError, LoopConfig, Run};
 use agent_core::trace::TurnName;
 use futures::FutureExt;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+/// Target of the tracing spans of turns, which have the fields `agent`, `session`, `turn` and `trace_id`.
+pub const TURN_SPANS: &str = "agent_host::turn";
 
 /// Where the limits of a turn come from.
 #[expect(clippy::large_enum_variant, reason = "each turn has one value, which is consumed when the turn begins")]
@@ -52,7 +56,7 @@ impl Session {
         }
         self.services.ledger.begin(&self.run);
         prepare_plugins(&self.services, &cancel).await;
-        let result = drive(self, &cancel).await;
+        let result = self.drive_in_span(&cancel).await;
         self.release_turn();
         result
     }
@@ -102,9 +106,18 @@ impl Session {
         self.apply(Input::Start { input, config, plugins, pinned, trace }, notes).await?;
         self.services.ledger.begin(&self.run);
         prepare_plugins(&self.services, &cancel).await;
-        let result = drive(self, &cancel).await;
+        let result = self.drive_in_span(&cancel).await;
         self.release_turn();
         result
+    }
+
+    /// Drives the open turn. The lines that the host logs meanwhile name the turn and its trace.
+    async fn drive_in_span(&mut self, cancel: &CancellationToken) -> Result<TurnResult, SessionError> {
+        let (agent, session, turn) = (self.services.agent.config().name.clone(), &self.run.session, self.run.turns);
+        let trace = self.run.turn.as_ref().and_then(|turn| turn.trace.trace_id());
+        let trace_id = trace.map(|id| format!("{:032x}", u128::from_be_bytes(id))).unwrap_or_default();
+        let span = tracing::error_span!(target: TURN_SPANS, "turn", agent, session, turn, trace_id);
+        drive(self, cancel).instrument(span).await
     }
 
     /// Returns the trace context of the next turn, and the record of it that is committed with the turn's input (O1).

@@ -103,12 +103,16 @@ pub(super) async fn select_tools(services: &SessionServices, basis: &SelectionBa
 }
 
 /// Selects the tools that the executor is offered in each step of the plan: the tool that the planner chose for the
-/// step, and the tools that best match the task of the step.
-pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanStep>) -> Vec<PlannedStep> {
+/// step, and the tools that best match the task of the step. Also returns the call of the embedding model, if there was
+/// one.
+pub(super) async fn add_step_tools(
+    services: &SessionServices,
+    steps: Vec<PlanStep>,
+) -> (Vec<PlannedStep>, Option<EmbeddingRecord>) {
     let tools = services.agent.registry().offered();
     let count = services.agent.config().offered_tools as usize;
     let queries: Vec<String> = steps.iter().map(|step| format!("{} {}", step.tool, step.task)).collect();
-    let orders = nearest(services, &queries).await.orders;
+    let Ranking { orders, embedding } = nearest(services, &queries).await;
     let planned = steps.into_iter().zip(orders).map(|(step, order)| {
         let is_named = |tool: &OfferedTool| tool.author_name == step.tool || tool.name == step.tool;
         let named = tools.iter().position(|tool| is_named(tool) && may_be_planned(services, tool));
@@ -118,7 +122,7 @@ pub(super) async fn add_step_tools(services: &SessionServices, steps: Vec<PlanSt
         let tokens = tool_tokens(services, Some(&offered));
         PlannedStep { step, offered, tokens }
     });
-    planned.collect()
+    (planned.collect(), embedding)
 }
 
 /// Returns whether a step of a plan may call this tool. The tools of the loop are excluded, because the loop itself

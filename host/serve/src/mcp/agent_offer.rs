@@ -4,6 +4,7 @@ use super::calls::{ClientCalls, TurnPlace, key_of, refusal};
 use super::turn_call::{CallKind, TurnCall};
 use crate::tokens::Right;
 use agent_core::message::TurnInput;
+use agent_core::plugin::TraceContext;
 use agent_core::tool::Traits;
 use agent_mcp::offered::{Offer, OfferError, OfferProblem, OfferedTool, OpenCall};
 use agent_runtime::{EventPosition, NewMediaItem, Prompt};
@@ -49,11 +50,11 @@ impl AgentOffer {
         TurnCall::new(self.0.clone(), (CallKind::Prompt, key), place, slot)
     }
 
-    async fn place_of(&self, arguments: Arguments) -> Result<TurnPlace, OfferError> {
+    async fn place_of(&self, arguments: Arguments, trace: Option<TraceContext>) -> Result<TurnPlace, OfferError> {
         let Arguments { prompt, session, attachments } = arguments;
         let attachments = attachments.into_iter().map(decoded).collect::<Result<_, _>>()?;
         let user = self.0.client.user.clone();
-        let prompt = Prompt { attachments, user, ..Prompt::new(TurnInput::Text(prompt)) };
+        let prompt = Prompt { attachments, user, trace, ..Prompt::new(TurnInput::Text(prompt)) };
         match session {
             Some(session) => {
                 self.0.check_session(&session).await?;
@@ -150,14 +151,19 @@ impl Offer for AgentOffer {
         std::future::pending().await
     }
 
-    async fn begin(&self, tool: &str, arguments: Map<String, Value>) -> Result<Box<dyn OpenCall>, OfferError> {
+    async fn begin(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<dyn OpenCall>, OfferError> {
         self.0.require(Right::Talk)?;
         let key = key_of(tool, &Value::Object(arguments.clone()));
         let arguments = arguments_of(arguments)?;
         let slot = self.0.slot().await?;
         let place = match self.0.take_repeated(&key) {
             Some(waiting) => waiting.turn,
-            None => self.place_of(arguments).await?,
+            None => self.place_of(arguments, trace).await?,
         };
         Ok(self.follow(key, place, slot))
     }

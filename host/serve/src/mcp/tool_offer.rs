@@ -4,6 +4,7 @@ use super::calls::{CallSlot, ClientCalls, TurnPlace, key_of};
 use super::turn_call::{CallKind, TurnCall};
 use crate::tokens::Right;
 use agent_core::message::TurnInput;
+use agent_core::plugin::TraceContext;
 use agent_mcp::offered::{Offer, OfferError, OfferProblem, OfferedTool, OpenCall};
 use agent_runtime::{Agent, Prompt};
 use agent_store::digest_of;
@@ -89,7 +90,12 @@ impl Offer for ToolOffer {
         }
     }
 
-    async fn begin(&self, tool: &str, arguments: Map<String, Value>) -> Result<Box<dyn OpenCall>, OfferError> {
+    async fn begin(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        trace: Option<TraceContext>,
+    ) -> Result<Box<dyn OpenCall>, OfferError> {
         self.0.require(Right::Talk)?;
         let arguments = Value::Object(arguments);
         let key = key_of(tool, &arguments);
@@ -98,7 +104,7 @@ impl Offer for ToolOffer {
             Some(waiting) => waiting.turn,
             None => {
                 let input = TurnInput::Call { tool: tool.to_owned(), arguments };
-                let prompt = Prompt { user: self.0.client.user.clone(), ..Prompt::new(input) };
+                let prompt = Prompt { user: self.0.client.user.clone(), trace, ..Prompt::new(input) };
                 self.0.begin_in_any_session(prompt).await?
             }
         };

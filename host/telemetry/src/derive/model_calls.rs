@@ -168,14 +168,19 @@ impl<'d> TurnWalk<'d> {
         self.spans.push(span);
     }
 
-    /// Adds the span of the embedding model that selected the turn's tools.
+    /// Adds the span of the embedding model that selected the turn's tools before the first step, or the tools of a plan
+    /// after the reply of the planner.
     pub(super) fn add_embedding(&mut self, record: &'d StoredRecord) {
         let Some(body) = body_of::<EmbeddingBody>(record) else { return };
         let (provider, name) = body.model.split_once('/').unwrap_or(("", &body.model));
         let span_name = format!("{} {name}", gen_ai::operation::EMBEDDINGS);
-        let span = self.span((Some(SpanKey::Record(record.number, 0)), None), kind::EMBEDDING, span_name);
-        let end = self.boundary.saturating_add(body.took_ms.saturating_mul(1_000_000)).min(self.now);
-        let mut span = Self::timed(span, self.boundary, end);
+        let took = body.took_ms.saturating_mul(1_000_000);
+        let (parent, (start, end)) = match record.record.step {
+            0 => (None, (self.boundary, self.boundary.saturating_add(took).min(self.now))),
+            step => (self.in_step(step), (self.now.saturating_sub(took).max(self.boundary), self.now)),
+        };
+        let span = self.span((Some(SpanKey::Record(record.number, 0)), parent), kind::EMBEDDING, span_name);
+        let mut span = Self::timed(span, start, end);
         span.kind = SpanKind::Client;
         span.set(gen_ai::OPERATION, gen_ai::operation::EMBEDDINGS);
         span.set(open_inference::EMBEDDING_MODEL, self.data.scrubber.label(name));

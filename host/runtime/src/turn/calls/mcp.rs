@@ -5,6 +5,7 @@ use crate::host::SessionServices;
 use crate::media::media_type_from_bytes;
 use agent_core::change::CallRecord;
 use agent_core::message::Content;
+use agent_core::plugin::TraceContext;
 use agent_core::run::TurnError;
 use agent_core::tool::{CallCost, ToolDone, ToolError};
 use agent_mcp::{McpContent, McpToolResult};
@@ -16,13 +17,15 @@ pub(super) async fn call(
     services: &SessionServices,
     server: &str,
     record: &CallRecord,
+    trace: &TraceContext,
 ) -> Result<RawOutcome, TurnError> {
     let started = Instant::now();
     let Some(tool) = services.agent.mcp_tool(&record.name) else {
         let message = format!("MCP server {server} no longer has a tool `{}`", record.name);
         return Ok(RawOutcome::of_removed_tool(message));
     };
-    let called = services.agent.servers().call(server, &tool.remote_name, record.effective_arguments()).await;
+    let servers = services.agent.servers();
+    let called = servers.call(server, &tool.remote_name, record.effective_arguments(), Some(trace)).await;
     let outcome = match called {
         Ok(done) => store_media(services, server, done).await?,
         Err(error) => Err(error),

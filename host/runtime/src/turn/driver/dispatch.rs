@@ -12,6 +12,7 @@ use agent_core::change::CallRecord;
 use agent_core::message::CallId;
 use agent_core::run::{Dispatch, DispatchedCall, Input, TurnError};
 use agent_core::trace::SpanKey;
+use tracing::Instrument;
 
 /// The outcome of an attempt to dispatch calls.
 pub(super) enum Dispatched {
@@ -126,12 +127,14 @@ impl Driver<'_> {
             }
             let key = Some(SpanKey::Call(&record.id));
             let (services, scope) = (session.services.clone(), session.services.scope(&session.run, key));
-            self.running.spawn(async move {
+            let call = async move {
                 services.reach_checkpoint(Checkpoint::BeforeCall(&record.name));
                 let result = calls::run(&services, &record, dispatch.attempt, scope).await;
                 services.reach_checkpoint(Checkpoint::AfterCall(&record.name));
                 (record.id, result)
-            });
+            };
+            // The lines that the call logs name the turn.
+            self.running.spawn(call.in_current_span());
         }
     }
 }
