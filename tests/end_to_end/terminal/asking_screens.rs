@@ -87,7 +87,7 @@ fn asking_screens() -> Vec<Asking> {
         several,
         model_question,
         Asking { end: "Enter keeps the current model >", ..session("model_choice", &[("\n>", "/model\r")]) },
-        command("setup", &["setup"], &[("]:", "\r"), ("]:", "\r")], "[Y/n]"),
+        command("setup", &["setup"], &[("[offline]:", "\r"), ("plugins]:", "\r")], "[Y/n]"),
         command("trust", &[], &[], "[t/w/q]"),
         command("session_pick", &["session", "pick"], &[], "Ctrl-D quits >"),
     ]
