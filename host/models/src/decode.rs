@@ -14,6 +14,7 @@ mod lenient_fields;
 mod replay_items;
 mod reply_text;
 mod responses;
+mod stored_thinking;
 #[cfg(test)]
 mod test_support;
 
@@ -26,6 +27,7 @@ use serde_json::Value;
 use std::fmt;
 
 pub use replay_items::ReplayItems;
+pub use stored_thinking::stored_thinking;
 
 /// Maximum size of a reply in bytes. For a stream, this is the total size of the text, thinking, refusal and calls. For
 /// a reply that is a single JSON document, this is the size of the document.

@@ -41,6 +41,7 @@ pub use agent::{
     UserName, UserNameError, VersionTrial, Webhook, WebhookAuthentication,
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
+pub use agent_models::decode::stored_thinking;
 pub use agent_plugins::{Access, NewMediaItem, TreeGrant};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};

@@ -10,6 +10,7 @@ use crate::tokens::Right;
 use agent_core::change::{CallRecord, HideReason};
 use agent_core::message::{CallId, Content, MessageId, Part, Role, StoredMessage, TurnInput};
 use agent_core::run::Run;
+use agent_runtime::stored_thinking;
 use agent_store::{CallFilter, MAX_PAGE, MessageRange, SessionState, Store, StoreError};
 use axum::extract::{Path, Query, State};
 use axum::{Extension, Json};
@@ -81,8 +82,8 @@ pub(crate) struct TranscriptMessage {
     role: &'static str,
     /// Why the message is no longer sent to the model: `superseded`, `undone` or `evicted`. `null` if it is sent.
     hidden: Option<&'static str>,
-    /// The parts. A part of the kind `text` has a `text` and, if the model wrote it, its `blocks`. The other kinds are `json`,
-    /// `media` and `call`.
+    /// The parts. A part of the kind `text` has a `text` and, if the model wrote it, its `blocks`. A part of the kind `thinking`
+    /// has the thinking of the model, if the provider keeps it readable. The other kinds are `json`, `media` and `call`.
     #[schema(value_type = Vec<Object>)]
     parts: Vec<Value>,
 }
@@ -292,11 +293,21 @@ async fn render_messages(
                 HideReason::Undone => "undone",
                 HideReason::Evicted => "evicted",
             }),
-            parts: message.parts.iter().filter_map(|part| part_of(part, message.role)).collect(),
+            parts: parts_of(&message),
         };
         shown.map(of_message).collect()
     };
     apart(render).await
+}
+
+/// Returns the parts of a message. The thinking comes first, because the model wrote it first.
+fn parts_of(message: &StoredMessage) -> Vec<Value> {
+    let thinking = message.parts.iter().find_map(|part| match part {
+        Part::Replay(replay) => stored_thinking(replay).map(|text| cut_text("thinking", &text)),
+        _ => None,
+    });
+    let others = message.parts.iter().filter_map(|part| part_of(part, message.role));
+    thinking.into_iter().chain(others).collect()
 }
 
 fn part_of(part: &Part, role: Role) -> Option<Value> {
@@ -345,4 +356,25 @@ async fn recent_events(store: &dyn Store, session: &str, last_event: u64, turn: 
         }
     }
     Ok(found.into_iter().map(|(_, event)| event).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_core::message::Replay;
+
+    /// I3, L21: readable thinking is the first part of a message. The other data of the provider are not shown.
+    #[test]
+    fn i3_stored_thinking_is_the_first_part() {
+        let data = json!({"protocol": "anthropic", "model": "m", "items": [
+            {"type": "thinking", "thinking": "I think.", "signature": "c2ln"}, {"type": "redacted_thinking", "data": "opaque"},
+        ]});
+        let parts =
+            vec![Part::Text("It is 4.".to_owned()), Part::Replay(Replay { provider: "anthropic".to_owned(), data })];
+        let message = StoredMessage { id: 2, turn: 1, role: Role::Assistant, parts, tokens: 0 };
+        let shown = parts_of(&message);
+        assert_eq!(shown.len(), 2, "{shown:?}");
+        assert_eq!(shown[0], json!({"kind": "thinking", "text": "I think.", "omitted_bytes": 0}));
+        assert_eq!(shown[1]["kind"], "text");
+    }
 }
