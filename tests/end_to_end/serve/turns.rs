@@ -147,7 +147,8 @@ async fn d1_an_open_turn_shows_what_has_not_ended() {
 async fn i4_a_tool_is_called_over_http() {
     let test_host = TestHost::new(&["text", "payer"]).await;
     let config = AgentConfig { name: "clerk".to_owned(), ..with_tree_grant(&test_host, "payer") };
-    let server = TestServer::start(&test_host, &[&test_host.agent(config, script(&[text_reply("Not asked for.")])).await]).await;
+    let server =
+        TestServer::start(&test_host, &[&test_host.agent(config, script(&[text_reply("Not asked for.")])).await]).await;
     let client = server.client_with_all_rights();
     let calls = "/api/agents/clerk/calls";
     let call = json!({"tool": "text.count", "arguments": {"text": "one two three"}});

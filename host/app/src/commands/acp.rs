@@ -10,14 +10,14 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::Terminal;
 use agent_acp::{AcpOptions, AcpServer};
-use agent_config::{AgentOptions, DataDirectory};
+use agent_config::{AgentOptions, DataDirectory, DataLocation};
 use agent_runtime::{FileChanges, Host, Supervisor, SupervisorOptions};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use tokio::io::{stdin, stdout};
 
 /// Runs `acp` until the editor closes the connection. Only messages of the protocol are written to stdout.
-pub(crate) async fn run(arguments: AcpArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(arguments: AcpArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let environment = environment::host_in_project();

@@ -1,18 +1,22 @@
 //! `serve`: runs agents behind an HTTP API until the process is told to stop (I3, I9).
 
 use super::served_agents::ServedAgents;
-use crate::arguments::serve::ServeArguments;
+use crate::arguments::serve::{RunningAgents, ServeArguments};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{BOLD, Terminal};
-use agent_config::{AgentOptions, DataDirectory};
+use agent_config::{AgentOptions, DataDirectory, DataLocation};
 use agent_runtime::{Supervisor, SupervisorOptions};
 use agent_serve::{AllowedOrigins, Endpoint, Server, ServerOptions, TokenFile};
 use std::path::Path;
 
 /// Runs `serve`.
-pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    arguments: ServeArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let endpoint = arguments.endpoint().map_err(Failure::refused)?;
@@ -20,7 +24,7 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     let data = DataDirectory::open(data, &environment)?;
     let tokens = token_file(&data);
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(agent_options(&arguments), (&data, &environment), |host| host, terminal) => served?,
+        served = ServedAgents::assemble(agent_options(&arguments.agents), (&data, &environment), |host| host, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();
@@ -103,8 +107,8 @@ pub(crate) fn token_file_in(root: &Path) -> TokenFile {
 }
 
 /// Returns the options of each agent that is served.
-pub(super) fn agent_options(arguments: &ServeArguments) -> Vec<AgentOptions> {
-    let ServeArguments { agent, plugins, model, grant, .. } = arguments;
+pub(super) fn agent_options(agents: &RunningAgents) -> Vec<AgentOptions> {
+    let RunningAgents { agent, plugins, model, grant } = agents;
     let options = AgentOptions { model: model.clone(), ..AgentOptions::default() };
     match agent.as_slice() {
         [] => vec![AgentOptions { plugins: plugins.clone(), grants: grant.clone(), ..options }],

@@ -1,6 +1,7 @@
 //! Databases that are refused, and messages without secrets.
 
-use super::server::{database_of, open_store, shared};
+use super::clients::{database_of, open_store, parsed};
+use super::server::shared;
 use super::{append, open, texts};
 use agent_store::{Durability, PostgresOptions, PostgresStore, SessionLog, StoreError};
 use std::path::PathBuf;
@@ -16,7 +17,8 @@ async fn f1_asynchronous_commits_are_refused() {
     let Some(StoreError::NotDurable { setting, path }) = &refused else { panic!("{refused:?}") };
     assert_eq!((setting.as_str(), path.to_string_lossy().contains(database)), ("synchronous_commit", true));
     let durability = Durability::MayLoseCommits;
-    let allowed = PostgresStore::open(&address, PostgresOptions { durability, ..PostgresOptions::default() }).await;
+    let allowed =
+        PostgresStore::open(parsed(&address), PostgresOptions { durability, ..PostgresOptions::default() }).await;
     let store = allowed.unwrap();
     let opened = open(&store, "s").await;
     store.commit(&opened.lease, 0, append(1, "one")).await.unwrap();
