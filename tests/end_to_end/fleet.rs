@@ -9,7 +9,7 @@ use crate::serve::process::ServeProcess;
 use crate::support::{SharedCompiledCode, components};
 use agent_store::{PostgresAddress, PostgresOptions, PostgresStore};
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tempfile::TempDir;
 
 /// Seconds of a lease in these tests.
@@ -48,23 +48,25 @@ impl Fleet {
         Some(Self { database, folder, agents, _compiled_code: compiled_code })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     fn address(&self) -> String {
         self.database.address("postgres")
     }
 
     /// Starts `serve` or `worker` with the data folder of this number.
     fn start(&self, command: &str, process: usize) -> ServeProcess {
+        self.start_with(command, process, &[])
+    }
+
+    /// Starts a process with further environment variables.
+    fn start_with(&self, command: &str, process: usize, more: &[(&str, &str)]) -> ServeProcess {
         let (address, lease) = (self.address(), LEASE_SECONDS.to_string());
         let command: &[&str] = match command {
             "serve" => &["serve", "--listen", "127.0.0.1:0"],
             worker => &[worker, "--health", "127.0.0.1:0"],
         };
         let arguments: Vec<_> = self.agents.iter().flat_map(|file| ["--agent", file]).collect();
-        let variables = [("AGENT_HOST_STORE", address.as_str()), ("AGENT_HOST_LEASE", lease.as_str())];
+        let store = [("AGENT_HOST_STORE", address.as_str()), ("AGENT_HOST_LEASE", lease.as_str())];
+        let variables = [&store[..], more].concat();
         ServeProcess::start_command((self.folder.path(), &format!("data-{process}")), command, &arguments, &variables)
     }
 

@@ -90,7 +90,8 @@ async fn f1_commands_use_the_shared_database() {
     with_store(&["audit", "verify"]);
     with_store(&["outbox", "list"]);
     with_store(&["approvals", "list"]);
-    assert!(with_store(&["trace", "export", "--output", "spans.jsonl"]).is_empty() || cli.path("spans.jsonl").exists());
+    with_store(&["trace", "export", session, "--out", "spans.jsonl"]);
+    assert!(cli.path("spans.jsonl").exists());
     assert!(with_store(&["store", "check"]).contains("matches its digests"));
     with_store(&["store", "rebuild"]);
     with_store(&["--agent", "agent.toml", "--user", "ann", "--session", session, "And now?"]);

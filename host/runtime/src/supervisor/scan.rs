@@ -79,9 +79,7 @@ fn continue_session(shared: &Arc<Shared>, session: String, request: SessionReque
         match opened {
             Ok(()) => {}
             // Another process or a request has opened the session, and continues it.
-            Err(SessionError::Store(StoreError::Busy { .. })) => {
-                shared.backoff.failed(&session, Instant::now());
-            }
+            Err(SessionError::Store(StoreError::Busy { .. })) => shared.backoff.taken(&session, Instant::now()),
             Err(error) => {
                 let delay = shared.backoff.failed(&session, Instant::now());
                 tracing::warn!(session, %error, ?delay, "the session cannot continue now");
