@@ -75,18 +75,18 @@ async fn f1_sessions_are_copied_to_postgresql_and_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn f1_commands_use_the_shared_database() {
     let Some(fleet) = Fleet::new(&[], 0) else { return };
-    let (cli, address) = (TestCli::new("", &[text_reply("The walrus sleeps.")]), fleet.address());
+    let replies = [text_reply("The walrus sleeps."), text_reply("It still sleeps.")];
+    let (cli, address) = (TestCli::new("", &replies), fleet.address());
     let store = ["--store", address.as_str()];
     let with_store = |arguments: &[&str]| cli.succeeds(&[arguments, &store[..]].concat());
     assert!(with_store(&["doctor", "--json"]).contains("is empty"));
-    with_store(&["--agent", "agent.toml", "--user", "ann", "How is the walrus?"]);
+    with_store(&["--agent", "agent.toml", "How is the walrus?"]);
     assert!(!cli.path("data/agent-host.db").exists(), "no session is stored in the data folder");
-    let listed: Value =
-        serde_json::from_str(with_store(&["session", "list", "--user", "ann", "--json"]).trim()).unwrap();
+    let listed: Value = serde_json::from_str(with_store(&["session", "list", "--json"]).trim()).unwrap();
     let session = listed["subject"].as_str().unwrap();
-    assert!(with_store(&["session", "show", session, "--user", "ann"]).contains("The walrus sleeps."));
-    assert!(with_store(&["session", "search", "walrus", "--user", "ann"]).contains(session));
-    assert!(with_store(&["memory", "search", "walrus", "--user", "ann"]).contains("walrus"));
+    assert!(with_store(&["session", "show", session]).contains("The walrus sleeps."));
+    assert!(with_store(&["session", "search", "walrus"]).contains(session));
+    assert!(with_store(&["memory", "search", "walrus"]).contains("walrus"));
     with_store(&["audit", "verify"]);
     with_store(&["outbox", "list"]);
     with_store(&["approvals", "list"]);
@@ -94,11 +94,11 @@ async fn f1_commands_use_the_shared_database() {
     assert!(cli.path("spans.jsonl").exists());
     assert!(with_store(&["store", "check"]).contains("matches its digests"));
     with_store(&["store", "rebuild"]);
-    with_store(&["--agent", "agent.toml", "--user", "ann", "--session", session, "And now?"]);
-    with_store(&["session", "undo", session, "--user", "ann"]);
+    with_store(&["--agent", "agent.toml", "--session", session, "And now?"]);
+    with_store(&["session", "undo", session]);
     assert!(with_store(&["doctor"]).contains("can be used"));
-    with_store(&["session", "delete", session, "--user", "ann"]);
-    assert_eq!(with_store(&["session", "list", "--user", "ann", "--json"]), "");
+    with_store(&["session", "delete", session]);
+    assert_eq!(with_store(&["session", "list", "--json"]), "");
 }
 
 /// F1: a password is neither accepted on the command line nor printed.

@@ -142,14 +142,13 @@ async fn use_both_doors(fleet: &Fleet, owner: &Client, other: &Client) {
 #[tokio::test(flavor = "multi_thread")]
 async fn f1_a_worker_hands_its_sessions_over() {
     let Some(fleet) = Fleet::new(&agents(), 2) else { return };
-    let server = fleet.start("serve", 0);
-    let session = begin(&server.client(), "slow").await;
-    let worker = fleet.start("worker", 1);
+    let (server, worker) = (fleet.start("serve", 0), fleet.start("worker", 1));
     let health = worker.anonymous();
     assert_eq!(health.get("/health").await.json(200)["status"], "ok");
     assert_eq!(health.get("/ready").await.json(200)["status"], "ok");
     assert_eq!(health.get("/metrics").await.status, 401, "the metrics need a token");
     assert_eq!(health.get("/api/sessions").await.status, 404, "a worker has no API");
+    let session = begin(&server.client(), "slow").await;
     until(&server.client(), &session, |session| session["state"] == "running").await;
 
     server.signal(Signal::TERM);
@@ -179,22 +178,22 @@ async fn f1_a_worker_hands_its_sessions_over() {
 #[tokio::test(flavor = "multi_thread")]
 async fn f1_a_paused_server_stops_the_sessions_that_it_has_lost() {
     let Some(fleet) = Fleet::new(&agents(), 2) else { return };
-    let paused = fleet.start("serve", 0);
+    let (paused, other) = (fleet.start("serve", 0), fleet.start("serve", 1));
     let session = begin(&paused.client(), "long").await;
     let begun = Instant::now();
     while effects(fleet.folder.path()).is_empty() {
         assert!(begun.elapsed() < PATIENCE, "the call does not run");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    paused.signal(Signal::STOP);
-    let other = fleet.start("serve", 1);
     let store = fleet.store().await;
-    let epoch = async || {
+    let holder = async || {
         let found = store.sessions(SessionFilter::default(), 1).await.expect("the session is listed");
         found[0].open_in.as_ref().and_then(agent_store::SessionHolder::process_id)
     };
-    let first_holder = epoch().await;
-    while epoch().await.is_none_or(|holder| Some(holder) == first_holder) {
+    let first = holder().await;
+    assert!(first.is_some());
+    paused.signal(Signal::STOP);
+    while holder().await.is_none_or(|holder| Some(holder) == first) {
         assert!(begun.elapsed() < PATIENCE, "nobody takes the session over");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
