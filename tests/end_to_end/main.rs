@@ -32,6 +32,8 @@ mod fairness;
 mod first_day;
 #[path = "../mcp_server/fixture.rs"]
 mod fixture;
+#[cfg(target_os = "linux")]
+mod fleet;
 mod generic_components;
 mod guests;
 #[cfg(unix)]
@@ -67,6 +69,10 @@ mod planner_memory_flow;
 mod plans;
 mod plugin_authoring;
 mod plugin_explain;
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "the store's own tests use the other items")]
+#[path = "../../host/store/tests/postgres/server.rs"]
+mod postgres_server;
 mod prefilter;
 mod process_limits;
 mod prompt_exchange;

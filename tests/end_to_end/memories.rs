@@ -13,18 +13,20 @@ use agent_runtime::{
     UserName,
 };
 use agent_store::{
-    Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger, CallFilter, ChargedTo,
-    Commit, ContinuableSession, Deletion, ExportPosition, Integrity, KeyValue, Lease, MediaDescription, Memories,
-    Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox,
-    OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange,
-    Rollback, ScheduleState, Schedules, ServedPlugin, SessionCount, SessionFilter, SessionIndex, SessionLog,
-    SessionMeta, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry, StoredGrant, StoredMemory,
-    StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls, Undelivered,
-    UsageTotal, VersionChange, VersionFilter, WriteStatistics,
+    Announcement, Announcements, Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger,
+    CallFilter, ChargedTo, Commit, ContinuableSession, Deletion, ExportPosition, Integrity, KeyValue, Lease,
+    MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, Monitoring, OpenMode,
+    OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison, Projections,
+    RebuiltProjection, RecordRange, RequestKey, RequestState, Rollback, ScheduleState, Schedules, ServedPlugin,
+    SessionCount, SessionFilter, SessionIndex, SessionLog, SessionMeta, SessionRequests, SessionSummary, SqliteStore,
+    StatusReader, StoreError, StoredAuditEntry, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial,
+    StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls, Undelivered, UsageTotal, VersionChange, VersionFilter,
+    WriteStatistics,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 async fn memories_of(test_host: &TestHost, user: &str) -> Vec<StoredMemory> {
@@ -467,7 +469,26 @@ impl Monitoring for FullMemoryStore {
     }
 }
 
+#[async_trait]
+impl Announcements for FullMemoryStore {
+    async fn announce(&self, announcements: Vec<Announcement>) {
+        self.0.announce(announcements).await;
+    }
+    fn announcements(&self) -> Option<tokio::sync::broadcast::Receiver<Announcement>> {
+        self.0.announcements()
+    }
+}
+
 forward_to_real_store! {
+    SessionRequests {
+        fn post_request(key: &RequestKey, content: &str, valid_for: Duration) -> ();
+        fn pending_requests(agents: &[String], limit: usize) -> Vec<RequestKey>;
+        fn claim_request(key: &RequestKey) -> Option<String>;
+        fn answer_request(key: &RequestKey, answer: &str) -> ();
+        fn request_state(key: &RequestKey) -> RequestState;
+        fn withdraw_request(key: &RequestKey) -> RequestState;
+        fn lost_leases(leases: &[Lease]) -> Vec<Lease>;
+    }
     TraceExports {
         fn begin_trace_export(agent: &str) -> ();
         fn unexported_sessions(agents: &[String], after: &str, limit: usize) -> Vec<String>;

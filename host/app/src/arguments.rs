@@ -74,6 +74,11 @@ pub(crate) struct CommonArguments {
     #[arg(long, global = true, value_name = "DIR", env = "AGENT_HOST_DATA", hide_env_values = true)]
     #[arg(help_heading = "Everywhere", value_parser = OsStringValueParser::new().try_map(data_folder))]
     pub(crate) data: Option<PathBuf>,
+    /// PostgreSQL database with the sessions, instead of the file in the data folder: postgres://USER@HOST/DATABASE. The
+    /// password is in PGPASSWORD, or the whole address with the password is in AGENT_HOST_STORE
+    // The value is parsed later, because an error of clap would print it, and it may contain a password.
+    #[arg(long, global = true, value_name = "ADDRESS", help_heading = "Everywhere")]
+    pub(crate) store: Option<String>,
     /// Log to stderr, including plugin output; repeat for more detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
     pub(crate) verbose: u8,
@@ -197,7 +202,7 @@ pub(crate) enum Command {
     Model(ModelCommand),
     /// Show, check and export the audit log: grants, refusals, approvals and plugin versions
     Audit(AuditArguments),
-    /// Check the database, and rebuild its indexes
+    /// Check and copy the database, and rebuild its indexes
     #[command(subcommand)]
     Store(StoreCommand),
     /// Export traces of stored sessions to a collector or a file
@@ -208,6 +213,11 @@ pub(crate) enum Command {
     Config(ConfigCommand),
     /// Run agents as a server with an HTTP API
     Serve(serve::ServeArguments),
+    /// Run agents without an HTTP API: the worker takes the sessions of the database that can continue
+    ///
+    /// Several workers and servers with the same `--store` share all sessions. If one of them stops, the others continue its
+    /// sessions.
+    Worker(serve::WorkerArguments),
     /// Run an agent inside an editor that supports the Agent Client Protocol
     Acp(acp::AcpArguments),
     /// Offer an agent's tools, or the agent as a tool, to MCP clients such as editors and other agents

@@ -45,4 +45,5 @@ pub(crate) mod trace;
 mod trace_export;
 pub(crate) mod trust;
 mod user_presence;
+pub(crate) mod worker;
 mod yes_patterns;

@@ -1,7 +1,7 @@
 //! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
 use agent_config::settings::AGENT_FILE;
-use agent_config::{COMPILE_COMMAND, DataDirectory, HostEnvironment};
+use agent_config::{COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, SharedDatabase};
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
 use agent_plugins::CompilerCommand;
@@ -43,6 +43,21 @@ fn project_of(folder: &Path) -> String {
 /// Returns the value of an environment variable. Returns None if the variable is not set or is not valid UTF-8.
 pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok()
+}
+
+/// Returns the shared database that the option `--store` or else the variable `AGENT_HOST_STORE` selects. An empty variable
+/// counts as unset.
+pub(crate) fn shared_database(option: Option<&str>) -> Result<Option<SharedDatabase>, ConfigError> {
+    let password = variable("PGPASSWORD");
+    let database = match (option, variable("AGENT_HOST_STORE").filter(|text| !text.is_empty())) {
+        (Some(text), _) => SharedDatabase::from_option(text, password.as_deref())?,
+        (None, Some(text)) => SharedDatabase::from_variable(&text, password.as_deref())?,
+        (None, None) => return Ok(None),
+    };
+    match variable("AGENT_HOST_LEASE").filter(|seconds| !seconds.is_empty()) {
+        Some(seconds) => database.with_lease(&seconds).map(Some),
+        None => Ok(Some(database)),
+    }
 }
 
 /// Finds an installed program by its name. Relative folders in `PATH` are skipped, because the current folder may contain

@@ -16,7 +16,7 @@ mod terminal;
 #[cfg(all(debug_assertions, unix))]
 mod crash;
 
-use agent_config::DataDirectory;
+use agent_config::{DataDirectory, DataLocation};
 use arguments::{Arguments, Command, ForUser, RunArguments, SessionCommand};
 use clap::Parser;
 use exit::{Exit, Failure};
@@ -98,9 +98,10 @@ fn compile() -> ExitCode {
 }
 
 async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Failure> {
-    let data = arguments.common.data.as_deref();
+    let database = environment::shared_database(arguments.common.store.as_deref())?;
+    let data = DataLocation { folder: arguments.common.data.as_deref(), database: database.as_ref() };
     if terminal.is_interactive() {
-        commands::chat::themes::use_stored(terminal, data);
+        commands::chat::themes::use_stored(terminal, data.folder);
     }
     let open_data = || DataDirectory::open(data, &environment::host());
     match arguments.command {
@@ -121,11 +122,12 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
             commands::outbox::run(command, &open_data()?.for_user(user), terminal).await
         }
         Some(Command::Trace(command)) => commands::trace::run(command, &open_data()?, terminal).await,
-        Some(Command::Store(command)) => commands::store::run(command, &open_data()?, terminal).await,
+        Some(Command::Store(command)) => commands::store::run(command, data, terminal).await,
         Some(Command::Model(command)) => commands::model::run(command, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &open_data()?, terminal).await,
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,
         Some(Command::Serve(arguments)) => commands::serve::run(arguments, data, terminal).await,
+        Some(Command::Worker(arguments)) => commands::worker::run(arguments, data, terminal).await,
         Some(Command::Acp(arguments)) => commands::acp::run(arguments, data, terminal).await,
         Some(Command::Mcp(arguments)) => commands::mcp::run(arguments, data, terminal).await,
         Some(Command::Completions { shell }) => {

@@ -3,6 +3,8 @@
 
 mod store;
 
+mod store_copy;
+
 mod sandbox;
 
 mod plugins;
@@ -32,4 +34,8 @@ pub use sandbox::{
     open_checking_sandbox, open_default_sandbox, open_examining_sandbox, open_limited_sandbox, open_sandbox,
     vetted_sandbox,
 };
-pub use store::{open_store, open_store_to_read, open_store_to_rebuild, open_store_unchanged, open_temporary_store};
+pub use store::{
+    examine_shared_database, open_store, open_store_to_read, open_store_to_rebuild, open_store_unchanged,
+    open_temporary_store,
+};
+pub use store_copy::{CopyPlace, StoreCopyError, copy_all_data};

@@ -2,6 +2,7 @@
 
 mod owner_only;
 
+use crate::data_location::{DataLocation, SharedDatabase};
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
 use crate::text::shell_word;
@@ -20,13 +21,19 @@ pub struct DataDirectory {
     /// User whose sessions are used. If the user is `None`, the sessions of the user in `logged_in` are used.
     user: Option<String>,
     logged_in: Option<String>,
+    /// The database with the sessions. `None` means the database file in this folder.
+    database: Option<SharedDatabase>,
 }
 
 impl DataDirectory {
     /// Opens the requested data folder. If no data folder is requested, opens the default data folder of the
     /// environment. Missing folders are created with access for their owner only. Fails if other users can
     /// access the folder or if it contains symbolic links.
-    pub fn open(requested: Option<&Path>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
+    ///
+    /// If the location names a shared database, the sessions are in that database, and everything else is in this folder:
+    /// copies of plugins, compiled code, the tokens of a server, and temporary files.
+    pub fn open<'l>(location: impl Into<DataLocation<'l>>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
+        let DataLocation { folder: requested, database } = location.into();
         let root = match requested {
             Some(path) => path.to_owned(),
             None => environment.data_directory.clone().ok_or_else(|| {
@@ -35,7 +42,8 @@ impl DataDirectory {
                 )
             })?,
         };
-        let data = Self { root, is_explicit: requested.is_some(), user: None, logged_in: environment.user.clone() };
+        let (is_explicit, logged_in) = (requested.is_some(), environment.user.clone());
+        let data = Self { root, is_explicit, user: None, logged_in, database: database.cloned() };
         let unusable = |folder: &Path, problem: String| {
             let shown = folder.display();
             ConfigError::DataDirectory(format!("the data folder `{shown}` cannot be used: {problem}"))
@@ -95,14 +103,19 @@ impl DataDirectory {
         &self.root
     }
 
-    /// Returns the option `--data DIR` that selects this folder on a command line, or an empty string for the default
-    /// folder.
+    /// Returns where this data is, for code that opens it again.
+    pub fn location(&self) -> DataLocation<'_> {
+        DataLocation { folder: Some(&self.root), database: self.database.as_ref() }
+    }
+
+    /// Returns the options `--data DIR` and `--store ADDRESS` that select this data on a command line, or an empty string
+    /// for the default folder with its own database.
     pub fn flag(&self) -> String {
-        if self.is_explicit {
-            format!(" --data {}", shell_word(&self.root.display().to_string()))
-        } else {
-            String::new()
-        }
+        let folder = match self.is_explicit {
+            true => format!(" --data {}", shell_word(&self.root.display().to_string())),
+            false => String::new(),
+        };
+        folder + &self.database.as_ref().map(SharedDatabase::flag).unwrap_or_default()
     }
 
     /// Returns the path of the file in which the user edits the arguments of a tool call. Other users cannot read
@@ -111,9 +124,32 @@ impl DataDirectory {
         self.root.join(format!("draft-{name}.json"))
     }
 
-    /// Returns the path of the database that contains all sessions.
-    pub fn database(&self) -> PathBuf {
-        self.root.join(DATABASE)
+    /// Returns the path of the database file in this folder. It contains all sessions, unless they are in a shared database.
+    pub fn database_file(&self) -> PathBuf {
+        Self::database_file_in(&self.root)
+    }
+
+    /// Returns the path of the database file in a data folder.
+    pub fn database_file_in(root: &Path) -> PathBuf {
+        root.join(DATABASE)
+    }
+
+    /// Returns the database that contains all sessions. `None` if they are in the database file in this folder.
+    pub fn shared_database(&self) -> Option<&SharedDatabase> {
+        self.database.as_ref()
+    }
+
+    /// Returns whether sessions may have been stored: there is a database file, or the sessions are in a shared database.
+    pub fn has_store(&self) -> bool {
+        self.database.is_some() || self.database_file().exists()
+    }
+
+    /// Returns a name of the database for messages: the path of its file, or its address without user and password.
+    pub fn store_name(&self) -> String {
+        match &self.database {
+            Some(database) => database.to_string(),
+            None => self.database_file().display().to_string(),
+        }
     }
 
     /// Returns the decisions to trust agents' files.
@@ -172,7 +208,7 @@ mod tests {
             #[cfg(unix)]
             assert_eq!(std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o777, 0o700);
         }
-        assert_eq!(data.database(), parent.path().join("a/b/agent-host.db"));
+        assert_eq!(data.database_file(), parent.path().join("a/b/agent-host.db"));
     }
 
     #[test]

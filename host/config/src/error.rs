@@ -20,7 +20,10 @@ pub enum ConfigError {
     /// The data folder cannot be used. The text contains the reason, and explains how to fix the problem.
     #[error("{0}")]
     DataDirectory(String),
-    /// The database in the data folder cannot be used.
+    /// The address of a shared database is not valid. The text contains the reason and advice, but no part of the address.
+    #[error("{0}")]
+    Database(String),
+    /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The sandbox for plugins cannot be started.

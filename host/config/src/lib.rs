@@ -37,6 +37,8 @@ mod plugin_lock;
 
 mod data_directory;
 
+mod data_location;
+
 pub mod protection;
 
 pub mod assembly;
@@ -50,6 +52,7 @@ mod proposed_file;
 pub use agent_file::AgentFile;
 pub use assembly::AssembledAgent;
 pub use data_directory::DataDirectory;
+pub use data_location::{DataLocation, SharedDatabase};
 pub use environment::{COMPILE_COMMAND, HostEnvironment, INSTALLED_PLUGINS, installed_code_of};
 pub use error::ConfigError;
 pub use plugin_access::{MissingAccess, PluginAccess};

@@ -2,7 +2,7 @@
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
 //! Each module imports only modules that come before it in this list: `text_difference`, `signature`, `http_sink`, `schedule_times`, `refusals`, `records`, `tools`, `media`,
-//! `events`, `agent`, `requests`, `open_sessions`, `event_stream`, `turn_events`, `turn_positions`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
+//! `events`, `agent`, `requests`, `news`, `open_sessions`, `event_stream`, `turn_events`, `turn_positions`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
 //! `swap`, `transfer`, `replay`, `inspection`, `supervisor`.
 
 pub mod agent;
@@ -14,6 +14,7 @@ mod host;
 mod http_sink;
 pub mod inspection;
 pub mod media;
+mod news;
 mod open_sessions;
 pub mod outbox;
 mod prompts;
@@ -52,6 +53,7 @@ pub use host::{
 };
 pub use http_sink::{ContentMode, HttpSink, HttpSinkConfig, HttpSinkError, InvalidSink};
 pub use media::Downscaler;
+pub use news::SessionNews;
 pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
 pub use refusals::{EDITOR_PROTOCOL, RefusalLog, RefusedRequest};

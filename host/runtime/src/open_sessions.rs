@@ -2,9 +2,11 @@
 
 use crate::events::SessionWatch;
 use crate::requests::PendingRequest;
+use agent_store::Lease;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 /// Maximum number of requests that wait until a session handles them.
 const INBOX_CAPACITY: usize = 16;
@@ -29,6 +31,9 @@ struct OpenSession {
     opening: usize,
     watch: SessionWatch,
     requests: mpsc::Sender<PendingRequest>,
+    lease: Lease,
+    /// Cancelled to stop the turn of the session and leave it open.
+    leaving: CancellationToken,
 }
 
 impl SessionPresence {
@@ -45,22 +50,41 @@ impl OpenSessions {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a session that was opened in this process. The session stays registered until the inbox is dropped.
-    pub(crate) fn register(&self, session: &str, watch: SessionWatch) -> Inbox {
+    /// Registers a session that was opened in this process. The session stays registered until the inbox is dropped. The token
+    /// `leaving` stops its turn.
+    pub(crate) fn register(&self, watch: SessionWatch, lease: Lease, leaving: CancellationToken) -> Inbox {
+        let session = lease.session.clone();
         let (requests, receiver) = mpsc::channel(INBOX_CAPACITY);
         let mut presences = self.presences();
-        let presence = presences.entry(session.to_owned()).or_default();
+        let presence = presences.entry(session.clone()).or_default();
         let mut opening = 0;
         presence.send_modify(|presence| {
             opening = presence.open.as_ref().map_or(0, |open| open.opening + 1);
-            presence.open = Some(OpenSession { opening, watch, requests });
+            presence.open = Some(OpenSession { opening, watch, requests, lease, leaving });
         });
-        Inbox { requests: receiver, opening, session: session.to_owned(), sessions: self.clone() }
+        Inbox { requests: receiver, opening, session, sessions: self.clone() }
     }
 
     /// Returns the channel for requests to a session. `None` if the session is not open in this process.
     pub(crate) fn requests_to(&self, session: &str) -> Option<mpsc::Sender<PendingRequest>> {
         self.presences().get(session)?.borrow().open.as_ref().map(|open| open.requests.clone())
+    }
+
+    /// Returns the leases of the sessions that are open in this process.
+    pub(crate) fn leases(&self) -> Vec<Lease> {
+        let presences = self.presences();
+        presences.values().filter_map(|presence| Some(presence.borrow().open.as_ref()?.lease.clone())).collect()
+    }
+
+    /// Stops the turn of a session whose lease was lost, with its plugins. Returns false if the session is no longer open with
+    /// this lease.
+    pub(crate) fn leave(&self, lost: &Lease) -> bool {
+        let presences = self.presences();
+        let Some(presence) = presences.get(&lost.session) else { return false };
+        let presence = presence.borrow();
+        let Some(open) = presence.open.as_ref().filter(|open| open.lease == *lost) else { return false };
+        open.leaving.cancel();
+        true
     }
 
     /// Watches whether a session is open in this process.
@@ -178,6 +202,22 @@ mod tests {
     use super::*;
     use crate::events::Watchers;
 
+    fn lease(epoch: u64) -> Lease {
+        Lease { session: "a".to_owned(), epoch }
+    }
+
+    /// F1: a lost lease stops the session that has it, and no later opening of the session.
+    #[tokio::test]
+    async fn f1_a_lost_lease_stops_the_session() {
+        let (sessions, leaving) = (OpenSessions::default(), CancellationToken::new());
+        let inbox = sessions.register(watch_of_nobody(), lease(2), leaving.clone());
+        assert_eq!(sessions.leases(), [lease(2)]);
+        assert!(!sessions.leave(&lease(1)) && !leaving.is_cancelled());
+        assert!(sessions.leave(&lease(2)) && leaving.is_cancelled());
+        drop(inbox);
+        assert!(!sessions.leave(&lease(2)) && sessions.leases().is_empty());
+    }
+
     fn watch_of_nobody() -> SessionWatch {
         Arc::new(Watchers::new()).handle()
     }
@@ -189,11 +229,11 @@ mod tests {
         let mut watch = sessions.watch("a");
         assert!(watch.current().watch().is_none() && sessions.requests_to("a").is_none());
         assert_eq!(sessions.watched_elsewhere(), ["a"]);
-        let first = sessions.register("a", watch_of_nobody());
+        let first = sessions.register(watch_of_nobody(), lease(1), CancellationToken::new());
         watch.changed().await;
         assert!(watch.current().watch().is_some() && sessions.requests_to("a").is_some());
         assert_eq!(sessions.watched_elsewhere(), [""; 0]);
-        let second = sessions.register("a", watch_of_nobody());
+        let second = sessions.register(watch_of_nobody(), lease(2), CancellationToken::new());
         drop(first);
         assert!(sessions.requests_to("a").is_some(), "a later opening is not removed");
         drop(second);

@@ -1,5 +1,7 @@
-//! Requests to a session that is open in this process. A session accepts requests while a turn runs, while the turn
-//! waits, and while no turn is open.
+//! Requests to a session. A session accepts requests while a turn runs, while the turn waits, and while no turn is open.
+//! If another process has the session open, a request is stored as JSON until that process handles it (F2).
+
+mod stored;
 
 use crate::agent::UserName;
 use agent_core::approval::GrantScope;
@@ -11,13 +13,15 @@ use agent_core::run::Decision;
 use agent_core::tool::{ClientTool, Violation};
 use agent_plugins::NewMediaItem;
 use agent_store::digest_of;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::fmt;
 use std::path::PathBuf;
+pub(crate) use stored::{answer_from_json, answer_to_json, request_from_json, request_to_json};
 use tokio::sync::oneshot;
 
 /// A user's decision about one call that waits for an approval.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalDecision {
     /// Id of the call that waits for the decision.
     pub call: CallId,
@@ -26,7 +30,8 @@ pub struct ApprovalDecision {
 }
 
 /// A user's verdict on a call: whether the call may run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// The user allows the call.
     Allow {
@@ -53,11 +58,12 @@ pub enum Verdict {
 /// let prompt = Prompt::new(TurnInput::Text("Answer in German.".to_owned()));
 /// let steering = Prompt { during_turn: DuringTurn::Steer, ..prompt };
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Prompt {
     /// The input.
     pub input: TurnInput,
     /// Images and other media items that belong to the input. They are stored in the session before the prompt is.
+    #[serde(with = "stored::media_items")]
     pub attachments: Vec<NewMediaItem>,
     /// What happens to the prompt if a turn is open. If no turn is open, the prompt begins a turn.
     pub during_turn: DuringTurn,
@@ -90,7 +96,7 @@ impl Prompt {
 }
 
 /// The result of a call of a client's tool (I3).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClientResult {
     /// Id of the call.
     pub call: CallId,
@@ -101,7 +107,8 @@ pub struct ClientResult {
 }
 
 /// What happens to a prompt that arrives while a turn is open (I9).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum DuringTurn {
     /// The prompt begins a turn when the open turn has ended.
     #[default]
@@ -142,7 +149,8 @@ impl fmt::Display for SessionName {
 }
 
 /// What a request asks a session to do.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum SessionRequest {
     /// Begin a turn with this prompt, or queue the prompt if a turn is open.
     Prompt(Prompt),
@@ -188,7 +196,8 @@ pub enum SessionRequest {
 }
 
 /// What the session did with a request. Everything that the variant describes is committed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Accepted {
     /// A turn with this number began.
     Started {
@@ -227,7 +236,7 @@ pub enum Accepted {
 
 /// A change to a text file that a call would make, according to a rehearsal of the call on copies of its files; see
 /// [`Session::rehearse`](crate::Session::rehearse).
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProposedChange {
     /// Path of the file on the host.
     pub path: PathBuf,
@@ -238,7 +247,7 @@ pub struct ProposedChange {
 }
 
 /// The reason why a session rejected a request. The session is not changed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct RequestError {
     /// The kind of the problem.
@@ -248,7 +257,8 @@ pub struct RequestError {
 }
 
 /// The kind of the problem with a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RequestProblem {
     /// The session, the agent or the call does not exist.
     NotFound,
@@ -267,6 +277,17 @@ pub enum RequestProblem {
 pub(crate) struct PendingRequest {
     pub(crate) request: SessionRequest,
     pub(crate) reply: RequestReply,
+    /// Id of the stored request, if another process has sent it. The commit that carries the request out stores the answer
+    /// with this id.
+    pub(crate) stored: Option<String>,
+}
+
+impl PendingRequest {
+    /// Creates a request of this process, and the receiver of its answer.
+    pub(crate) fn new(request: SessionRequest) -> (Self, oneshot::Receiver<Result<Accepted, RequestError>>) {
+        let (reply, answer) = oneshot::channel();
+        (Self { request, reply, stored: None }, answer)
+    }
 }
 
 /// The channel for the answer to a request. If the channel is closed without an answer, the session was closed before it

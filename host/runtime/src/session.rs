@@ -298,7 +298,10 @@ impl Session {
 
     /// Closes the session and releases its lease.
     pub async fn close(self) -> Result<(), SessionError> {
-        Ok(self.services.store.release(self.log.lease().clone()).await?)
+        let Self { services, log, inbox, .. } = self;
+        // A session whose lease is released is no longer listed as open, so that its lease does not count as lost.
+        drop(inbox);
+        Ok(services.store.release(log.lease().clone()).await?)
     }
 
     /// Returns a read-only view of the data that decisions about approvals need.
@@ -392,6 +395,7 @@ impl Session {
     async fn apply_one(&mut self, input: Input, notes: CommitNotes) -> Result<(), SessionError> {
         self.add_queued_prompts();
         let name = input_name(&input);
+        let kind = RequestKind::of(&input);
         let input = add_edit_note(&mut self.history, input).await?;
         let redacted = secrets::without_secrets(self.services.agent.redaction(), input, notes);
         let (input, notes) = redacted.map_err(|error| *error)?;
@@ -406,11 +410,17 @@ impl Session {
         announce_approvals(&self.services, (&self.run, &run), &mut change);
         let mut commit = self.commit_of(&run, change, notes);
         commit.charge = self.work_clock.charge(&self.run, &run);
+        commit.answer = match kind {
+            RequestKind::Start => self.log.answer(Accepted::Started { turn: run.turns }),
+            RequestKind::Undo => self.log.answer(Accepted::Undone),
+            RequestKind::Other => None,
+        };
         let is_charged = commit.charge.is_some();
         let (change, texts) = (commit.change.clone(), commit.texts.iter().map(|text| digest_of(text.as_bytes())));
         let texts: Vec<Digest> = texts.collect();
         self.services.reach_checkpoint(Checkpoint::BeforeCommit(name));
         self.log.commit(&*self.services.store, commit).await?;
+        self.services.news.committed(&self.services.subject, &change.events);
         self.services.reach_checkpoint(Checkpoint::AfterCommit(name));
         self.services.report_commit(&run, &change.events);
         self.work_clock.committed(&run, is_charged);
@@ -462,7 +472,7 @@ impl Session {
         let texts = notes.texts.into_iter().filter(is_new).collect();
         let view = self.log.view_of(run, &self.run);
         let (snapshot, records) = (run.snapshot_without_view(), notes.records);
-        Commit { snapshot, view, change, records, texts, status, charge: None }
+        Commit { snapshot, view, change, records, texts, status, charge: None, answer: None }
     }
 
     /// Returns the result of the last turn.
@@ -499,6 +509,24 @@ fn title_of(input: &TurnInput) -> String {
     let text = input.message().plain_text();
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     line.trim().chars().take(TITLE_CHARACTERS).collect()
+}
+
+/// The inputs that carry out a request which must not be carried out twice.
+#[derive(Clone, Copy)]
+enum RequestKind {
+    Start,
+    Undo,
+    Other,
+}
+
+impl RequestKind {
+    fn of(input: &Input) -> Self {
+        match input {
+            Input::Start { .. } => Self::Start,
+            Input::Undo => Self::Undo,
+            _ => Self::Other,
+        }
+    }
 }
 
 fn input_name(input: &Input) -> &'static str {

@@ -3,8 +3,11 @@
 //! turns, ends waits whose deadline has passed, and continues the parents of delegated sessions that have ended.
 
 mod actor;
+mod announcements;
 mod backoff;
 mod dispatch;
+mod leases;
+mod mailbox;
 mod scan;
 mod schedule;
 
@@ -22,6 +25,7 @@ use crate::turn_events::TurnEvents;
 use agent_store::{SessionFilter, SessionState, SessionSummary, StoreError};
 use backoff::Backoff;
 use futures::FutureExt;
+use mailbox::Mailbox;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -34,6 +38,10 @@ use tokio_util::task::TaskTracker;
 /// Time between two attempts to reach a session that is being opened or closed.
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Maximum number of attempts to reach a session that is open in this process, before its request is stored.
+const MAX_ATTEMPTS: u32 = 50;
+/// Time for which another process is asked to close a session, before the operation that needs this is tried again.
+const CLOSING_TIME: Duration = Duration::from_secs(1);
 /// Maximum number of times that a session is opened for one request.
 const MAX_OPENINGS: u32 = 3;
 /// Maximum number of sessions that the scan continues at the same time.
@@ -87,6 +95,8 @@ struct Shared {
     continuing: Arc<Semaphore>,
     /// The sessions that the scan is opening.
     opening: Mutex<HashSet<String>>,
+    /// The requests of other processes that this process handles.
+    mailbox: Mailbox,
     /// Cancelled when the supervisor shuts down.
     stop: CancellationToken,
 }
@@ -99,12 +109,28 @@ impl Supervisor {
         // When the process shuts down, the scan stops too.
         let stop = host.leaving.child_token();
         let (continuing, opening) = (Arc::new(Semaphore::new(CONTINUED_SESSIONS)), Mutex::default());
+        let mailbox = Mailbox::default();
         let refusals = RefusalLog::new(host.store.clone()).observed_by(host.observer.clone());
-        let shared =
-            Arc::new(Shared { host, refusals, agents, options, tasks, changed, backoff, continuing, opening, stop });
+        let shared = Arc::new(Shared {
+            host,
+            refusals,
+            agents,
+            options,
+            tasks,
+            changed,
+            backoff,
+            continuing,
+            opening,
+            mailbox,
+            stop,
+        });
         shared.tasks.spawn(scan::scan(shared.clone()));
         shared.tasks.spawn(dispatch::dispatch(shared.clone()));
         shared.tasks.spawn(schedule::run_schedules(shared.clone()));
+        shared.tasks.spawn(mailbox::handle_stored_requests(shared.clone()));
+        shared.tasks.spawn(leases::watch_leases(shared.clone()));
+        shared.tasks.spawn(announcements::send_news(shared.clone()));
+        shared.tasks.spawn(announcements::receive_news(shared.clone()));
         Self(shared)
     }
 
@@ -113,8 +139,7 @@ impl Supervisor {
         let live = self.0.agent(agent)?.clone();
         self.0.check_capacity()?;
         let open = prompt.user.clone().map_or(OpenSession::New, OpenSession::NewOf);
-        let (reply, answer) = oneshot::channel();
-        let first = PendingRequest { request: SessionRequest::Prompt(prompt), reply };
+        let (first, answer) = PendingRequest::new(SessionRequest::Prompt(prompt));
         let subject = self.0.open_in_task(live, open, (Some(first), Opened::ByRequest)).await?;
         match answer.await {
             Ok(answer) => answer.map(|_| subject),
@@ -145,8 +170,7 @@ impl Supervisor {
             }
             self.0.check_capacity()?;
             let open = OpenSession::Named { subject: subject.clone(), owner: prompt.user.clone() };
-            let (reply, answer) = oneshot::channel();
-            let first = PendingRequest { request: SessionRequest::FirstPrompt(prompt.clone()), reply };
+            let (first, answer) = PendingRequest::new(SessionRequest::FirstPrompt(prompt.clone()));
             match self.0.open_in_task(live.clone(), open, (Some(first), Opened::ByRequest)).await {
                 Ok(_) => match answer.await {
                     Ok(answer) => return answer.map(|accepted| (subject, accepted != Accepted::Duplicate)),
@@ -190,15 +214,15 @@ impl Supervisor {
     }
 
     /// Sends a request to a session, which is opened if necessary. Returns after the session has committed everything that
-    /// the result describes. If this future is dropped, the session may still handle the request.
+    /// the result describes. If another process has the session open, that process handles the request (F2). If this future is
+    /// dropped, the session may still handle the request.
     pub async fn send(&self, session: &str, request: SessionRequest) -> Result<Accepted, RequestError> {
         let until = Instant::now() + self.0.options.request_timeout;
-        match tokio::time::timeout_at(until, self.0.send(session, request)).await {
-            Ok(answer) => answer,
-            Err(_) => {
-                let message = format!("session `{session}` is busy; try again later");
-                Err(RequestError::new(RequestProblem::Unavailable, message))
-            }
+        match tokio::time::timeout_at(until, self.0.send(session, request.clone())).await {
+            Ok(Ok(Some(accepted))) => Ok(accepted),
+            Ok(Ok(None)) => self.0.forward(session, &request, until).await,
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(mailbox::busy(session)),
         }
     }
 
@@ -304,6 +328,8 @@ impl Supervisor {
         self.0.host.leaving.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        // Other processes continue the sessions that were left open.
+        self.0.host.store.announce(self.0.host.news.take()).await;
         self.0.refusals.flush().await;
     }
 }
@@ -313,7 +339,15 @@ impl Shared {
     /// open, are returned.
     async fn wait_until_closed(&self, session: &str, error: StoreError, until: Instant) -> Result<(), RequestError> {
         match error {
-            // The session is being closed, or another process has it open.
+            // Another process has the session open, and closes it if no turn runs.
+            StoreError::Busy { holder, .. } if Instant::now() < until && !holder.is_this_process() => {
+                let closing = until.min(Instant::now() + CLOSING_TIME);
+                match self.forward(session, &SessionRequest::Close, closing).await {
+                    Err(error) if error.kind == RequestProblem::Conflict => Err(error),
+                    _ => Ok(()),
+                }
+            }
+            // The session is being closed.
             StoreError::Busy { .. } if Instant::now() < until => {
                 tokio::time::sleep(RETRY_INTERVAL).await;
                 Ok(())
@@ -341,32 +375,37 @@ impl Shared {
     }
 
     /// Sends a request to a session. If the session is closed before it handles the request, it is opened again, but only
-    /// a few times.
-    async fn send(self: &Arc<Self>, session: &str, request: SessionRequest) -> Result<Accepted, RequestError> {
-        let mut openings = 0;
+    /// a few times. Returns `None` if another process has the session open.
+    async fn send(self: &Arc<Self>, session: &str, request: SessionRequest) -> Result<Option<Accepted>, RequestError> {
+        let (mut openings, mut attempts) = (0, 0);
         loop {
             if self.stop.is_cancelled() {
                 return Err(RequestError::new(RequestProblem::Unavailable, "the host is shutting down"));
             }
             if let Some(requests) = self.host.sessions.requests_to(session) {
                 if let Some(answer) = deliver(&requests, request.clone()).await {
-                    return answer;
+                    return answer.map(Some);
                 }
             } else {
                 self.check_capacity()?;
-                let (reply, answer) = oneshot::channel();
-                let first = PendingRequest { request: request.clone(), reply };
+                let (first, answer) = PendingRequest::new(request.clone());
                 match self.open(session, (Some(first), Opened::ByRequest)).await {
                     Ok(()) => {
                         openings += 1;
                         if let Ok(answer) = answer.await {
-                            return answer;
+                            return answer.map(Some);
                         }
                         if openings == MAX_OPENINGS {
                             return Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY));
                         }
                     }
-                    Err(SessionError::Store(StoreError::Busy { .. })) => {}
+                    Err(SessionError::Store(StoreError::Busy { holder, .. })) => {
+                        attempts += 1;
+                        // This process may have a second store, whose sessions cannot be reached directly.
+                        if !holder.is_this_process() || attempts == MAX_ATTEMPTS {
+                            return Ok(None);
+                        }
+                    }
                     Err(SessionError::Store(StoreError::NoSession { .. })) => {
                         let message = format!("there is no session `{session}` of an agent that this host runs");
                         return Err(RequestError::new(RequestProblem::NotFound, message));
@@ -420,6 +459,7 @@ impl Shared {
             // The futures are boxed, because the compiler limits how deeply the type of a future may be nested.
             match Session::open(&shared.host, agent, open).boxed().await {
                 Ok(session) => {
+                    shared.mailbox.changed.notify_one();
                     // The caller may have stopped waiting.
                     let _ = opened.send(Ok(session.subject().to_owned()));
                     actor::run(shared, session, (first, by)).boxed().await;
@@ -455,7 +495,7 @@ async fn deliver(
     requests: &mpsc::Sender<PendingRequest>,
     request: SessionRequest,
 ) -> Option<Result<Accepted, RequestError>> {
-    let (reply, answer) = oneshot::channel();
-    requests.send(PendingRequest { request, reply }).await.ok()?;
+    let (request, answer) = PendingRequest::new(request);
+    requests.send(request).await.ok()?;
     answer.await.ok()
 }

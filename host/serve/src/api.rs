@@ -71,6 +71,17 @@ pub(crate) fn mcp_router(state: Arc<ApiState>, agent: McpAgent) -> Router {
     checked(router, state)
 }
 
+/// Returns the routes of a process that only shows its health and its metrics. Probes know the process by any address, so the
+/// names in their requests are not checked.
+pub(crate) fn health_router(state: Arc<ApiState>) -> Router {
+    Router::new()
+        .route("/health", get(health::health))
+        .route("/ready", get(health::ready))
+        .route("/metrics", get(metrics::read_worker_metrics))
+        .fallback(|| async { Problem::not_found("this process has only the routes /health, /ready and /metrics") })
+        .with_state(state)
+}
+
 /// Adds the checks of headers and tokens, and the answers to requests that fit no route.
 fn checked(router: Router<Arc<ApiState>>, state: Arc<ApiState>) -> Router {
     router

@@ -1,7 +1,7 @@
 //! Accepts connections, with limits on their number and on the time that a request may take (row 25).
 
 use crate::access::AllowedOrigins;
-use crate::api::{mcp_router, router};
+use crate::api::{health_router, mcp_router, router};
 use crate::first_uses::FirstUseQuestions;
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::mcp::McpAgent;
@@ -36,9 +36,8 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct ServerOptions {
     /// Where the server accepts connections.
     pub endpoint: Endpoint,
-    /// The agent that the server offers to MCP clients at `/mcp`. The server then has no other routes, apart from those about
-    /// its health. `None` means that the server has all routes.
-    pub only_mcp: Option<McpAgent>,
+    /// The routes of the server. Default: [`Routes::All`].
+    pub routes: Routes,
     /// Counts requests, and returns the metrics of the process at `/metrics`. `None` means that there are no metrics.
     pub metrics: Option<ServerMetrics>,
     /// The names under which clients may reach the server, and the web pages that may use it.
@@ -70,12 +69,23 @@ pub struct ServerOptions {
     pub drain_timeout: Duration,
 }
 
+/// The routes of a server.
+#[derive(Clone, Debug)]
+pub enum Routes {
+    /// The HTTP API, the web console and all other routes.
+    All,
+    /// This agent for MCP clients at `/mcp`, and the routes about the server's health.
+    OnlyMcp(McpAgent),
+    /// `/health`, `/ready` and `/metrics`, for a process whose sessions are used through other processes (F1).
+    OnlyHealth,
+}
+
 impl ServerOptions {
     /// Creates options with default limits, for a server without TLS at this address.
     pub fn new(address: SocketAddr, tokens: TokenFile) -> Self {
         Self {
             endpoint: Endpoint::Tcp(address),
-            only_mcp: None,
+            routes: Routes::All,
             metrics: None,
             origins: AllowedOrigins::default(),
             tokens,
@@ -115,9 +125,10 @@ impl Server {
         let state = Arc::new(state.with_metrics(options.metrics).with_first_uses(options.first_uses));
         let sign_ins = state.sign_ins.clone();
         let accepting = Accepting {
-            router: match options.only_mcp {
-                Some(agent) => mcp_router(state, agent),
-                None => router(state),
+            router: match options.routes {
+                Routes::All => router(state),
+                Routes::OnlyMcp(agent) => mcp_router(state, agent),
+                Routes::OnlyHealth => health_router(state),
             },
             slots: Arc::new(Semaphore::new(connections)),
             stop: stop.clone(),

@@ -24,7 +24,7 @@ mod tokens;
 
 pub use access::AllowedOrigins;
 pub use api::openapi;
-pub use connections::{Server, ServerOptions};
+pub use connections::{Routes, Server, ServerOptions};
 pub use first_uses::{FirstUseQuestions, SessionOfQuestion};
 pub use listener::{Endpoint, ListenError};
 pub use mcp::{Expose, McpAgent};

@@ -16,6 +16,7 @@ mod monitoring;
 mod outbox;
 mod projections;
 mod schedules;
+mod session_requests;
 mod sessions;
 mod trace_exports;
 mod usage;
@@ -122,6 +123,9 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     monitoring::sessions_are_counted_by_agent_and_state(new_store()).await;
     monitoring::undelivered_items_are_counted(new_store()).await;
     monitoring::writes_are_counted(new_store()).await;
+    session_requests::requests_reach_the_owner_of_the_session(new_store()).await;
+    session_requests::a_commit_answers_a_request(new_store()).await;
+    session_requests::lost_leases_are_found(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
     usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;

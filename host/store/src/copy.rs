@@ -91,6 +91,17 @@ impl<'s> CopyEnd<'s> {
     }
 }
 
+/// How far a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyProgress<'p> {
+    /// Subject of the session that is copied or compared next.
+    pub session: &'p str,
+    /// Number of this session, starting at 1.
+    pub number: usize,
+    /// Number of sessions in the source.
+    pub total: usize,
+}
+
 /// What a copy has done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyReport {
@@ -133,11 +144,11 @@ pub enum CopyError {
 }
 
 /// Copies all data of `from` into `to`, and compares everything afterwards. No process may use the stores meanwhile.
-/// `progress` is called with the subject of each session before it is copied.
+/// `progress` is called before each session.
 pub async fn copy_store(
     from: CopyEnd<'_>,
     to: CopyEnd<'_>,
-    mut progress: impl FnMut(&str) + Send,
+    mut progress: impl FnMut(CopyProgress<'_>) + Send,
 ) -> Result<CopyReport, CopyError> {
     let copy = Copy { from: from.store(), to: to.store() };
     let mut report = CopyReport::default();
@@ -146,12 +157,12 @@ pub async fn copy_store(
         return Err(CopyError::InUse { session: open.subject.clone() });
     }
     let existing = copy.to.copied_sessions().await?;
-    for CopiedSession { subject, is_incomplete, .. } in &sessions {
+    for (position, CopiedSession { subject, is_incomplete, .. }) in sessions.iter().enumerate() {
         // An import or fork that was interrupted is not copied.
         if *is_incomplete {
             continue;
         }
-        progress(subject);
+        progress(CopyProgress { session: subject, number: position + 1, total: sessions.len() });
         match existing.iter().find(|existing| existing.subject == *subject) {
             Some(found) if !found.is_incomplete => report.unchanged += 1,
             found => {

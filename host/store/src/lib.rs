@@ -4,6 +4,7 @@
 //!
 //! No other crate contains SQL. The [`conformance`] suite tests the behaviour that every store must have.
 
+mod announcements;
 mod approvals;
 mod audit;
 mod blobs;
@@ -23,26 +24,28 @@ mod schedules;
 mod session_holder;
 mod session_index;
 mod session_log;
+mod session_requests;
 mod sqlite;
 mod trace_exports;
 mod versions;
 
 pub use agent_core::memory::{Memory, MemoryKind};
 pub use agent_core::session_state::SessionState;
+pub use announcements::{Announcement, Announcements, News};
 pub use approvals::{Approvals, NamedRule, StoredGrant};
 pub use audit::chain::{AuditChain, ChainHead, ChainProblem, ExportedAuditEntry, StoredAuditEntry};
 pub use audit::verify::{AuditAnchor, AuditProblem, VerifiedAudit, verify_lines, verify_store};
 pub use audit::{Audit, AuditAction, AuditEntry, MAX_AUDIT_TEXT_BYTES};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use budget_ledger::{BudgetLedger, ChargedTo};
-pub use copy::{CopyEnd, CopyError, CopyReport, copy_store};
+pub use copy::{CopyEnd, CopyError, CopyProgress, CopyReport, copy_store};
 pub use error::StoreError;
 pub use integrity::Integrity;
 pub use key_value::{Bucket, ENTRY_BYTES, KeyValue, MAX_ENTRIES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Swap};
 pub use memories::{MAX_MEMORY_BYTES, Memories, MemoryFilter, MemoryScope, StoredMemory};
 pub use monitoring::{COMMIT_DURATION_BOUNDS, Monitoring, SessionCount, Undelivered, WriteStatistics};
 pub use outbox::{Outbox, OutboxFilter, StoredOutboxItem};
-pub use postgres::{Durability, PostgresOptions, PostgresStore};
+pub use postgres::{DatabaseState, Durability, PostgresAddress, PostgresOptions, PostgresStore};
 pub use projections::{Projection, ProjectionComparison, Projections, RebuiltProjection, StatusReader};
 pub use schedules::{ScheduleState, Schedules};
 pub use session_holder::SessionHolder;
@@ -55,6 +58,7 @@ pub use session_log::{
     OpenedSession, RecordRange, SessionLog, SessionMeta, Status, StepRecord, StoredRecord, StoredView, TimedEvent,
     ViewPiece,
 };
+pub use session_requests::{MAX_REQUEST_BYTES, RequestAnswer, RequestKey, RequestState, SessionRequests};
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use trace_exports::{ExportPosition, StoredTurn, TraceExports};
 pub use versions::{
@@ -80,6 +84,8 @@ pub trait Store:
     + Integrity
     + TraceExports
     + Monitoring
+    + SessionRequests
+    + Announcements
 {
 }
 
@@ -99,5 +105,7 @@ impl<T> Store for T where
         + Integrity
         + TraceExports
         + Monitoring
+        + SessionRequests
+        + Announcements
 {
 }

@@ -4,6 +4,7 @@
 //! All tables of sessions have primary keys that begin with the session, so that they can be partitioned by session.
 
 mod address;
+mod announcements;
 mod approvals;
 mod audit;
 mod blobs;
@@ -23,6 +24,7 @@ mod schedules;
 mod schema;
 mod search;
 mod session_index;
+mod session_requests;
 mod sessions;
 mod text;
 mod tls;
@@ -33,7 +35,8 @@ mod versions;
 use crate::encoding::versions::TurnPluginCache;
 use crate::monitoring::DurationCounters;
 use crate::{Integrity, StoreError};
-use address::Address;
+pub use address::PostgresAddress;
+use announcements::Listener;
 use async_trait::async_trait;
 use deadpool_postgres::Pool;
 use failure::Failure;
@@ -49,6 +52,7 @@ pub struct PostgresStore {
     pool: Pool,
     owner: Owner,
     turn_plugins: TurnPluginCache,
+    listener: Listener,
     /// The address of the database without secrets.
     path: PathBuf,
     max_wait: Duration,
@@ -98,25 +102,40 @@ impl Default for PostgresOptions {
 }
 
 impl PostgresStore {
-    /// Opens the database with an address such as `postgres://USER:PASSWORD@HOST:5432/DATABASE`, and creates or migrates
-    /// its tables. A database is refused if a newer host has migrated it, if it belongs to another program, or if it
-    /// confirms commits before they are durable.
-    ///
-    /// Connections to other machines use TLS, unless the address contains `sslmode=disable`.
-    pub async fn open(address: &str, options: PostgresOptions) -> Result<Self, StoreError> {
-        let address = Address::parse(address)?;
+    /// Opens the database, and creates or migrates its tables. A database is refused if a newer host has migrated it, if it
+    /// belongs to another program, or if it confirms commits before they are durable.
+    pub async fn open(address: PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
+        let (mut store, tls) = Self::connect(&address, &options)?;
+        store.prepare(options.durability).await.map_err(|failure| failure.into_error(&store.path))?;
+        store.owner.start_renewal(address.clone(), tls.clone())?;
+        store.listener.start(address, tls);
+        Ok(store)
+    }
+
+    /// Checks whether the database can be used, without changing anything in it.
+    pub async fn examine(address: PostgresAddress, options: PostgresOptions) -> Result<DatabaseState, StoreError> {
+        let (store, _) = Self::connect(&address, &options)?;
+        let state = store.run(|| async {
+            let connection = store.connection().await?;
+            schema::check_settings(&connection, options.durability, &store.path).await?;
+            let Some(version) = schema::version(&connection).await? else { return Ok(DatabaseState::Empty) };
+            version.check(&store.path)?;
+            Ok(if version.is_current() { DatabaseState::Current } else { DatabaseState::Older })
+        });
+        state.await
+    }
+
+    fn connect(address: &PostgresAddress, options: &PostgresOptions) -> Result<(Self, Tls), StoreError> {
         let path = address.path();
         let tls = Tls::new().map_err(|error| StoreError::Failed {
             path: path.clone(),
             problem: format!("TLS cannot be used: {error}"),
         })?;
-        let pool = connections::pool(&address, tls.clone(), &options)?;
+        let pool = connections::pool(address, tls.clone(), options)?;
         let (owner, turn_plugins) = (Owner::new(options.lease), TurnPluginCache::default());
         let (max_wait, writes) = (options.max_wait, CommitCounters::default());
-        let mut store = Self { pool, owner, turn_plugins, path, max_wait, writes };
-        store.prepare(options.durability).await.map_err(|failure| failure.into_error(&store.path))?;
-        store.owner.start_renewal(address, tls)?;
-        Ok(store)
+        let listener = Listener::new();
+        Ok((Self { pool, owner, turn_plugins, listener, path, max_wait, writes }, tls))
     }
 
     /// Checks the settings of the server, migrates the database, and registers the store as an owner of leases.
@@ -130,6 +149,17 @@ impl PostgresStore {
         let connection = self.connection().await?;
         self.owner.register(&connection).await
     }
+}
+
+/// The tables of a database, as [`PostgresStore::examine`] found them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DatabaseState {
+    /// The database has no tables of this host yet.
+    Empty,
+    /// The tables have the version that this host uses.
+    Current,
+    /// The tables have an older version. Opening the store migrates them.
+    Older,
 }
 
 #[async_trait]

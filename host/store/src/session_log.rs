@@ -1,6 +1,6 @@
 //! The session log: each transition of a session is one commit, stored completely or not at all (D2, D6).
 
-use crate::StoreError;
+use crate::{RequestAnswer, StoreError};
 use agent_core::change::{CallRecord, Change, HiddenMessage};
 use agent_core::cost::TurnCost;
 use agent_core::event::Event;
@@ -137,6 +137,9 @@ pub struct Commit {
     /// To whom the usage of the commit is charged (O4). `None` if it is charged to nobody, because the commit copies or
     /// imports a session.
     pub charge: Option<Charge>,
+    /// The answer to the request of another process that this commit carries out (F2). It is stored together with the commit,
+    /// so that the request is carried out only once.
+    pub answer: Option<RequestAnswer>,
 }
 
 /// To whom the usage of a commit is charged (O4): the session, the turns that have delegated the work, the agent and

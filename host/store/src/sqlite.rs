@@ -23,6 +23,7 @@ mod schedules;
 mod schema;
 mod search;
 mod session_index;
+mod session_requests;
 mod sessions;
 mod trace_exports;
 mod usage;

@@ -28,8 +28,19 @@ impl ServeProcess {
 
     /// Starts the server with these environment variables.
     pub(crate) fn start_with(folder: &Path, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
+        Self::start_command((folder, "data"), &["serve", "--listen", "127.0.0.1:0"], arguments, variables)
+    }
+
+    /// Starts a command that shows an address as the server does, with this data folder.
+    pub(crate) fn start_command(
+        (folder, data): (&Path, &str),
+        command: &[&str],
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_agent-host"))
-            .args(["--data", "data", "serve", "--listen", "127.0.0.1:0"])
+            .args(["--data", data])
+            .args(command)
             .args(arguments)
             .envs(variables.iter().copied())
             .current_dir(folder)
@@ -53,12 +64,13 @@ impl ServeProcess {
         let address = loop {
             let line = lines.recv_timeout(PATIENCE).unwrap_or_else(|error| panic!("{error}: {}", shown.join("\n")));
             if let Some(address) = line.split("http://").nth(1) {
-                let address = address.split_whitespace().next().expect("an address");
+                let address = address.split(|end: char| end.is_whitespace() || end == '/').next().expect("an address");
                 break address.trim_end_matches(|last: char| !last.is_ascii_digit()).parse().expect("an address");
             }
             shown.push(line);
         };
-        let token = std::fs::read_to_string(folder.join("data/server-token")).expect("the first token is stored");
+        // A worker has no tokens unless somebody creates one.
+        let token = std::fs::read_to_string(folder.join(data).join("server-token")).unwrap_or_default();
         Self { child, address, token: token.trim().to_owned(), log }
     }
 
@@ -90,6 +102,17 @@ impl ServeProcess {
     /// Returns the lines that the server has written to stderr so far.
     pub(crate) fn log(&self) -> Vec<String> {
         self.log.lock().expect("no panic").clone()
+    }
+
+    /// Sends a signal to the process.
+    pub(crate) fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).expect("the process runs");
+    }
+
+    /// Waits until the process has ended, and returns whether it has succeeded.
+    pub(crate) fn wait(mut self) -> bool {
+        self.child.wait().expect("the process ends").success()
     }
 
     /// Ends the process immediately, as a power failure would.

@@ -1,6 +1,6 @@
 //! Arguments of the command `mcp`.
 
-use super::serve::ServeArguments;
+use super::serve::{RunningAgents, ServeArguments};
 use agent_config::grants::Grant;
 use agent_serve::Expose;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -56,13 +56,20 @@ impl From<ExposeName> for Expose {
 }
 
 impl McpArguments {
-    /// Returns the arguments with which `serve` builds the same agent.
-    pub(crate) fn served(&self) -> ServeArguments {
-        ServeArguments {
+    /// Returns the options that select the agent.
+    pub(crate) fn agents(&self) -> RunningAgents {
+        RunningAgents {
             agent: self.agent.clone().into_iter().collect(),
             plugins: self.plugins.clone(),
             model: self.model.clone(),
             grant: self.grant.clone(),
+        }
+    }
+
+    /// Returns the arguments with which `serve` builds the same agent.
+    pub(crate) fn served(&self) -> ServeArguments {
+        ServeArguments {
+            agents: self.agents(),
             listen: self.listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
             host_name: self.host_name.clone(),
             origin: self.origin.clone(),

@@ -8,10 +8,10 @@ use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Options of `serve`.
-#[derive(Debug, Args)]
-pub(crate) struct ServeArguments {
-    /// Agent to serve: a file (agent.toml), or the name of an agent in this folder; repeat for more agents
+/// Options that select the agents of a process that keeps running.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RunningAgents {
+    /// Agent to run: a file (agent.toml), or the name of an agent in this folder; repeat for more agents
     #[arg(long, value_name = "FILE|NAME", value_parser = OsStringValueParser::new().try_map(super::agent))]
     pub(crate) agent: Vec<PathBuf>,
     /// Folder that contains the plugins (*.wasm), if there is no agent's file
@@ -23,6 +23,26 @@ pub(crate) struct ServeArguments {
     /// Grant something to a plugin, as for a session
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, conflicts_with = "agent")]
     pub(crate) grant: Vec<Grant>,
+}
+
+/// Options of `worker`.
+#[derive(Debug, Args)]
+pub(crate) struct WorkerArguments {
+    /// The agents.
+    #[command(flatten)]
+    pub(crate) agents: RunningAgents,
+    /// Show at this address whether the worker runs (/health) and accepts work (/ready), and its metrics (/metrics, with a
+    /// token that has the right `observe`)
+    #[arg(long, value_name = "ADDRESS", value_parser = address)]
+    pub(crate) health: Option<SocketAddr>,
+}
+
+/// Options of `serve`.
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// The agents.
+    #[command(flatten)]
+    pub(crate) agents: RunningAgents,
     /// Address of the server; without TLS, an address on this machine
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8484", value_parser = address)]
     pub(crate) listen: SocketAddr,

@@ -5,9 +5,9 @@ use clap::Subcommand;
 use std::path::PathBuf;
 
 /// Commands on the database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+#[derive(Clone, Debug, PartialEq, Eq, Subcommand)]
 pub(crate) enum StoreCommand {
-    /// Check, without changing anything, that the database file is intact and its indexes match the stored data
+    /// Check, without changing anything, that the database is intact and its indexes match the stored data
     Check {
         /// Print one JSON line per comparison
         #[arg(long)]
@@ -15,6 +15,18 @@ pub(crate) enum StoreCommand {
     },
     /// Rebuild the indexes for searching and listing from the stored messages, memories and states
     Rebuild,
+    /// Copy all data from one database to another, such as from a data folder to PostgreSQL, and compare everything
+    ///
+    /// A repeated copy continues where an interrupted one stopped. Stop all processes that use the databases before.
+    Copy {
+        /// Data folder, database file, or postgres://USER@HOST/DATABASE; the password is in PGPASSWORD
+        from: String,
+        /// Data folder, database file or address to which the data is copied (default: --store or AGENT_HOST_STORE)
+        to: Option<String>,
+        /// Print one JSON line with the result
+        #[arg(long)]
+        json: bool,
+    },
 }
 
 /// Commands on the outbox.

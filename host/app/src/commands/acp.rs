@@ -12,7 +12,7 @@ use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::Terminal;
 use agent_acp::{AcpOptions, AcpServer};
 use agent_config::first_use::FirstUsePrompt;
-use agent_config::{AgentOptions, DataDirectory};
+use agent_config::{AgentOptions, DataDirectory, DataLocation};
 use agent_runtime::{FileChanges, Host, Supervisor, SupervisorOptions};
 use first_use::EditorPrompt;
 use std::io::IsTerminal;
@@ -21,7 +21,7 @@ use std::sync::Arc;
 use tokio::io::{stdin, stdout};
 
 /// Runs `acp` until the editor closes the connection. Only messages of the protocol are written to stdout.
-pub(crate) async fn run(arguments: AcpArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(arguments: AcpArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let environment = environment::host_in_project();

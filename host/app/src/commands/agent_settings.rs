@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::DelegateReader;
 use agent_config::settings::build_directory;
-use agent_config::{ConfigError, HostEnvironment, Settings, choose_model};
+use agent_config::{ConfigError, DataLocation, HostEnvironment, Settings, choose_model};
 use async_trait::async_trait;
 use std::path::Path;
 
@@ -19,7 +19,7 @@ use std::path::Path;
 /// builds the projects in the plugin folder. `data` is the data folder that the command line names.
 pub(crate) async fn settings(
     arguments: &AgentArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     user: UserPresence,
     terminal: &Terminal,
 ) -> Result<Settings, Failure> {

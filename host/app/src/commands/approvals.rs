@@ -13,7 +13,7 @@ const SHOWN_ID: usize = 12;
 
 /// Runs a subcommand of `approvals`.
 pub(crate) async fn run(command: ApprovalsCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = assembly::open_store_to_read(data)?;
+    let store = assembly::open_store_to_read(data).await?;
     remember_grants(&*store, None).await.map_err(Failure::failed)?;
     match command {
         ApprovalsCommand::List { of, json } => {

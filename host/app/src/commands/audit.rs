@@ -9,25 +9,28 @@ use crate::arguments::versions::{AuditArguments, AuditCommand};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_config::{DataDirectory, assembly};
+use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_core::approval::ApprovalOutcome;
 use agent_core::message::Digest;
 use agent_core::tool::ToolSource;
 use agent_runtime::EDITOR_PROTOCOL;
 use agent_store::{AuditAction, AuditEntry, MAX_PAGE, Store};
-use std::path::Path;
 
 /// Maximum displayed length of a name or reason, in characters.
 const MAX_CHARACTERS: usize = 200;
 
 /// Prints the audit log, or runs a subcommand of `audit`.
-pub(crate) async fn run(arguments: AuditArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    arguments: AuditArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     // An exported file is checked without the data folder.
     if let Some(AuditCommand::Verify { file: Some(file), from }) = arguments.command {
         return verify::file(file, from, terminal).await;
     }
     let data = DataDirectory::open(data, &environment::host())?;
-    let store = assembly::open_store_to_read(&data)?;
+    let store = assembly::open_store_to_read(&data).await?;
     match arguments.command {
         None => print(arguments, &*store, terminal).await,
         Some(AuditCommand::Verify { from, .. }) => verify::database((&*store, &data), from, terminal).await,

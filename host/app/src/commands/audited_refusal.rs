@@ -10,7 +10,7 @@ pub(crate) async fn audit_refusal(data: &DataDirectory, directory: &Path, (subje
     let directory = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned()).display().to_string();
     let entry = AuditAction::Refused { directory, subject: subject.to_owned(), reason: reason.to_owned() };
     let stored = async {
-        assembly::open_store(data)?.audit(vec![entry]).await?;
+        assembly::open_store(data).await?.audit(vec![entry]).await?;
         Ok::<(), ConfigError>(())
     };
     if let Err(error) = stored.await {

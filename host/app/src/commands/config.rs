@@ -10,7 +10,9 @@ use crate::terminal::{BOLD, DIM, RED, Terminal, YELLOW, text};
 use agent_config::agent_file::{MAX_BYTES, json_schema, read_bounded, starter, template, with_line};
 use agent_config::settings::{AGENT_FILE, Helpers, agent_lookup};
 use agent_config::trust::AgentAuthority;
-use agent_config::{AgentOptions, ConfigError, DataDirectory, Problems, Settings, UserFile, assembly, protection};
+use agent_config::{
+    AgentOptions, ConfigError, DataDirectory, DataLocation, Problems, Settings, UserFile, assembly, protection,
+};
 use agent_mcp::{ServerConfig, Transport};
 use agent_plugins::{Access, Generation, Grants, Sandbox, TreeGrant};
 use agent_runtime::{Agent, Delegate};
@@ -32,7 +34,7 @@ enum Existing {
 }
 
 /// Runs a subcommand of `config`.
-pub(crate) async fn run(command: ConfigCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(command: ConfigCommand, data: DataLocation<'_>, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         ConfigCommand::Init { full, output, force } => {
             let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -81,7 +83,7 @@ fn write(path: &Path, text: &str, existing: Existing, terminal: &Terminal) -> Re
 }
 
 /// Trusts a file that the user has just created with this program.
-fn trust_own(path: &Path, data: Option<&Path>) {
+fn trust_own(path: &Path, data: DataLocation<'_>) {
     let trusted = AgentAuthority::of(path).and_then(|authority| {
         let store = DataDirectory::open(data, &environment::host())?.trust();
         store.trust(&authority).map_err(ConfigError::settings)
@@ -105,7 +107,7 @@ fn named_or_used(agent: Option<PathBuf>) -> AgentOptions {
     }
 }
 
-async fn check(options: AgentOptions, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+async fn check(options: AgentOptions, data: DataLocation<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let environment = environment::host();
     let (settings, mut problems) = Settings::examine(&options, &environment)?;
     let path = settings.path.clone().unwrap_or_default();

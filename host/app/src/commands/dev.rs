@@ -12,14 +12,13 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Output, Terminal, show_build};
-use agent_config::{DataDirectory, Settings};
+use agent_config::{DataDirectory, DataLocation, Settings};
 use agent_core::message::TurnInput;
 use agent_devkit::build::{BuildEvent, BuiltPlugin, Written, projects_at};
 use agent_devkit::dev::{DevEvent, SourceWatcher};
 use agent_plugins::Kind;
 use agent_runtime::RuleBinding;
 use std::io::IsTerminal;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc::{Receiver, channel};
@@ -29,7 +28,11 @@ use tokio_util::sync::CancellationToken;
 const NEWS_QUEUE: usize = 16;
 
 /// Builds the plugins, opens a session with them, and rebuilds them in the background after each change.
-pub(crate) async fn dev(arguments: &DevArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn dev(
+    arguments: &DevArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let can_type =
         std::io::stdin().is_terminal() && terminal.is_terminal(Output::Stdout) && terminal.is_terminal(Output::Stderr);
     if arguments.prompt.is_none() && !can_type {
@@ -106,7 +109,7 @@ struct DevSession {
 }
 
 impl DevSession {
-    fn new(arguments: &DevArguments, data: Option<&Path>) -> Result<Self, Failure> {
+    fn new(arguments: &DevArguments, data: DataLocation<'_>) -> Result<Self, Failure> {
         let sources = arguments.directory.clone();
         projects_at(&sources).map_err(Failure::refused)?;
         let mut run = arguments.run();
@@ -124,9 +127,8 @@ impl DevSession {
     /// Opens a session with the built plugins. If the command line does not select an agent, the session uses every
     /// plugin that was built.
     async fn open(&self, built: &[BuiltPlugin], terminal: &Terminal) -> Result<OpenedSession, Failure> {
-        let root = Some(self.data.root());
         let user = UserPresence::of(terminal);
-        let mut settings = agent_settings::settings(&self.run.agent, root, user, terminal).await?;
+        let mut settings = agent_settings::settings(&self.run.agent, self.data.location(), user, terminal).await?;
         // Bind approvals to the name of the plugin, because each build changes the digest of the plugin, and the author
         // should not have to approve the same calls again after each build.
         settings.rule_binding = RuleBinding::Name;

@@ -9,6 +9,7 @@ use crate::arguments::setup::DoctorArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{DIM, GREEN, RED, Terminal, YELLOW, text};
+use agent_config::DataLocation;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
@@ -49,10 +50,14 @@ impl Finding {
 }
 
 /// Runs `doctor`.
-pub(crate) async fn run(arguments: DoctorArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    arguments: DoctorArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let environment = environment::host();
-    let root = data.map(Path::to_owned).or_else(|| environment.data_directory.clone());
-    let mut findings = storage::check(root.as_deref()).await;
+    let root = data.folder.map(Path::to_owned).or_else(|| environment.data_directory.clone());
+    let mut findings = storage::check(root.as_deref(), data.database).await;
     findings.push(storage::clock(root.as_deref()));
     findings.extend(agent::check(root.as_deref(), &environment, terminal).await);
     findings.extend(toolchains::check(&environment::toolchain()).await);

@@ -7,22 +7,21 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{BOLD, Terminal};
-use agent_config::DataDirectory;
+use agent_config::{DataDirectory, DataLocation};
 use agent_mcp::offered::{Offer, StdioEnd, serve_stdio};
 use agent_runtime::{Supervisor, SupervisorOptions};
 use agent_serve::mcp::{AgentOffer, ClientCalls, McpClient, ToolOffer};
-use agent_serve::{AllowedOrigins, Expose, McpAgent, Right, Server, ServerOptions};
-use std::path::Path;
+use agent_serve::{AllowedOrigins, Expose, McpAgent, Right, Routes, Server, ServerOptions};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Runs `mcp`.
-pub(crate) async fn run(arguments: McpArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(arguments: McpArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let environment = environment::host();
     let data = DataDirectory::open(data, &environment)?;
-    let options = agent_options(&arguments.served());
+    let options = agent_options(&arguments.agents());
     let mut served = tokio::select! {
         served = ServedAgents::assemble(options, (&data, &environment), |host| host, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
@@ -80,8 +79,8 @@ async fn over_http(
     create_first_token(data, terminal)?;
     let listening = arguments.served();
     let origins = AllowedOrigins { hosts: listening.host_name, origins: listening.origin };
-    let only_mcp = Some(McpAgent { agent: agent.clone(), expose: arguments.expose.into() });
-    let options = ServerOptions { origins, only_mcp, ..ServerOptions::new(listening.listen, token_file(data)) };
+    let routes = Routes::OnlyMcp(McpAgent { agent: agent.clone(), expose: arguments.expose.into() });
+    let options = ServerOptions { origins, routes, ..ServerOptions::new(listening.listen, token_file(data)) };
     let server = Server::start(supervisor.clone(), options).await.map_err(Failure::refused)?;
     let url = server.address().map(|address| format!("http://{address}/mcp")).unwrap_or_default();
     terminal.note(format!("offering {BOLD}{agent}{BOLD:#} to MCP clients at {BOLD}{url}{BOLD:#}"));

@@ -15,7 +15,7 @@ const SECOND_PART_LABELS: [&str; 2] = ["\nAnswered: ", "\nCalled: "];
 
 /// Runs a subcommand of `memory`.
 pub(crate) async fn run(command: MemoryCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = assembly::open_store_to_read(data)?;
+    let store = assembly::open_store_to_read(data).await?;
     match command {
         MemoryCommand::Search { query, user, limit, json } => {
             let user = user_or_current(user)?;

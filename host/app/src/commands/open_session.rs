@@ -10,10 +10,9 @@ use crate::exit::Failure;
 use crate::terminal::Terminal;
 use crate::terminal::turn::Storage;
 use agent_config::assembly::{AssembledAgents, Assembler, DelegateReader, UnusablePlugins, open_sandbox, open_store};
-use agent_config::{DataDirectory, Settings};
+use agent_config::{DataDirectory, DataLocation, Settings};
 use agent_runtime::{CheckpointObserver, FileChanges, FirstUse, Host, LiveAgent, OpenSession, Session, SessionError};
 use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary, Store, StoreError};
-use std::path::Path;
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::Receiver;
 
@@ -45,7 +44,7 @@ pub(crate) struct OpenedSession {
 /// Builds plugins for `--build`, loads them, and opens the session that the arguments name.
 pub(crate) async fn open(
     run: &RunArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     opened_for: OpenedFor,
     terminal: &Terminal,
 ) -> Result<OpenedSession, Failure> {
@@ -82,7 +81,7 @@ pub(crate) async fn open_in(
 ) -> Result<OpenedSession, Failure> {
     settings.user = run.user.clone().or_else(|| data.user());
     let data = data.for_user(settings.user.clone());
-    let store = open_store(&data)?;
+    let store = open_store(&data).await?;
     let target = requested_session(run, &settings, (&*store, &data)).await?;
     let sandbox = open_sandbox(&settings, &data)?;
     let environment = settings.environment.clone();

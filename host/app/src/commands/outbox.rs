@@ -23,7 +23,7 @@ const MAX_PROBLEM_CHARACTERS: usize = 400;
 
 /// Runs a subcommand of `outbox`.
 pub(crate) async fn run(command: OutboxCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = assembly::open_store_to_read(data)?;
+    let store = assembly::open_store_to_read(data).await?;
     match command {
         OutboxCommand::List { session, all, json } => {
             let session = subject(&*store, data, session).await?;

@@ -26,7 +26,7 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Terminal, YELLOW, built, show_load};
 use agent_config::grants::{self, Grant};
-use agent_config::{DataDirectory, Settings, assembly, protection};
+use agent_config::{DataDirectory, DataLocation, Settings, assembly, protection};
 use agent_mcp::McpServers;
 use agent_plugins::{CallLimits, Grants, KnownSecrets, LoadError, LoadedPlugin, Sandbox};
 use agent_registry::LOCK_FILE;
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Runs a subcommand of `plugin`.
-pub(crate) async fn run(command: PluginCommand, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(command: PluginCommand, data: DataLocation<'_>, terminal: &Terminal) -> Result<Exit, Failure> {
     match command {
         PluginCommand::New(arguments) => new::new(arguments, terminal)?,
         PluginCommand::Check { path, json } => {
@@ -123,7 +123,7 @@ async fn build(directory: &Path, terminal: &Terminal) -> Result<Exit, Failure> {
 
 /// Runs a command that changes `plugins.lock` on behalf of the user. If the user has trusted the `agent.toml` of the current
 /// folder, the trust is kept.
-async fn keeping_trust<T>(data: Option<&Path>, change: impl Future<Output = T>) -> T {
+async fn keeping_trust<T>(data: DataLocation<'_>, change: impl Future<Output = T>) -> T {
     let environment = environment::host();
     let store = starting_agent::trust_store(data, &environment);
     let file = starting_agent::file_of_folder(&environment);
@@ -232,7 +232,7 @@ impl GrantSource {
 async fn list(
     directory: Option<PathBuf>,
     mut agent: AgentArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     agent.plugins = directory.or(agent.plugins);

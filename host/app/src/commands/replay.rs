@@ -9,7 +9,7 @@ use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
 use agent_config::grants::{self, Kind};
 use agent_config::settings::agent_lookup;
-use agent_config::{AgentFile, AgentOptions, DataDirectory, Settings, assembly};
+use agent_config::{AgentFile, AgentOptions, DataDirectory, DataLocation, Settings, assembly};
 use agent_plugins::{Grants, LoadedPlugin, Sandbox};
 use agent_runtime::PluginAllowance;
 use agent_runtime::replay::{Difference, Replay, ReplayReport, StopAt};
@@ -21,7 +21,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// Runs `agent-host replay`.
-pub(crate) async fn run(arguments: ReplayArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    arguments: ReplayArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data, &environment::host())?.for_user(arguments.user.clone());
     let granted = granted(&arguments)?;
     let agent = agent_settings(&arguments)?;
@@ -140,10 +144,10 @@ async fn session(
 ) -> Result<(Arc<dyn Store>, agent_store::SessionSummary), Failure> {
     let file = Path::new(id_or_file);
     if !file.is_file() {
-        if !data.database().exists() {
+        if !data.has_store() {
             return Err(Failure::refused(format!("there is no session `{id_or_file}`, and no file with that name")));
         }
-        let store = assembly::open_store(data)?;
+        let store = assembly::open_store(data).await?;
         let session = find(&*store, data, Some(id_or_file)).await?;
         return Ok((store, session));
     }

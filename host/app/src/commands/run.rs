@@ -18,16 +18,15 @@ use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::turn::{Format, SessionUse, TurnView};
 use crate::terminal::{Output, Terminal};
-use agent_config::AgentWatch;
 use agent_config::settings::Chain;
+use agent_config::{AgentWatch, DataLocation};
 use agent_core::message::TurnInput;
 use agent_runtime::{Session, TurnResult};
 use clap::CommandFactory;
-use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 /// Runs `agent-host` without a subcommand.
-pub(crate) async fn run(run: &RunArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(run: &RunArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<Exit, Failure> {
     let mut input = Input::of_stdin();
     if input == Input::Terminal && *run == RunArguments::default() && !starting_agent::can_start_unnamed() {
         terminal.note(Arguments::command().render_help().ansi().to_string());

@@ -5,14 +5,14 @@ mod first_use;
 use super::first_use_queues::FirstUseQueues;
 use super::open_session::FIRST_USE_QUEUE;
 use super::served_agents::ServedAgents;
-use crate::arguments::serve::ServeArguments;
+use crate::arguments::serve::{RunningAgents, ServeArguments};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{BOLD, Terminal};
 use agent_config::assembly::AssembledAgents;
 use agent_config::first_use::FirstUsePrompt;
-use agent_config::{AgentOptions, DataDirectory};
+use agent_config::{AgentOptions, DataDirectory, DataLocation};
 use agent_runtime::{FirstUse, Host, Supervisor, SupervisorOptions};
 use agent_serve::{AllowedOrigins, Endpoint, FirstUseQuestions, Server, ServerOptions, TokenFile};
 use first_use::InboxPrompt;
@@ -23,7 +23,11 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 /// Runs `serve`.
-pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    arguments: ServeArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let endpoint = arguments.endpoint().map_err(Failure::refused)?;
@@ -33,7 +37,7 @@ pub(crate) async fn run(arguments: ServeArguments, data: Option<&Path>, terminal
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);
     let asking = |host| Host { first_uses: Some(sender), ..host };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(agent_options(&arguments), (&data, &environment), asking, terminal) => served?,
+        served = ServedAgents::assemble(agent_options(&arguments.agents), (&data, &environment), asking, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();
@@ -137,8 +141,8 @@ pub(crate) fn token_file_in(root: &Path) -> TokenFile {
 }
 
 /// Returns the options of each agent that is served.
-pub(super) fn agent_options(arguments: &ServeArguments) -> Vec<AgentOptions> {
-    let ServeArguments { agent, plugins, model, grant, .. } = arguments;
+pub(super) fn agent_options(agents: &RunningAgents) -> Vec<AgentOptions> {
+    let RunningAgents { agent, plugins, model, grant } = agents;
     let options = AgentOptions { model: model.clone(), ..AgentOptions::default() };
     match agent.as_slice() {
         [] => vec![AgentOptions { plugins: plugins.clone(), grants: grant.clone(), ..options }],

@@ -44,7 +44,7 @@ impl ServedAgents {
             all_settings.push(settings);
         }
         let first = all_settings.first().ok_or_else(|| Failure::refused("there is no agent to serve"))?;
-        let (store, sandbox) = (open_store(data)?, open_sandbox(first, data)?);
+        let (store, sandbox) = (open_store(data).await?, open_sandbox(first, data)?);
         let delegates = first.environment.clone();
         let assembler = Assembler {
             store: &*store,

@@ -38,7 +38,7 @@ use std::time::Duration;
 
 /// Runs a subcommand of `session`.
 pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let store = assembly::open_store_to_read(data)?;
+    let store = assembly::open_store_to_read(data).await?;
     match command {
         SessionCommand::List { limit, children_of, json } => {
             let parent = match &children_of {
@@ -129,7 +129,7 @@ pub(crate) async fn run(command: SessionCommand, data: &DataDirectory, terminal:
 
 /// Returns an error if there is no session with this id or id prefix.
 pub(crate) async fn check(id: Option<&str>, data: &DataDirectory) -> Result<(), Failure> {
-    find(&*assembly::open_store_to_read(data)?, data, id).await.map(drop)
+    find(&*assembly::open_store_to_read(data).await?, data, id).await.map(drop)
 }
 
 /// Opens a session to record a decision or an answer, without running a turn. If another process has the session open,

@@ -10,7 +10,7 @@ use crate::exit::{Exit, Failure};
 use crate::terminal::{DIM, Terminal, TypedLine, YELLOW, text};
 use agent_config::settings::AGENT_FILE;
 use agent_config::trust::{AgentAuthority, TrustState, TrustStore, TrustedStart};
-use agent_config::{AgentOptions, DataDirectory, HostEnvironment, UserFile};
+use agent_config::{AgentOptions, DataDirectory, DataLocation, HostEnvironment, UserFile};
 use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
@@ -58,8 +58,9 @@ pub(crate) fn file_of_folder(environment: &HostEnvironment) -> Option<PathBuf> {
 }
 
 /// Returns the stored decisions about agents' files, in the data folder that the command line names or in the default one.
-pub(crate) fn trust_store(data: Option<&Path>, environment: &HostEnvironment) -> Option<TrustStore> {
-    data.map(Path::to_owned)
+pub(crate) fn trust_store(data: DataLocation<'_>, environment: &HostEnvironment) -> Option<TrustStore> {
+    data.folder
+        .map(Path::to_owned)
         .or_else(|| environment.data_directory.clone())
         .map(|root| TrustStore::in_data_folder(&root))
 }
@@ -68,7 +69,7 @@ pub(crate) fn trust_store(data: Option<&Path>, environment: &HostEnvironment) ->
 /// changed, the user is asked. If no user can answer, the command fails.
 pub(crate) async fn find(
     arguments: &AgentArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     user: UserPresence,
     terminal: &Terminal,
 ) -> Result<StartingAgent, Failure> {
@@ -124,7 +125,7 @@ fn untrusted(path: &Path) -> Failure {
 async fn audit_untrusted(
     authority: &AgentAuthority,
     failure: &Failure,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     environment: &HostEnvironment,
 ) {
     let folder = authority.path.parent().unwrap_or(Path::new("."));

@@ -1,28 +1,47 @@
 //! `store check|rebuild`: compares the indexes for searching and listing with the stored data that the indexes are
-//! built from, and rebuilds the indexes (D6).
+//! built from, and rebuilds the indexes (D6). `store copy`: copies a database (F1).
+
+mod copy;
 
 use crate::arguments::StoreCommand;
+use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{DIM, GREEN, RED, Terminal, text};
-use agent_config::{DataDirectory, assembly};
+use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_runtime::session::status_of;
 use agent_store::{Projection, ProjectionComparison, Store};
 use serde_json::json;
+use std::sync::Arc;
 
 /// Runs a subcommand of `store`.
-pub(crate) async fn run(command: StoreCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let database = data.database();
-    if !database.exists() {
+pub(crate) async fn run(
+    command: StoreCommand,
+    location: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
+    match command {
+        StoreCommand::Check { json } => {
+            let (data, store) = open(location).await?;
+            check(&*store, json, &data, terminal).await
+        }
+        StoreCommand::Rebuild => {
+            let (data, store) = open(location).await?;
+            rebuild(&*store, &data, terminal).await
+        }
+        StoreCommand::Copy { from, to, json } => copy::run((&from, to.as_deref()), location, json, terminal).await,
+    }
+}
+
+async fn open(location: DataLocation<'_>) -> Result<(DataDirectory, Arc<dyn Store>), Failure> {
+    let data = DataDirectory::open(location, &environment::host())?;
+    if !data.has_store() {
+        let database = data.store_name();
         return Err(Failure::refused(format!(
-            "there is no database `{}` yet, because nothing has been stored",
-            database.display()
+            "there is no database `{database}` yet, because nothing has been stored"
         )));
     }
-    let store = assembly::open_store_to_rebuild(data)?;
-    match command {
-        StoreCommand::Check { json } => check(&*store, json, data, terminal).await,
-        StoreCommand::Rebuild => rebuild(&*store, data, terminal).await,
-    }
+    let store = assembly::open_store_to_rebuild(&data).await?;
+    Ok((data, store))
 }
 
 async fn check(store: &dyn Store, json: bool, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
@@ -31,14 +50,18 @@ async fn check(store: &dyn Store, json: bool, data: &DataDirectory, terminal: &T
     let print = |line: String| terminal.print(line).map_err(Failure::output);
     let is_consistent = file.is_none() && compared.iter().all(|comparison| comparison.different == 0);
     if json {
-        print(json!({"file": data.database(), "problem": file}).to_string())?;
+        print(json!({"file": data.store_name(), "problem": file}).to_string())?;
         for comparison in &compared {
             print(serde_json::to_string(comparison).map_err(Failure::failed)?)?;
         }
         return Ok(if is_consistent { Exit::Done } else { Exit::Failed });
     }
     print(match &file {
-        None => format!("{GREEN}✓{GREEN:#} the file {} is intact", data.database().display()),
+        None => match data.shared_database() {
+            None => format!("{GREEN}✓{GREEN:#} the file {} is intact", data.store_name()),
+            // PostgreSQL checks its own files.
+            Some(database) => format!("{GREEN}✓{GREEN:#} the stored content in {database} matches its digests"),
+        },
         Some(problem) => format!("{RED}✗{RED:#} {}", text::harmless(problem)),
     })?;
     for comparison in &compared {
@@ -72,9 +95,7 @@ async fn rebuild(store: &dyn Store, data: &DataDirectory, terminal: &Terminal) -
     store.integrity_check().await.map_err(Failure::failed)?;
     match differing.is_empty() {
         true => Ok(Exit::Done),
-        false => {
-            Err(Failure::failed(format!("{} still differs:\n{}", data.database().display(), differing.join("\n"))))
-        }
+        false => Err(Failure::failed(format!("{} still differs:\n{}", data.store_name(), differing.join("\n")))),
     }
 }
 

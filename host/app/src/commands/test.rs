@@ -10,7 +10,7 @@ use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{Terminal, show_build};
-use agent_config::{DataDirectory, assembly};
+use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_devkit::build::{BuildError, Project, Toolchain, build_projects};
 use agent_devkit::scenario::{
     DiscoveredScenario, GoldenMode, GoldenResult, Player, Report, SUFFIX, Scenario, Totals, Verdict, discover, json,
@@ -50,7 +50,11 @@ enum RunEnd {
 
 /// Runs `agent-host test`. Before the scenarios run, the report file is overwritten, so that it never contains the
 /// report of an earlier run.
-pub(crate) async fn run(arguments: TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    arguments: TestArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let junit_file = arguments.junit.as_deref();
     if let Some(file) = junit_file.filter(|file| !file.exists() || file.is_file()) {
         let as_refusal = |failure: Failure| Failure::refused(failure.message);
@@ -81,7 +85,7 @@ fn placeholder(arguments: &TestArguments, reason: &str) -> Report {
     }
 }
 
-async fn play(arguments: &TestArguments, data: Option<&Path>, terminal: &Terminal) -> Result<RunResult, Failure> {
+async fn play(arguments: &TestArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<RunResult, Failure> {
     let found = discover_scenarios(arguments)?;
     let cancel = Interrupts::listen(terminal.clone()).begin(Activity::Turn);
     let read: Vec<_> = found.iter().map(|found| (found, Scenario::read(&found.path, &found.name))).collect();

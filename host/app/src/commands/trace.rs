@@ -27,7 +27,7 @@ const PROJECT: &str = "agent-host";
 /// Runs a subcommand of `trace`.
 pub(crate) async fn run(command: TraceCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
     let TraceCommand::Export(arguments) = command;
-    let store = assembly::open_store_to_read(data)?;
+    let store = assembly::open_store_to_read(data).await?;
     let session = stored_sessions::find(&*store, data, Some(&arguments.session)).await?.subject;
     let settings = settings(arguments.agent.as_deref())?;
     let mut target = Target::new(&arguments, settings.as_ref().map(|settings| &settings.telemetry))?;

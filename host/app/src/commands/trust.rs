@@ -6,15 +6,19 @@ use crate::arguments::trust::{AddTrustArguments, TrustArguments, TrustCommand};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, TypedLine, YELLOW, text};
-use agent_config::DataDirectory;
 use agent_config::settings::agent_lookup;
 use agent_config::trust::{AgentAuthority, TrustChange, TrustRecord, TrustState, TrustStore};
+use agent_config::{DataDirectory, DataLocation};
 use serde_json::json;
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
 
 /// Runs `trust` and its subcommands.
-pub(crate) async fn run(arguments: TrustArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+pub(crate) async fn run(
+    arguments: TrustArguments,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<Exit, Failure> {
     let environment = environment::host();
     match arguments.command {
         None => add(&arguments.add, data, terminal).await,
@@ -51,7 +55,7 @@ pub(crate) async fn run(arguments: TrustArguments, data: Option<&Path>, terminal
     }
 }
 
-async fn add(options: &AddTrustArguments, data: Option<&Path>, terminal: &Terminal) -> Result<Exit, Failure> {
+async fn add(options: &AddTrustArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<Exit, Failure> {
     let path = agent_lookup::find_agent(&options.file, Path::new("."))?;
     let authority = AgentAuthority::of(&path)?;
     let store = DataDirectory::open(data, &environment::host())?.trust();

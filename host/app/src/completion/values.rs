@@ -62,14 +62,18 @@ pub(super) fn sessions(current: &OsStr) -> Vec<CompletionCandidate> {
     candidates.into_iter().enumerate().map(|(order, value)| value.display_order(Some(order))).collect()
 }
 
-/// Returns the ids and the titles of the stored sessions. `None` if there is no database that can be read.
+/// Returns the ids and the titles of the stored sessions. `None` if there is no database that can be read, or if the sessions
+/// are in a shared database, which could keep the shell waiting.
 fn stored_sessions() -> Option<Vec<(String, String)>> {
+    if option("--store").is_some() || environment::shared_database(None).ok()?.is_some() {
+        return None;
+    }
     let environment = environment::host();
     let named = option("--data").or_else(|| environment::variable("AGENT_HOST_DATA").map(PathBuf::from));
     let root = named.or_else(|| environment.data_directory.clone()).filter(|root| DataDirectory::has_database(root))?;
     let data = DataDirectory::open(Some(&root), &environment).ok()?;
-    let store = assembly::open_store_to_read(&data).ok()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().ok()?;
+    let store = runtime.block_on(assembly::open_store_to_read(&data)).ok()?;
     let filter = data.sessions_of_user(SessionFilter::default());
     let sessions = runtime.block_on(store.sessions(filter, MAX_SESSIONS)).ok()?;
     Some(sessions.into_iter().map(|session| (session.subject, session.title.unwrap_or_default())).collect())

@@ -33,10 +33,10 @@ pub async fn serving_plugins(
     generation: Generation,
     reporter: &dyn Reporter,
 ) -> Result<Generation, ConfigError> {
-    let Some(directory) = settings.plugins.as_deref().filter(|_| data.database().exists()) else {
+    let Some(directory) = settings.plugins.as_deref().filter(|_| data.has_store()) else {
         return Ok(generation);
     };
-    let store = open_store(data)?;
+    let store = open_store(data).await?;
     let (generation, standing) = swap::serving_versions(&*store, sandbox, directory, &generation).await?;
     for (plugin, from) in standing.rolled_back {
         let to = generation.plugin(&plugin).map(|plugin| plugin.digest().clone());

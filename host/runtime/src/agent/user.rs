@@ -1,11 +1,14 @@
 //! The name of the user that a turn works for (D4).
 
+use serde::{Deserialize, Serialize};
+
 /// Maximum number of characters in a user's name.
 const MAX_CHARACTERS: usize = 128;
 
 /// The name of a user. Memories of the user are stored under this name, and are recalled only in turns that work
 /// for this user.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct UserName(String);
 
 /// The reason why a string is not a valid user name.
@@ -49,6 +52,20 @@ impl UserName {
     /// Returns the name as a string slice.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for UserName {
+    type Error = UserNameError;
+
+    fn try_from(text: String) -> Result<Self, UserNameError> {
+        Self::new(&text)
+    }
+}
+
+impl From<UserName> for String {
+    fn from(name: UserName) -> Self {
+        name.0
     }
 }
 

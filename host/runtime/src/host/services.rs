@@ -11,6 +11,7 @@ use super::observer::{CommittedEvents, Observation, Observer};
 use super::plugin_model::{AgentModel, ModelLedger};
 use crate::agent::{Agent, AnsweredGrants, LiveAgent, MemoryUse};
 use crate::media::{AttachError, Downscaler, OutgoingMedia, StoredMedia, describe};
+use crate::news::SessionNews;
 use crate::open_sessions::OpenSessions;
 use agent_core::event::Event;
 use agent_core::message::{CallId, Media};
@@ -59,6 +60,8 @@ pub struct Host {
     pub sessions: OpenSessions,
     /// Notified when a session has committed events that must be sent to a server.
     pub outbox_changed: Arc<Notify>,
+    /// What other processes that share the store are told about the sessions of this process (F1).
+    pub news: SessionNews,
     /// The model calls that are running, which count towards budgets until their usage is stored (O4).
     pub calls_in_flight: CallsInFlight,
 }
@@ -79,6 +82,7 @@ impl Host {
             leaving: CancellationToken::new(),
             sessions: OpenSessions::default(),
             outbox_changed: Arc::default(),
+            news: SessionNews::default(),
             calls_in_flight: CallsInFlight::default(),
         }
     }
@@ -112,12 +116,14 @@ pub(crate) struct SessionServices {
     pub(crate) observer: Option<Observer>,
     pub(crate) first_uses: Option<FirstUses>,
     pub(crate) file_changes: Option<FileChanges>,
-    /// Token that is cancelled when the process shuts down.
+    /// Token that is cancelled when the process shuts down, or when another process has taken the session over.
     pub(crate) leaving: CancellationToken,
     /// The sessions of this process that are open or watched.
     pub(crate) sessions: OpenSessions,
     /// Notified when the session has committed events that must be sent to a server.
     pub(crate) outbox_changed: Arc<Notify>,
+    /// What other processes that share the store are told about the session.
+    pub(crate) news: SessionNews,
     /// Decides whether budgets allow model calls (O4).
     pub(crate) budget_gate: BudgetGate,
 }
@@ -154,9 +160,10 @@ impl SessionServices {
             observer: host.observer.clone(),
             first_uses: host.first_uses.clone(),
             file_changes: host.file_changes.clone(),
-            leaving: host.leaving.clone(),
+            leaving: host.leaving.child_token(),
             sessions: host.sessions.clone(),
             outbox_changed: host.outbox_changed.clone(),
+            news: host.news.clone(),
             budget_gate,
         }
     }
@@ -243,6 +250,7 @@ impl SessionServices {
             leaving: self.leaving.clone(),
             sessions: self.sessions.clone(),
             outbox_changed: self.outbox_changed.clone(),
+            news: self.news.clone(),
             calls_in_flight: self.budget_gate.calls.clone(),
         }
     }

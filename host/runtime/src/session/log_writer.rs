@@ -3,8 +3,9 @@
 use super::{SessionError, secrets, status_of_run, view_pieces};
 use crate::host::SessionServices;
 use crate::records::CommitNotes;
+use crate::requests::{Accepted, answer_to_json};
 use agent_core::run::{Input, QueuedPrompt, Run};
-use agent_store::{Commit, Lease, OpenedSession, Store, StoreError, StoredView};
+use agent_store::{Commit, Lease, OpenedSession, RequestAnswer, Store, StoreError, StoredView};
 
 /// The lease of an open session, and the position at which its log continues.
 pub(crate) struct LogWriter {
@@ -15,12 +16,14 @@ pub(crate) struct LogWriter {
     view_is_stored: bool,
     /// Committed prompts that are not in the state yet, because an action borrowed the state when they arrived.
     queued: Vec<QueuedPrompt>,
+    /// Id of the stored request of another process that the next commit carries out.
+    answering: Option<String>,
 }
 
 impl LogWriter {
     pub(super) fn new(opened: &OpenedSession) -> Self {
         let (lease, revision) = (opened.lease.clone(), opened.revision);
-        Self { lease, revision, view_is_stored: false, queued: Vec::new() }
+        Self { lease, revision, view_is_stored: false, queued: Vec::new(), answering: None }
     }
 
     /// Returns the lease, which gives this process the exclusive right to write to the session.
@@ -39,6 +42,18 @@ impl LogWriter {
             true => StoredView::Changed(view_pieces(run, Some(before))),
             false => StoredView::Whole(view_pieces(run, None)),
         }
+    }
+
+    /// Sets the stored request that the next commit carries out, if another process has sent the request that is being handled.
+    pub(crate) fn answer_with_commit(&mut self, request: Option<String>) {
+        self.answering = request;
+    }
+
+    /// Returns the answer that a commit stores together with its changes, so that a request that begins a turn, queues a prompt
+    /// or undoes a turn is never carried out twice (F2). All other requests have no further effect if they are repeated.
+    pub(super) fn answer(&mut self, accepted: Accepted) -> Option<RequestAnswer> {
+        let id = self.answering.take()?;
+        Some(RequestAnswer { id, content: answer_to_json(&Ok(accepted)) })
     }
 
     pub(super) async fn commit(&mut self, store: &dyn Store, commit: Commit) -> Result<(), StoreError> {
@@ -63,7 +78,9 @@ impl LogWriter {
         let already_queued = after.queued_prompts.len();
         let change = after.apply(input)?;
         let (snapshot, view) = (after.snapshot_without_view(), self.view_of(&after, run));
-        let commit = Commit { snapshot, view, change, status: status_of_run(&after, None), ..Commit::default() };
+        let answer = self.answer(Accepted::Queued);
+        let commit =
+            Commit { snapshot, view, change, status: status_of_run(&after, None), answer, ..Commit::default() };
         self.commit(&*services.store, commit).await?;
         self.queued.extend(after.queued_prompts.into_iter().skip(already_queued));
         Ok(())

@@ -104,7 +104,7 @@ impl Session {
         };
         let services = Arc::new(SessionServices::new(host, live, subject.clone(), &run));
         let watchers = Arc::new(watchers);
-        let inbox = host.sessions.register(&subject, watchers.handle());
+        let inbox = host.sessions.register(watchers.handle(), opened.lease.clone(), services.leaving.clone());
         let mut session = Self {
             history: LoadedHistory::new(services.store.clone(), subject),
             services,

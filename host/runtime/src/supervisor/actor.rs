@@ -7,6 +7,7 @@ use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestPro
 use crate::session::{Session, SessionError, TurnResult};
 use crate::waiting::{check_delegation, check_turn, with_attachments};
 use agent_core::message::TurnInput;
+use agent_store::News;
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -43,12 +44,17 @@ pub(super) async fn run(shared: Arc<Shared>, mut session: Session, (first, opene
             tracing::warn!(session = subject, %error, ?delay, "the session cannot continue now");
         }
     }
+    if is_open {
+        // Another process may continue the session, for example if this process shuts down.
+        shared.host.news.add(News::Work, &subject);
+    }
     // The parent has asked for the work of this session, and continues with its result (L16).
-    if let Some(parent) = parent.filter(|_| !is_open)
-        && let Some(requests) = shared.host.sessions.requests_to(&parent)
-    {
-        // A parent that is not open in this process is found by the scan.
-        let _ = super::deliver(&requests, SessionRequest::Continue).await;
+    if let Some(parent) = parent.filter(|_| !is_open) {
+        match shared.host.sessions.requests_to(&parent) {
+            Some(requests) => drop(super::deliver(&requests, SessionRequest::Continue).await),
+            // The parent is open in another process, or the scan finds it.
+            None => shared.host.news.add(News::Work, &parent),
+        }
     }
     shared.changed.notify_one();
 }
@@ -105,6 +111,8 @@ impl Actor<'_> {
         tokio::select! {
             biased;
             () = self.shared.stop.cancelled() => Ok(Next::Close),
+            // Another process has taken the session over.
+            () = self.session.services.leaving.cancelled() => Ok(Next::Close),
             pending = self.session.inbox.next() => self.handle(pending).await,
             () = tokio::time::sleep(is_due.unwrap_or(timeout)) => {
                 Ok(if is_due.is_some() { Next::Continue } else { Next::Close })
@@ -113,7 +121,10 @@ impl Actor<'_> {
     }
 
     /// Handles a request while no turn runs.
-    async fn handle(&mut self, PendingRequest { request, reply }: PendingRequest) -> Result<Next, SessionError> {
+    async fn handle(
+        &mut self,
+        PendingRequest { request, reply, stored }: PendingRequest,
+    ) -> Result<Next, SessionError> {
         let is_open = self.session.state().is_open();
         let is_internal = matches!(request, SessionRequest::Continue | SessionRequest::Cancel);
         if reply.is_closed() && !is_internal {
@@ -126,6 +137,7 @@ impl Actor<'_> {
                 match self.input_of(prompt).await {
                     Ok(input) => {
                         self.session.start_reply = Some(reply);
+                        self.session.log.answer_with_commit(stored);
                         return self.begin_turn(input).await;
                     }
                     Err(error) => Err(error),
@@ -144,7 +156,7 @@ impl Actor<'_> {
                 return Ok(Next::Close);
             }
             SessionRequest::Continue => Ok(Accepted::Continued),
-            request => self.session.accept(request).boxed().await,
+            request => self.session.accept_stored(request, stored).boxed().await,
         };
         let continues = is_open && !matches!(answer, Err(_) | Ok(Accepted::Queued | Accepted::Rehearsed { .. }));
         // The sender may have stopped waiting for the answer.
@@ -207,6 +219,7 @@ impl Actor<'_> {
     #[expect(clippy::result_large_err, reason = "every session operation returns this type, which is rarely moved")]
     fn after_turn(&mut self, ended: Result<TurnResult, SessionError>) -> Result<Next, SessionError> {
         let is_open = self.session.state().is_open();
+        self.session.log.answer_with_commit(None);
         for reply in self.session.cancel_replies.drain(..) {
             let _ = reply.send(match is_open {
                 // The turn ended before it could be cancelled.

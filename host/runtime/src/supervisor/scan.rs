@@ -9,7 +9,6 @@ use agent_core::run::Run;
 use agent_store::{ContinuationReason, MAX_PAGE, SessionFilter, SessionState, StoreError};
 use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 
 /// Maximum number of sessions that one query returns.
 const PAGE: usize = 256;
@@ -74,16 +73,13 @@ fn continue_session(shared: &Arc<Shared>, session: String, request: SessionReque
     let shared_with_task = shared.clone();
     shared.tasks.spawn(async move {
         let shared = shared_with_task;
-        let (reply, _answer) = oneshot::channel();
-        let first = PendingRequest { request, reply };
+        let (first, _answer) = PendingRequest::new(request);
         let opened = shared.open(&session, (Some(first), Opened::ByScan { _permit: permit })).await;
         shared.opening.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         match opened {
             Ok(()) => {}
             // Another process or a request has opened the session, and continues it.
-            Err(SessionError::Store(StoreError::Busy { .. })) => {
-                shared.backoff.failed(&session, Instant::now());
-            }
+            Err(SessionError::Store(StoreError::Busy { .. })) => shared.backoff.taken(&session, Instant::now()),
             Err(error) => {
                 let delay = shared.backoff.failed(&session, Instant::now());
                 tracing::warn!(session, %error, ?delay, "the session cannot continue now");
@@ -122,7 +118,20 @@ async fn continue_delegations(shared: &Arc<Shared>) -> Result<(), StoreError> {
 
 /// Notifies the watchers of sessions that other processes run.
 async fn note_events(shared: &Shared) -> Result<(), StoreError> {
-    let watched = shared.host.sessions.watched_elsewhere();
+    note_events_in(shared, &shared.host.sessions.watched_elsewhere()).await
+}
+
+/// Notifies the watchers of those of the sessions that are watched and that other processes run.
+pub(super) async fn note_events_of(shared: &Shared, sessions: &[String]) -> Result<(), StoreError> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let mut watched = shared.host.sessions.watched_elsewhere();
+    watched.retain(|session| sessions.contains(session));
+    note_events_in(shared, &watched).await
+}
+
+async fn note_events_in(shared: &Shared, watched: &[String]) -> Result<(), StoreError> {
     for page in watched.chunks(MAX_PAGE) {
         for (session, last_event) in shared.host.store.last_events(page).await? {
             shared.host.sessions.note_last_event(&session, last_event);

@@ -54,7 +54,16 @@ impl<'a> Staging<'a> {
         let status = Status { state: SessionState::Incomplete, ..Status::default() };
         // The snapshot is a placeholder, from which no host can continue the session.
         let snapshot = b"{}".to_vec();
-        let commit = Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status, charge: None };
+        let commit = Commit {
+            snapshot,
+            view: StoredView::InSnapshot,
+            change,
+            records,
+            texts,
+            status,
+            charge: None,
+            answer: None,
+        };
         self.revision = self.store.commit(&self.opened.lease, self.revision, commit).await?;
         Ok(())
     }

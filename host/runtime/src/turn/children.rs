@@ -4,7 +4,7 @@
 use super::action::ActionResult;
 use super::run::TurnBounds;
 use crate::records::CommitNotes;
-use crate::requests::{PendingRequest, SessionRequest};
+use crate::requests::{PendingRequest, SessionRequest, request_to_json};
 use crate::session::{Session, SessionError, TurnResult};
 use crate::tools::results::error_result;
 use crate::waiting::{ChildTurn, delegate_result, open_child};
@@ -12,15 +12,19 @@ use agent_core::change::CallResult;
 use agent_core::message::CallId;
 use agent_core::run::{Answerer, Input, TurnError};
 use agent_core::tool::ToolError;
-use agent_store::{Lease, OpenMode, Store, StoreError};
+use agent_store::{Announcement, Lease, News, OpenMode, RequestKey, Store, StoreError};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::sync::{mpsc, oneshot};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+/// Time in which a process that has a child session open can cancel its turn.
+const CANCELLATION: Duration = Duration::from_secs(600);
 
 /// The child sessions of one session that are running in this process.
 pub(super) struct Children {
@@ -163,8 +167,8 @@ impl Children {
 
 /// Cancels the turn of a child session that is open in this process, and waits until the cancellation is committed.
 async fn cancel_open_child(call: CallId, requests: mpsc::Sender<PendingRequest>) -> (CallId, ChildOutcome) {
-    let (reply, answer) = oneshot::channel();
-    let sent = requests.send(PendingRequest { request: SessionRequest::Cancel, reply }).await;
+    let (cancel, answer) = PendingRequest::new(SessionRequest::Cancel);
+    let sent = requests.send(cancel).await;
     // If the child was closed meanwhile, its turn has ended or waits. The supervisor cancels a turn that waits.
     if sent.is_ok() {
         let _ = answer.await;
@@ -197,6 +201,10 @@ async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
         Err(SessionError::Store(StoreError::NoSession { .. })) if child.cancel.is_cancelled() => {
             return Ok(TurnResult::Idle);
         }
+        Err(SessionError::Store(StoreError::Busy { .. })) if child.cancel.is_cancelled() => {
+            cancel_elsewhere(&child).await?;
+            return Ok(TurnResult::Idle);
+        }
         opened => opened?,
     };
     let mut lease = ChildLease { store: child.host.store.clone(), lease: Some(session.lease()) };
@@ -211,6 +219,17 @@ async fn drive_child(child: ChildTurn) -> Result<TurnResult, SessionError> {
     let ended = ended?;
     closed?;
     Ok(ended)
+}
+
+/// Asks the process that has a child session open to cancel its turn, because the parent's turn ends (F2). The parent does not
+/// wait for it.
+async fn cancel_elsewhere(child: &ChildTurn) -> Result<(), SessionError> {
+    let session = child.new_run.session.clone();
+    let Ok(content) = request_to_json(&SessionRequest::Cancel) else { return Ok(()) };
+    let key = RequestKey { session: session.clone(), id: Uuid::new_v4().to_string() };
+    child.host.store.post_request(&key, &content, CANCELLATION).await?;
+    child.host.store.announce(vec![Announcement { news: News::Work, session }]).await;
+    Ok(())
 }
 
 /// The lease of a running child session. If the parent's driver is dropped, the lease is released, so that this process

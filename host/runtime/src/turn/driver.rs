@@ -180,7 +180,7 @@ impl Driver<'_> {
         }
     }
 
-    async fn handle_request(&mut self, PendingRequest { request, reply }: PendingRequest) {
+    async fn handle_request(&mut self, PendingRequest { request, reply, stored }: PendingRequest) {
         let is_internal = matches!(request, SessionRequest::Continue | SessionRequest::Cancel);
         if reply.is_closed() && !is_internal {
             // The sender was told that the session is busy, and may send the request again.
@@ -195,7 +195,7 @@ impl Driver<'_> {
                 self.children.start_waiting_again();
                 Ok(Accepted::Continued)
             }
-            request => self.session.accept(request).boxed().await,
+            request => self.session.accept_stored(request, stored).boxed().await,
         };
         // The sender may have stopped waiting for the answer.
         let _ = reply.send(answer);

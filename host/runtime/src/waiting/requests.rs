@@ -14,6 +14,18 @@ use agent_plugins::NewMediaItem;
 use agent_store::StoreError;
 
 impl Session {
+    /// Handles a request, which another process has stored with this id.
+    pub(crate) async fn accept_stored(
+        &mut self,
+        request: SessionRequest,
+        stored: Option<String>,
+    ) -> Result<Accepted, RequestError> {
+        self.log.answer_with_commit(stored);
+        let answer = self.accept(request).await;
+        self.log.answer_with_commit(None);
+        answer
+    }
+
     /// Handles a request. A prompt is queued, because the caller begins turns itself.
     pub(crate) async fn accept(&mut self, request: SessionRequest) -> Result<Accepted, RequestError> {
         match request {

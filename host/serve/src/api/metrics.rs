@@ -6,7 +6,7 @@ use crate::state::ApiState;
 use crate::tokens::Right;
 use axum::Extension;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use std::sync::Arc;
 
@@ -23,6 +23,20 @@ pub(crate) async fn read_metrics(
     State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
 ) -> Result<Response, Problem> {
+    metrics_for(&state, &caller).await
+}
+
+/// The metrics of a process that only shows its health. The sender of a request is recognised by its token alone, because the
+/// process has no names and serves no web pages.
+pub(crate) async fn read_worker_metrics(
+    State(state): State<Arc<ApiState>>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let caller = state.caller(&headers)?;
+    metrics_for(&state, &caller).await
+}
+
+async fn metrics_for(state: &ApiState, caller: &Caller) -> Result<Response, Problem> {
     caller.require(Right::Observe)?;
     if !caller.token.agents.is_empty() || caller.token.user.is_some() {
         let detail = "the metrics describe all agents and users, so this needs a token that is not limited to agents or to a user";

@@ -29,7 +29,7 @@ fn full_commit(session: &str) -> Commit {
     let records = vec![StepRecord { turn: 1, step: 1, kind: "prompt".to_owned(), body }];
     let status = Status { state: SessionState::Idle, turn: 1, title: Some("question".to_owned()), ..Status::default() };
     let (snapshot, texts) = (b"{\"state\":\"x\"}".to_vec(), vec!["section".to_owned()]);
-    Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status, charge: None }
+    Commit { snapshot, view: StoredView::InSnapshot, change, records, texts, status, charge: None, answer: None }
 }
 
 pub(super) async fn commit_stores_all_parts(test: TestStore) {

@@ -1,6 +1,6 @@
 //! Converts between values and the columns in which they are stored.
 
-use crate::{MAX_JSON_DEPTH, MAX_PAGE, SessionState, StoreError, digest_of};
+use crate::{MAX_JSON_DEPTH, MAX_PAGE, MAX_REQUEST_BYTES, SessionState, StoreError, digest_of};
 use agent_core::approval::LastingGrant;
 use agent_core::change::CallState;
 use agent_core::message::{Digest, Role};
@@ -23,6 +23,12 @@ pub(crate) fn check_list_length(what: &str, length: usize) -> Result<(), StoreEr
         return Ok(());
     }
     Err(invalid(what, format!("it has {length} entries, and the maximum is {MAX_PAGE}")))
+}
+
+/// Refuses the content of a request or an answer that is too large.
+pub(crate) fn check_request_size(content: &str) -> Result<(), StoreError> {
+    let (what, size, limit) = ("a request to a session", content.len() as u64, MAX_REQUEST_BYTES as u64);
+    if size <= limit { Ok(()) } else { Err(StoreError::TooLarge { what: what.to_owned(), size, limit }) }
 }
 
 /// Joins the stored pieces of the view, and adds the view to the snapshot's JSON object.

@@ -11,7 +11,7 @@ use super::failure::Failure;
 use super::queries::NOW;
 use super::schema::{self, SUPPORTED};
 use super::text::{Text, optional};
-use super::{budget_ledger, usage};
+use super::{budget_ledger, session_requests, usage};
 use crate::encoding::audit::ServiceEvent;
 use crate::encoding::blobs::StoredBytes;
 use crate::encoding::commit_rows::{
@@ -20,7 +20,7 @@ use crate::encoding::commit_rows::{
 use crate::encoding::outbox::{OutboxRow, outbox_row};
 use crate::encoding::usage::changed_turns;
 use crate::encoding::values::signed;
-use crate::{AuditAction, Charge, Commit, Lease, SessionState, Status, StoreError, StoredView};
+use crate::{AuditAction, Charge, Commit, Lease, RequestAnswer, SessionState, Status, StoreError, StoredView};
 use agent_core::change::HiddenMessage;
 use agent_core::cost::TurnCost;
 use std::time::Instant;
@@ -47,11 +47,12 @@ pub(super) struct PreparedCommit {
     /// Usage of the turns that the commit changes.
     usage: Vec<TurnCost>,
     charge: Option<Charge>,
+    answer: Option<RequestAnswer>,
 }
 
 impl PreparedCommit {
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
-        let Commit { snapshot, view, change, records, texts, status, charge } = commit;
+        let Commit { snapshot, view, change, records, texts, status, charge, answer } = commit;
         let usage = changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         let texts = texts.into_iter().map(|text| StoredBytes::new("a text", text.into_bytes()));
@@ -72,6 +73,7 @@ impl PreparedCommit {
             status,
             usage,
             charge,
+            answer,
         })
     }
 }
@@ -139,6 +141,9 @@ impl PostgresStore {
         commit.write_records(transaction, base.time).await?;
         commit.write_snapshot(transaction).await?;
         commit.write_view(transaction).await?;
+        if let Some(answer) = &commit.answer {
+            session_requests::write_answer(transaction, &commit.lease.session, answer).await?;
+        }
         if let Some(charge) = &commit.charge {
             budget_ledger::charge(transaction, &commit.lease.session, (&commit.usage, charge), base.time).await?;
         }

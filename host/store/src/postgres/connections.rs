@@ -1,6 +1,6 @@
 //! Connections and transactions. Statements are prepared once for each connection.
 
-use super::address::Address;
+use super::address::PostgresAddress;
 use super::failure::{Failure, Remedy, described};
 use super::tls::Tls;
 use super::{Durability, PostgresOptions, PostgresStore};
@@ -29,7 +29,7 @@ const CONNECTION_WAIT: Duration = Duration::from_secs(20);
 /// Longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-pub(super) fn pool(address: &Address, tls: Tls, options: &PostgresOptions) -> Result<Pool, StoreError> {
+pub(super) fn pool(address: &PostgresAddress, tls: Tls, options: &PostgresOptions) -> Result<Pool, StoreError> {
     let manager_config = ManagerConfig { recycling_method: RecyclingMethod::Fast };
     let manager = Manager::from_config(address.config.clone(), tls, manager_config);
     let durability = options.durability;

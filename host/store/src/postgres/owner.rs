@@ -1,7 +1,7 @@
 //! The store as an owner of leases. The lease of a process that no longer runs must end, so every open store renews a row
 //! in the table `owners`. All times are those of the database's clock.
 
-use super::address::Address;
+use super::address::PostgresAddress;
 use super::connections::Connection;
 use super::failure::{Failure, described};
 use super::queries::NOW;
@@ -81,7 +81,7 @@ impl Owner {
 
     /// Starts the thread that renews the row. It has a connection and a runtime of its own, so that neither busy
     /// connections nor long computations of the process let the leases expire.
-    pub(super) fn start_renewal(&mut self, address: Address, tls: Tls) -> Result<(), StoreError> {
+    pub(super) fn start_renewal(&mut self, address: PostgresAddress, tls: Tls) -> Result<(), StoreError> {
         let (stop, stopped) = oneshot::channel();
         let (closing, closed) = mpsc::channel();
         let path = address.path();
@@ -124,7 +124,7 @@ struct Renewal {
     id: String,
     machine: Machine,
     lease: Duration,
-    address: Address,
+    address: PostgresAddress,
     tls: Tls,
 }
 
@@ -204,6 +204,6 @@ fn renewal() -> String {
     )
 }
 
-fn microseconds(duration: Duration) -> i64 {
+pub(super) fn microseconds(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
 }

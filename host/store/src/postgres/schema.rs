@@ -20,7 +20,11 @@ struct Migration {
 }
 
 /// All migrations, oldest first. The version of a schema is the number of migrations that were applied to it.
-const MIGRATIONS: &[Migration] = &[Migration { sql: include_str!("schema/initial.sql"), oldest_writer: 1 }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { sql: include_str!("schema/initial.sql"), oldest_writer: 1 },
+    // A process of version 1 does not handle requests of other processes, so their senders are told that it is busy.
+    Migration { sql: include_str!("schema/requests.sql"), oldest_writer: 1 },
+];
 
 /// The newest version that this host supports.
 pub(super) const SUPPORTED: i32 = MIGRATIONS.len() as i32;
@@ -63,7 +67,7 @@ pub(super) async fn migrate(store: &PostgresStore) -> Result<(), Failure> {
     let transaction = store.transaction().await?;
     if let Some(version) = version(&transaction).await? {
         version.check(&store.path)?;
-        if version.applied >= SUPPORTED {
+        if version.is_current() {
             return transaction.roll_back().await;
         }
     }
@@ -115,6 +119,11 @@ pub(super) struct Version {
 }
 
 impl Version {
+    /// Whether all migrations of this host were applied.
+    pub(super) fn is_current(self) -> bool {
+        self.applied >= SUPPORTED
+    }
+
     /// Refuses a database to which this host must not write, because a newer host has migrated it.
     pub(super) fn check(self, path: &Path) -> Result<(), StoreError> {
         if self.oldest_writer <= SUPPORTED {

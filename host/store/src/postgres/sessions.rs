@@ -257,7 +257,8 @@ impl PostgresStore {
 }
 
 /// The tables whose rows are deleted with their session, in addition to references to blobs.
-const TABLES_OF_SESSIONS: [&str; 14] = [
+const TABLES_OF_SESSIONS: [&str; 15] = [
+    "requests",
     "snapshots",
     "view_pieces",
     "messages",

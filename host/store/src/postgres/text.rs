@@ -45,7 +45,7 @@ pub(super) fn optional_text(row: &Row, column: usize) -> Result<Option<String>, 
     Ok(row.try_get::<_, Option<&str>>(column)?.map(unescaped))
 }
 
-fn escaped(text: &str) -> Cow<'_, str> {
+pub(super) fn escaped(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte > 1) {
         return Cow::Borrowed(text);
     }
@@ -60,7 +60,7 @@ fn escaped(text: &str) -> Cow<'_, str> {
     Cow::Owned(escaped)
 }
 
-fn unescaped(text: &str) -> String {
+pub(super) fn unescaped(text: &str) -> String {
     if text.bytes().all(|byte| byte > 1) {
         return text.to_owned();
     }

@@ -7,6 +7,7 @@ use super::budget_ledger;
 use super::failure::{Failure, invalid};
 use super::outbox;
 use super::queries::{from_json, now, signed, unsigned};
+use super::session_requests;
 use super::usage;
 use super::writer::Effort;
 use crate::encoding::audit::ServiceEvent;
@@ -16,7 +17,7 @@ use crate::encoding::commit_rows::{
 };
 use crate::encoding::outbox::{OutboxRow, outbox_row};
 use crate::encoding::usage::changed_turns;
-use crate::{Charge, Commit, Lease, Status, StoreError, StoredView, ViewPiece};
+use crate::{Charge, Commit, Lease, RequestAnswer, Status, StoreError, StoredView, ViewPiece};
 use agent_core::change::{CallResult, HiddenMessage};
 use agent_core::cost::TurnCost;
 use agent_core::message::CallId;
@@ -40,6 +41,7 @@ pub(super) struct PreparedCommit {
     /// Usage of the turns that the commit changes.
     usage: Vec<TurnCost>,
     charge: Option<Charge>,
+    answer: Option<RequestAnswer>,
 }
 
 /// Moves the session to the front of session lists, by setting its `place` to a number above the `place` of every other
@@ -71,7 +73,7 @@ impl PreparedCommit {
     /// Converts the commit to rows. The conversion does not run on the writer thread, because all sessions
     /// share this thread.
     pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
-        let Commit { snapshot, view, change, records, texts, status, charge } = commit;
+        let Commit { snapshot, view, change, records, texts, status, charge, answer } = commit;
         let usage = changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
         Ok(Self {
@@ -93,6 +95,7 @@ impl PreparedCommit {
             status,
             usage,
             charge,
+            answer,
         })
     }
 
@@ -134,6 +137,9 @@ impl PreparedCommit {
             )?
             .execute(params![session_row.session, self.snapshot])?;
         self.write_view(connection, session_row.session)?;
+        if let Some(answer) = &self.answer {
+            session_requests::write_answer(connection, session_row.session, answer)?;
+        }
         if let Some(charge) = &self.charge {
             budget_ledger::charge(connection, session_row.session, (&self.usage, charge), time)?;
         }

@@ -28,6 +28,7 @@ const MIGRATIONS: &[&str] = &[
     AUDIT_CHAIN,
     BUDGET_LEDGER,
     TRACE_EXPORTS,
+    REQUESTS,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -552,6 +553,23 @@ CREATE TABLE trace_exports (
     owner TEXT
 ) STRICT;
 CREATE TABLE traced_agents (agent TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
+";
+
+/// Adds requests to sessions that another process has open, and their answers. The sender deletes a request when it has read
+/// the answer.
+const REQUESTS: &str = "
+CREATE TABLE requests (
+    session INTEGER NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    posted INTEGER NOT NULL,
+    expires INTEGER NOT NULL,
+    content TEXT NOT NULL,
+    claimed INTEGER NOT NULL DEFAULT 0,
+    answer TEXT,
+    PRIMARY KEY (session, id)
+) STRICT;
+CREATE INDEX requests_to_handle ON requests (posted) WHERE answer IS NULL;
+CREATE INDEX requests_by_expiry ON requests (expires);
 ";
 
 #[cfg(test)]

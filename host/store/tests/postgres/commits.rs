@@ -1,7 +1,8 @@
 //! Commits whose connection breaks: each of them is stored exactly once.
 
+use super::clients::{database_of, open_store, parsed};
 use super::proxy::{Cut, Proxy};
-use super::server::{Server, database_of, open_store, shared};
+use super::server::{Server, shared};
 use super::{append, open, texts};
 use agent_store::{OpenMode, OpenedSession, PostgresOptions, PostgresStore, SessionLog, SessionMeta, StoreError};
 use std::sync::Arc;
@@ -40,7 +41,7 @@ async fn d6_outcome_is_known_after_a_takeover() {
     let through = format!("postgres://agent@127.0.0.1:{}/{database}?sslmode=disable", proxy.port);
     // With one connection, the first worker needs a new connection to read the outcome.
     let options = PostgresOptions { connections: 1, ..PostgresOptions::default() };
-    let first = Arc::new(PostgresStore::open(&through, options).await.unwrap());
+    let first = Arc::new(PostgresStore::open(parsed(&through), options).await.unwrap());
     let second = open_store(&address).await.unwrap();
     for (session, cut, stored) in [("stored", Cut::After, 2), ("lost", Cut::Before, 1)] {
         let opened = open(&first, session).await;

@@ -1,6 +1,7 @@
 //! The conformance suite that every store passes (D6).
 
-use super::server::{database_of, open_store, shared};
+use super::clients::{database_of, open_store};
+use super::server::shared;
 use agent_store::conformance::{TestStore, run};
 use std::sync::Arc;
 use tokio::runtime::Handle;

@@ -1,7 +1,8 @@
 //! Copies of whole stores between SQLite and PostgreSQL (F1).
 
 use super::append;
-use super::server::{database_of, open_store, shared};
+use super::clients::{database_of, open_store};
+use super::server::shared;
 use agent_core::approval::LastingGrant;
 use agent_core::change::{
     CallChange, CallRecord, CallResult, CallState, HiddenMessage, HideReason, OutboxEffect, OutboxItem,

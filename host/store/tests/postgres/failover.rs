@@ -1,7 +1,8 @@
 //! A primary with a synchronous standby: when the primary is killed and the standby is promoted, no acknowledged commit is
 //! missing (F1).
 
-use super::server::{Server, database_of};
+use super::clients::{database_of, parsed};
+use super::server::Server;
 use super::{append, open, texts};
 use agent_store::{PostgresOptions, PostgresStore, SessionLog};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ async fn f1_failover_loses_no_acknowledged_commit() {
     }
     let both = format!("postgres://agent@{},{}/{database}", primary.host(), standby.host());
     let options = PostgresOptions { max_wait: Duration::from_secs(120), ..PostgresOptions::default() };
-    let store = Arc::new(PostgresStore::open(&both, options).await.unwrap());
+    let store = Arc::new(PostgresStore::open(parsed(&both), options).await.unwrap());
     let acknowledged: Arc<Vec<AtomicU64>> = Arc::new((0..4).map(|_| AtomicU64::new(0)).collect());
     let mut writers = tokio::task::JoinSet::new();
     for number in 0..4_usize {
@@ -46,7 +47,7 @@ async fn f1_failover_loses_no_acknowledged_commit() {
     standby.client("postgres").await.batch_execute("SELECT pg_promote()").await.unwrap();
     // The writers continue on the promoted standby by themselves.
     writers.join_all().await;
-    let promoted = PostgresStore::open(&standby.address(&database), PostgresOptions::default()).await.unwrap();
+    let promoted = PostgresStore::open(parsed(&standby.address(&database)), PostgresOptions::default()).await.unwrap();
     for number in 0..4 {
         let expected: Vec<String> = (0..200).map(|revision: u64| revision.to_string()).collect();
         assert_eq!(texts(&promoted, &format!("s{number}")).await, expected, "every commit is stored once");

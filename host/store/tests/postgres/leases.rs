@@ -1,6 +1,7 @@
 //! Leases of workers that are paused, or whose clocks are wrong (F1).
 
-use super::server::{Server, database_of, open_store, shared};
+use super::clients::{database_of, open_store, parsed};
+use super::server::{Server, shared};
 use super::{append, open, texts};
 use agent_store::{
     OpenMode, PostgresOptions, PostgresStore, SessionFilter, SessionIndex, SessionLog, SessionMeta, StoreError,
@@ -20,7 +21,7 @@ fn short_lease() -> PostgresOptions {
 #[tokio::test]
 async fn worker_process() {
     let Ok(address) = std::env::var(ADDRESS) else { return };
-    let store = PostgresStore::open(&address, short_lease()).await.unwrap();
+    let store = PostgresStore::open(parsed(&address), short_lease()).await.unwrap();
     let opened = open(&store, "s").await;
     store.commit(&opened.lease, 0, append(1, "first worker")).await.unwrap();
     say("committed");
@@ -69,7 +70,7 @@ async fn f1_paused_worker_cannot_commit() {
     let mut lines = BufReader::new(worker.0.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut next_line = || lines.find_map(|line| Some(line.strip_prefix("worker: ")?.to_owned()));
     assert_eq!(next_line().as_deref(), Some("committed"));
-    let store = PostgresStore::open(&address, short_lease()).await.unwrap();
+    let store = PostgresStore::open(parsed(&address), short_lease()).await.unwrap();
 
     // The lease of a running worker is renewed for longer than its length.
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -132,8 +133,8 @@ async fn f1_clocks_of_workers_do_not_matter() {
     for (hours, earlier) in [(1, "s/ahead"), (-1, "s/behind")] {
         let address = server.new_database().await;
         shift_clock(server, database_of(&address), hours).await;
-        let first = PostgresStore::open(&address, short_lease()).await.unwrap();
-        let second = PostgresStore::open(&address, short_lease()).await.unwrap();
+        let first = PostgresStore::open(parsed(&address), short_lease()).await.unwrap();
+        let second = PostgresStore::open(parsed(&address), short_lease()).await.unwrap();
         let opened = open(&first, earlier).await;
         first.commit(&opened.lease, 0, append(1, "one")).await.unwrap();
         tokio::time::sleep(Duration::from_secs(3)).await;

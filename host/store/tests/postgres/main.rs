@@ -3,6 +3,8 @@
 //! If PostgreSQL is not installed, the tests print a note and do nothing. With `AGENT_HOST_REQUIRE_PEERS=1`, they fail
 //! instead. `tests/install-peers` installs PostgreSQL.
 
+mod announcements;
+mod clients;
 mod commits;
 mod conformance;
 mod copy;

@@ -1,6 +1,7 @@
 //! The plans of all statements of a commit and of loading a session (F1): tables can be partitioned by session.
 
-use super::server::{Server, database_of, open_store};
+use super::clients::{database_of, open_store};
+use super::server::Server;
 use super::{append, open};
 use agent_core::change::{CallChange, CallRecord, CallResult, CallState, HiddenMessage, HideReason, NewMessage};
 use agent_core::event::{Event, EventKind};

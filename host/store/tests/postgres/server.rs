@@ -1,15 +1,12 @@
 //! Starts PostgreSQL in a temporary folder. The server ends and removes its folder when the test process ends.
 
-use agent_store::{PostgresOptions, PostgresStore, StoreError};
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tokio_postgres::NoTls;
 
 /// User and group of the server if the tests run as root, with which PostgreSQL refuses to run.
 const NOBODY: u32 = 65_534;
@@ -30,7 +27,6 @@ rm -rf "$folder"
 pub(crate) struct Server {
     pub(crate) folder: PathBuf,
     runner: Child,
-    databases: AtomicU32,
 }
 
 /// The folder with the programs of PostgreSQL.
@@ -131,7 +127,7 @@ impl Server {
             runner.args(["-c", setting]);
         }
         let runner = runner.stdin(Stdio::piped()).spawn().expect("the server starts");
-        let server = Self { folder, runner, databases: AtomicU32::new(0) };
+        let server = Self { folder, runner };
         server.wait_until_ready();
         server
     }
@@ -156,29 +152,6 @@ impl Server {
         self.folder.to_string_lossy().replace('/', "%2F")
     }
 
-    /// Creates an empty database and returns its address.
-    pub(crate) async fn new_database(&self) -> String {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.execute("postgres", &format!("CREATE DATABASE {name}")).await;
-        self.address(&name)
-    }
-
-    /// Creates a copy of a database to which nobody is connected, and returns its address.
-    pub(crate) async fn copy_of(&self, template: &str) -> String {
-        let name = format!("test_{}", self.databases.fetch_add(1, Ordering::Relaxed));
-        self.execute("postgres", &format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
-        self.address(&name)
-    }
-
-    /// Runs statements in a database as another program would.
-    pub(crate) async fn execute(&self, database: &str, sql: &str) {
-        self.client(database).await.batch_execute(sql).await.expect("the statements succeed");
-    }
-
-    pub(crate) async fn client(&self, database: &str) -> tokio_postgres::Client {
-        connect(&self.address(database)).await
-    }
-
     /// Kills the server process without giving it time to finish anything.
     pub(crate) fn kill(&self) {
         let process = std::fs::read_to_string(self.folder.join("process")).expect("the process id");
@@ -195,26 +168,9 @@ impl Drop for Server {
     }
 }
 
-/// Connects to a database as another program would.
-pub(crate) async fn connect(address: &str) -> tokio_postgres::Client {
-    let (client, connection) = tokio_postgres::connect(address, NoTls).await.expect("a connection");
-    tokio::spawn(connection);
-    client
-}
-
-/// Returns the name of the database in an address.
-pub(crate) fn database_of(address: &str) -> &str {
-    address.rsplit('/').next().and_then(|database| database.split('?').next()).expect("a database")
-}
-
 /// Returns the server that most tests share. Returns `None` if PostgreSQL is not installed.
 pub(crate) fn shared() -> Option<&'static Server> {
     // The pipe to the process that runs the server closes when the test process ends.
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
     SERVER.get_or_init(|| Server::start(&[])).as_ref()
-}
-
-/// Opens a store with few connections.
-pub(crate) async fn open_store(address: &str) -> Result<PostgresStore, StoreError> {
-    PostgresStore::open(address, PostgresOptions { connections: 4, ..PostgresOptions::default() }).await
 }

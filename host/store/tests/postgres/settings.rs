@@ -1,8 +1,9 @@
 //! Databases that are refused, and messages without secrets.
 
-use super::server::{database_of, open_store, shared};
+use super::clients::{database_of, open_store, parsed};
+use super::server::shared;
 use super::{append, open, texts};
-use agent_store::{Durability, PostgresOptions, PostgresStore, SessionLog, StoreError};
+use agent_store::{DatabaseState, Durability, PostgresOptions, PostgresStore, SessionLog, SessionRequests, StoreError};
 use std::path::PathBuf;
 
 /// F1: a database that confirms commits before they are durable is refused, unless it is asked for explicitly.
@@ -16,7 +17,8 @@ async fn f1_asynchronous_commits_are_refused() {
     let Some(StoreError::NotDurable { setting, path }) = &refused else { panic!("{refused:?}") };
     assert_eq!((setting.as_str(), path.to_string_lossy().contains(database)), ("synchronous_commit", true));
     let durability = Durability::MayLoseCommits;
-    let allowed = PostgresStore::open(&address, PostgresOptions { durability, ..PostgresOptions::default() }).await;
+    let allowed =
+        PostgresStore::open(parsed(&address), PostgresOptions { durability, ..PostgresOptions::default() }).await;
     let store = allowed.unwrap();
     let opened = open(&store, "s").await;
     store.commit(&opened.lease, 0, append(1, "one")).await.unwrap();
@@ -44,10 +46,30 @@ async fn row_50_older_worker_is_fenced_at_each_commit() {
     drop(open_store(&address).await.unwrap());
     server.execute(database, "UPDATE store_version SET oldest_writer = 99").await;
     let refused = store.commit(&opened.lease, 2, append(3, "too old")).await;
-    assert!(matches!(refused, Err(StoreError::Newer { found: 99, supported: 1, .. })), "{refused:?}");
+    assert!(matches!(refused, Err(StoreError::Newer { found: 99, supported: 2, .. })), "{refused:?}");
     let refused = open_store(&address).await.err();
     assert!(matches!(refused, Some(StoreError::Newer { .. })), "{refused:?}");
     assert_eq!(texts(&store, "s").await, ["before", "compatible"]);
+}
+
+/// F1: a database of an earlier version is migrated while a host of that version works, and an examination changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_50_an_earlier_version_is_migrated_while_it_is_used() {
+    let Some(server) = shared() else { return };
+    let address = server.new_database().await;
+    let examine = async || PostgresStore::examine(parsed(&address), PostgresOptions::default()).await;
+    assert_eq!(examine().await, Ok(DatabaseState::Empty));
+    let earlier = open_store(&address).await.unwrap();
+    let opened = open(&earlier, "s").await;
+    server.execute(database_of(&address), "DROP TABLE requests; UPDATE store_version SET version = 1").await;
+    earlier.commit(&opened.lease, 0, append(1, "before")).await.unwrap();
+    assert_eq!(examine().await, Ok(DatabaseState::Older));
+    assert_eq!(examine().await, Ok(DatabaseState::Older), "nothing was changed");
+    let migrated = open_store(&address).await.unwrap();
+    assert_eq!(examine().await, Ok(DatabaseState::Current));
+    assert_eq!(migrated.pending_requests(&["a".to_owned()], 1).await, Ok(Vec::new()));
+    earlier.commit(&opened.lease, 1, append(2, "after")).await.unwrap();
+    assert_eq!(texts(&migrated, "s").await, ["before", "after"]);
 }
 
 /// F1: a migration waits for running commits, and commits wait for a migration.
@@ -62,7 +84,7 @@ async fn row_50_commit_waits_for_a_migration() {
     let commit = store.commit(&opened.lease, 0, append(1, "late"));
     let migrate = async {
         tokio::time::sleep(std::time::Duration::from_millis(300)).await;
-        let sql = "UPDATE store_version SET version = 2, oldest_writer = 2; COMMIT";
+        let sql = "UPDATE store_version SET version = 99, oldest_writer = 99; COMMIT";
         migration.batch_execute(sql).await.unwrap();
     };
     let (refused, ()) = tokio::join!(commit, migrate);

@@ -75,7 +75,7 @@ impl StoredSession {
         let status = Status { state: self.run.session_state(), turn: self.run.turns, ..Status::default() };
         let texts = std::mem::take(&mut self.texts);
         let (snapshot, view) = (self.run.snapshot(), StoredView::InSnapshot);
-        let commit = Commit { snapshot, view, change, records, texts, status, charge: None };
+        let commit = Commit { snapshot, view, change, records, texts, status, charge: None, answer: None };
         self.revision = self.store.commit(&self.lease, self.revision, commit).await.expect("committed");
         // The store distinguishes commits of a session by their times in microseconds.
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;

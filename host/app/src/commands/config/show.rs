@@ -8,11 +8,10 @@ use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, budget, text};
 use agent_config::settings::{Chain, NamedModel};
 use agent_config::trust::{AgentAuthority, TrustState};
-use agent_config::{AgentOptions, Settings, UserFile};
-use std::path::Path;
+use agent_config::{AgentOptions, DataLocation, Settings, UserFile};
 
 /// Shows the agent that these options select.
-pub(super) fn show(options: AgentOptions, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) fn show(options: AgentOptions, data: DataLocation<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let environment = environment::host();
     let (settings, _) = Settings::examine(&options, &environment)?;
     let path = settings.path.clone().unwrap_or_default();

@@ -87,7 +87,7 @@ fn file_of_folder(root: Option<&Path>, environment: &HostEnvironment) -> (Option
             return (Some(Finding::new(FOLDER_FILE, Level::Error, error.to_string(), fix)), false);
         }
     };
-    let store = starting_agent::trust_store(root, environment);
+    let store = starting_agent::trust_store(root.into(), environment);
     match store.map(|store| store.state(&authority)) {
         Some(TrustState::Trusted) => (Some(Finding::ok(FOLDER_FILE, format!("`{shown}` is valid and trusted"))), true),
         state => {

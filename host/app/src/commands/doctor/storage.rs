@@ -3,8 +3,8 @@
 use super::{Finding, Level};
 use crate::commands::serve::token_file_in;
 use crate::terminal::text;
-use agent_config::{DataDirectory, assembly, shell_word};
-use agent_store::StoreError;
+use agent_config::{DataDirectory, SharedDatabase, assembly, shell_word};
+use agent_store::{DatabaseState, StoreError};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -22,8 +22,17 @@ const EARLIEST: u64 = 1_735_689_600;
 /// Maximum difference between the clock and the times of stored files.
 const MAX_AHEAD: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Checks the data folder and the database. `root` is None if there is no default data folder.
-pub(super) async fn check(root: Option<&Path>) -> Vec<Finding> {
+/// Checks the data folder, and the database in it or the shared database. `root` is None if there is no default data folder.
+pub(super) async fn check(root: Option<&Path>, shared: Option<&SharedDatabase>) -> Vec<Finding> {
+    let mut findings = folder(root, shared.is_none()).await;
+    if let Some(database) = shared {
+        findings.push(shared_database(database).await);
+    }
+    findings
+}
+
+/// Checks the data folder. `has_database` says whether the sessions are in this folder.
+async fn folder(root: Option<&Path>, has_database: bool) -> Vec<Finding> {
     let Some(root) = root else {
         let fix = "set HOME, or name a data folder with --data DIR or AGENT_HOST_DATA";
         return vec![Finding::new(FOLDER, Level::Error, "there is no home folder to store data in", fix)];
@@ -37,7 +46,9 @@ pub(super) async fn check(root: Option<&Path>) -> Vec<Finding> {
         return vec![Finding::new(FOLDER, Level::Error, format!("`{shown}` cannot be used: {problem}"), fix)];
     }
     let mut findings = vec![space(root)];
-    findings.extend(database(root).await);
+    if has_database {
+        findings.extend(database(root).await);
+    }
     findings.extend(server_tokens(root));
     findings
 }
@@ -108,6 +119,24 @@ async fn database(root: &Path) -> Option<Finding> {
     })
 }
 
+/// Checks whether the shared database can be used (F1). Nothing is changed.
+async fn shared_database(database: &SharedDatabase) -> Finding {
+    match assembly::examine_shared_database(database).await {
+        Ok(DatabaseState::Current) => Finding::ok(DATABASE, format!("{database} can be used")),
+        Ok(DatabaseState::Empty) => {
+            Finding::ok(DATABASE, format!("{database} is empty; the first session creates the tables"))
+        }
+        Ok(DatabaseState::Older) => {
+            let message = format!("the tables of {database} are those of an older version");
+            Finding::new(DATABASE, Level::Hint, message, "the next session brings them up to date")
+        }
+        Err(error) => {
+            let fix = "check the address in --store or AGENT_HOST_STORE, the password in PGPASSWORD, and the server";
+            Finding::new(DATABASE, Level::Error, error.to_string(), fix)
+        }
+    }
+}
+
 /// Compares the clock with the age of this program and with the times of the stored files.
 pub(super) fn clock(root: Option<&Path>) -> Finding {
     let now = SystemTime::now();
@@ -137,13 +166,13 @@ mod tests {
         let parent = tempfile::tempdir().expect("a temporary folder");
         let root = parent.path().join("data");
         let levels = |findings: &[Finding]| findings.iter().map(|finding| finding.level).collect::<Vec<_>>();
-        assert_eq!(levels(&check(Some(&root)).await), [Level::Ok]);
+        assert_eq!(levels(&check(Some(&root), None).await), [Level::Ok]);
         assert!(!root.exists(), "nothing is created");
-        assert_eq!(levels(&check(None).await), [Level::Error]);
+        assert_eq!(levels(&check(None, None).await), [Level::Error]);
         std::fs::create_dir(&root).expect("created");
         std::fs::write(root.join("history"), "").expect("written");
         std::fs::set_permissions(&root, PermissionsExt::from_mode(0o755)).expect("set");
-        let findings = check(Some(&root)).await;
+        let findings = check(Some(&root), None).await;
         assert_eq!(levels(&findings), [Level::Error]);
         assert!(findings[0].message.contains("chmod 700"), "{findings:?}");
         let mode = std::fs::metadata(&root).expect("exists").permissions().mode() & 0o777;
@@ -151,7 +180,7 @@ mod tests {
         std::fs::set_permissions(&root, PermissionsExt::from_mode(0o700)).expect("set");
         std::fs::write(root.join("agent-host.db"), "not a database, although it is long enough to have a header")
             .expect("written");
-        let findings = check(Some(&root)).await;
+        let findings = check(Some(&root), None).await;
         assert!(
             findings.iter().any(|finding| finding.area == DATABASE && finding.level == Level::Error),
             "{findings:?}"

@@ -42,8 +42,8 @@ pub(super) struct CallOptions {
 impl CallOptions {
     /// Opens the store for the key-value pairs of `plugin call`. Pairs that are stored by `plugin call` are separate
     /// from the key-value pairs that plugins store in turns of agents.
-    fn store(&self) -> Result<Arc<dyn Store>, Failure> {
-        let store: Arc<dyn Store> = assembly::open_store(&self.data)?;
+    async fn store(&self) -> Result<Arc<dyn Store>, Failure> {
+        let store: Arc<dyn Store> = assembly::open_store(&self.data).await?;
         Ok(store)
     }
 }
@@ -73,7 +73,7 @@ pub(super) async fn call(
     let request = ToolCallRequest { name: &options.tool, args: arguments.to_string(), context: context(limits) };
     let media: Arc<dyn MediaPort> = Arc::new(CallMedia::default());
     let key_value = match setup.grants().key_value {
-        Some(_) => Some(Arc::new(StoredValues(options.store()?)) as Arc<dyn KeyValuePort>),
+        Some(_) => Some(Arc::new(StoredValues(options.store().await?)) as Arc<dyn KeyValuePort>),
         None => None,
     };
     let ports = Ports { media: Some(media), key_value, ..Ports::default() };

@@ -16,7 +16,7 @@ use crate::commands::key;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, YELLOW, text};
-use agent_config::{DataDirectory, assembly};
+use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_plugins::{ComponentClaims, LoadedPlugin, PluginStore, is_development_build, read_component};
 use agent_registry::{
     ComponentCache, Credentials, Downloads, NO_TIMESTAMP, PluginFacts, Pushed, Registry, RegistryError, RetryNotice,
@@ -79,7 +79,7 @@ fn facts(plugin: &LoadedPlugin) -> PluginFacts {
 
 /// Pushes a component to a registry. If the arguments name a key or an index, also signs the component or adds it to
 /// the index.
-pub(super) async fn push(arguments: PushArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) async fn push(arguments: PushArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let sandbox = assembly::open_default_sandbox(&data, &environment::host())?;
     let plugin = load(&sandbox, &arguments.file, terminal).await?;
@@ -130,7 +130,7 @@ fn describe(pushed: &Pushed, facts: &PluginFacts) -> String {
 }
 
 /// Signs a component in a registry or in a local file. The component is not run, because the user may not trust it yet.
-pub(super) async fn sign(arguments: SignArguments, data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) async fn sign(arguments: SignArguments, data: DataLocation<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
     let key = key::open(&arguments.key, terminal).await?;
     let source = match &arguments.reference {

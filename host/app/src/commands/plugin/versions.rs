@@ -6,7 +6,7 @@ use crate::arguments::versions::{HistoryArguments, RollbackArguments};
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Terminal, text};
-use agent_config::{DataDirectory, assembly};
+use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_plugins::PluginStore;
 use agent_runtime::swap::{
     RollbackError, RollbackRequest, RolledBack, directory_name, prune, roll_back, undo_rollback,
@@ -21,10 +21,10 @@ const DIGEST_DIGITS: usize = 12;
 /// Prints the plugin versions that were used, latest first.
 pub(super) async fn history(
     arguments: HistoryArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
-    let store = assembly::open_store(&DataDirectory::open(data, &environment::host())?)?;
+    let store = assembly::open_store(&DataDirectory::open(data, &environment::host())?).await?;
     let filter =
         VersionFilter { directory: arguments.plugins.as_deref().map(directory_name), plugin: arguments.plugin.clone() };
     let versions = store.versions(filter, arguments.limit as usize).await.map_err(Failure::failed)?;
@@ -48,11 +48,11 @@ pub(super) async fn history(
 /// selected version without a restart.
 pub(super) async fn rollback(
     arguments: RollbackArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
-    let store = assembly::open_store(&data)?;
+    let store = assembly::open_store(&data).await?;
     let RollbackArguments { plugin, plugins, to, undo } = arguments;
     let (directory, digest) = (plugins.as_deref(), to.as_deref());
     let request = RollbackRequest { plugin: &plugin, directory, digest };
@@ -80,9 +80,9 @@ fn refused(error: RollbackError) -> Failure {
 }
 
 /// Removes the stored components that are no longer needed.
-pub(super) async fn prune_components(data: Option<&Path>, terminal: &Terminal) -> Result<(), Failure> {
+pub(super) async fn prune_components(data: DataLocation<'_>, terminal: &Terminal) -> Result<(), Failure> {
     let data = DataDirectory::open(data, &environment::host())?;
-    let store = assembly::open_store(&data)?;
+    let store = assembly::open_store(&data).await?;
     let pruned = prune(&*store, &PluginStore::new(data.plugins()), SystemTime::now()).await;
     let pruned = pruned.map_err(Failure::failed)?;
     let (removed, kept) = (text::count(pruned.removed.len(), "component"), text::count(pruned.kept, "component"));

@@ -50,7 +50,7 @@ async fn answer_requests(
     let interrupts = Interrupts::listen(terminal.clone());
     let cancel = interrupts.begin(Activity::Turn);
     let user = if json { UserPresence::Absent } else { UserPresence::of(terminal) };
-    let settings = agent_settings::settings(&arguments.agent, Some(data.root()), user, terminal).await?;
+    let settings = agent_settings::settings(&arguments.agent, data.location(), user, terminal).await?;
     let mut opened = tokio::select! {
         opened = open_in(&arguments, (settings, data.clone()), OpenedFor::AnAnswer, terminal) => opened?,
         () = cancel.cancelled() => return Ok(Exit::Cancelled),

@@ -22,7 +22,7 @@ pub(crate) async fn pick(
     data: &DataDirectory,
     terminal: &Terminal,
 ) -> Result<Option<String>, Failure> {
-    let store = assembly::open_store_to_read(data)?;
+    let store = assembly::open_store_to_read(data).await?;
     let all = continuable(arguments, (&*store, data)).await?;
     let words = arguments.text.join(" ");
     let found = matching(&all, &words, &*store).await?;

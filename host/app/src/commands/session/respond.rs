@@ -127,8 +127,8 @@ impl SessionToAnswer<'_> {
     async fn with_agent(&self, terminal: &Terminal) -> Result<(Session, Storage, Option<AssembledAgents>), Failure> {
         let (agent, session) = (self.options.agent.clone(), Some(self.subject.to_owned()));
         let run = RunArguments { agent, session, ..RunArguments::default() };
-        let root = Some(self.data.root());
-        let settings = agent_settings::settings(&run.agent, root, UserPresence::of(terminal), terminal).await?;
+        let settings =
+            agent_settings::settings(&run.agent, self.data.location(), UserPresence::of(terminal), terminal).await?;
         let opened = open_session::open_in(&run, (settings, self.data.clone()), OpenedFor::AnAnswer, terminal).await?;
         let OpenedSession { session, storage, agents, .. } = opened;
         Ok((session, storage, Some(agents)))

@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 /// until the action has ended.
 pub(super) async fn handle_during_action(
     unused: &mut UnusedParts<'_>,
-    PendingRequest { request, reply }: PendingRequest,
+    PendingRequest { request, reply, stored }: PendingRequest,
     cancel: &CancellationToken,
 ) -> Option<PendingRequest> {
     if reply.is_closed() && !matches!(request, SessionRequest::Cancel) {
@@ -18,7 +18,7 @@ pub(super) async fn handle_during_action(
     }
     let answer = match request {
         SessionRequest::Prompt(prompt) => match check_user(unused.run, &prompt) {
-            Ok(()) => queue(unused, prompt).await,
+            Ok(()) => queue(unused, prompt, stored).await,
             Err(error) => Err(error),
         },
         SessionRequest::FirstPrompt(_) => Ok(Accepted::Duplicate),
@@ -32,7 +32,7 @@ pub(super) async fn handle_during_action(
         // No call waits during an action, so the answer is a repetition, too late or wrong.
         SessionRequest::Respond(event) => match settled_answer(unused.services, &event).await {
             Ok(Some(outcome)) => Ok(outcome.into()),
-            Ok(None) => return Some(PendingRequest { request: SessionRequest::Respond(event), reply }),
+            Ok(None) => return Some(PendingRequest { request: SessionRequest::Respond(event), reply, stored }),
             Err(error) => Err(error.into()),
         },
         SessionRequest::TakeResults(results) => match settled_results(unused.services, &results).await {
@@ -59,8 +59,11 @@ fn no_call_waits() -> RequestError {
     RequestError::new(RequestProblem::Conflict, message)
 }
 
-async fn queue(unused: &mut UnusedParts<'_>, prompt: Prompt) -> Result<Accepted, RequestError> {
+async fn queue(unused: &mut UnusedParts<'_>, prompt: Prompt, stored: Option<String>) -> Result<Accepted, RequestError> {
     let queued = queued_prompt(unused.services, prompt).await?;
-    unused.log.queue_prompt(unused.services, unused.run, queued).await?;
+    unused.log.answer_with_commit(stored);
+    let committed = unused.log.queue_prompt(unused.services, unused.run, queued).await;
+    unused.log.answer_with_commit(None);
+    committed?;
     Ok(Accepted::Queued)
 }

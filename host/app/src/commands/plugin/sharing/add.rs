@@ -10,7 +10,7 @@ use crate::commands::audited_refusal::audit_refusal;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, YELLOW, text};
-use agent_config::{DataDirectory, assembly};
+use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_plugins::Sandbox;
 use agent_registry::{
     ComponentCache, Downgrade, FetchedPlugin, LockedPlugin, PluginState, Reference, Registry, RegistryError,
@@ -21,7 +21,7 @@ use std::path::Path;
 /// Installs the plugins of a source. Without a source, restores all plugins in the lock file.
 pub(in super::super) async fn add(
     arguments: AddArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let sources = arguments.source.as_ref().map(expand_source).transpose()?;

@@ -6,8 +6,8 @@ use super::failed;
 use crate::arguments::sharing::{FolderArguments, RemoveArguments};
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, GREEN, RED, Terminal, YELLOW, text};
-use agent_config::AgentFile;
 use agent_config::settings::agent_lookup;
+use agent_config::{AgentFile, DataLocation};
 use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_LIMITS;
 use agent_registry::{LOCK_FILE, LockedPlugin, PluginFolder, PluginState, RemoveMode, Signer, Trust};
@@ -62,7 +62,7 @@ impl FolderWithTrust {
 /// Removes a plugin from the lock file, and its component from the folder.
 pub(in super::super) async fn remove(
     arguments: RemoveArguments,
-    _: Option<&Path>,
+    _: DataLocation<'_>,
     terminal: &Terminal,
 ) -> Result<(), Failure> {
     let target = FolderWithTrust::read(&arguments.folder)?;

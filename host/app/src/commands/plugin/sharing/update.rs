@@ -11,19 +11,18 @@ use crate::commands::audited_refusal::audit_refusal;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{Terminal, text};
-use agent_config::{DataDirectory, assembly};
+use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_plugins::{LoadedPlugin, Sandbox};
 use agent_registry::{
     ComponentCache, LockFile, LockedPlugin, Registry, RegistryError, ReplacePolicy, Source, VersionChanges,
     VersionFacts, check_update,
 };
-use std::path::Path;
 use std::sync::Arc;
 
 /// Updates the named plugins, or all plugins in the lock file. With `--check`, only reports newer versions.
 pub(in super::super) async fn update(
     arguments: UpdateArguments,
-    data: Option<&Path>,
+    data: DataLocation<'_>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let data = DataDirectory::open(data, &environment::host())?;

@@ -1,0 +1,260 @@
+//! Several processes share the sessions of a database, while some of them are killed with `kill -9`, or paused for longer than
+//! their lease. Every input has exactly one output, and no call that is not idempotent runs twice (F1, F2, D3).
+
+use super::{Fleet, LEASE_SECONDS, effects};
+use crate::serve::client::{Client, encoded};
+use crate::serve::process::ServeProcess;
+use agent_core::change::CallState;
+use agent_core::event::EventKind;
+use agent_store::{CallFilter, Integrity, PostgresStore, SessionFilter, SessionIndex, SessionLog};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Number of rounds. A process is killed or paused in each round.
+const ROUNDS: usize = 5;
+/// Number of sessions that each round begins.
+const SESSIONS_PER_ROUND: usize = 5;
+/// Maximum time until everything has ended after the last round.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn agents() -> [super::TestAgent<'static>; 6] {
+    let effect = |tool: &str, ms: u32| json!({"name": tool, "arguments": {"path": "effects.txt", "ms": ms}});
+    let turn =
+        |number: u32| [json!({"calls": [effect("probe.count", 20)]}), json!({"text": format!("Turn {number}.")})];
+    let probe = "[plugins.probe.grants]\nwrite = [\".\"]\n";
+    [
+        ("talker", probe, (1..40).flat_map(turn).collect()),
+        (
+            "runner",
+            probe,
+            json!([
+                {"calls": [effect("probe.count", 15), effect("probe.idempotent", 300)]},
+                {"calls": [effect("probe.count", 15)]},
+                {"chunks": ["It ", "is ", "done."], "delay_ms": 100},
+            ]),
+        ),
+        (
+            "payer",
+            "[plugins.payer.grants]\nwrite = [\".\"]\n[approval]\ndecide_within_ms = 6000\n",
+            json!([
+                {"calls": [{"name": "payer.pay", "arguments": {"to": "ann", "amount": 3}}]},
+                {"text": "Decided."},
+            ]),
+        ),
+        (
+            "asker",
+            "finish = \"tool\"\nanswer_within_ms = 3000\n",
+            json!([
+                {"calls": [{"name": "ask_question", "arguments": {"question": "Which pier?"}}]},
+                {"calls": [{"name": "task_completion", "arguments": {"result": "Done."}}]},
+            ]),
+        ),
+        (
+            "parent",
+            "[agents.child]\nagent = \"child.toml\"\ndescription = \"Works slowly.\"\n",
+            json!([{"calls": [{"name": "child", "arguments": {"task": "Work."}}]}, {"text": "The child has worked."}]),
+        ),
+        ("child", "", json!([{"chunks": ["I ", "work ", "slowly."], "delay_ms": 200}])),
+    ]
+}
+
+/// The prompts of one session that a server has acknowledged, and those whose fate is not known.
+#[derive(Default)]
+struct Prompts {
+    acknowledged: u32,
+    unknown: u32,
+}
+
+struct Run {
+    fleet: Fleet,
+    random: u64,
+    prompts: BTreeMap<String, Prompts>,
+    /// Two servers and a worker. `None` while a process is killed.
+    processes: Vec<Option<ServeProcess>>,
+}
+
+/// Which process does what.
+const COMMANDS: [&str; 3] = ["serve", "serve", "worker"];
+
+impl Run {
+    /// Returns a random number below `end`.
+    fn random(&mut self, end: u64) -> usize {
+        // The constants are those of Knuth's MMIX generator.
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from((self.random >> 33) % end).expect("a small number")
+    }
+
+    fn client(&self, process: usize) -> Client {
+        self.processes[process].as_ref().expect("the server runs").client()
+    }
+
+    /// Begins sessions and sends prompts through a server that stays alive during this round.
+    async fn use_server(&mut self, door: usize) {
+        let client = self.client(door);
+        for number in 0..SESSIONS_PER_ROUND {
+            let agent = ["talker", "runner", "payer", "asker", "parent"][number];
+            let created =
+                client.post("/api/sessions", json!({"agent": agent, "prompt": format!("Do {number}.")})).await;
+            let session = created.json(201)["session"].as_str().expect("an id").to_owned();
+            self.prompts.entry(session).or_default().acknowledged += 1;
+        }
+    }
+
+    /// Sends a prompt to every session of the agent `talker`, whichever process has it open.
+    async fn send_prompts(&mut self, door: usize) {
+        let client = self.client(door);
+        let talkers = self.prompts.iter_mut().filter(|(session, _)| session.starts_with("talker/"));
+        let sent = talkers.map(|(session, prompts)| {
+            let (client, path) = (client.clone(), format!("/api/sessions/{}/prompts", encoded(session)));
+            async move {
+                let answer = client.post(&path, json!({"prompt": "Go on."})).await;
+                match answer.status {
+                    200..=299 => prompts.acknowledged += 1,
+                    _ => prompts.unknown += 1,
+                }
+            }
+        });
+        futures::future::join_all(sent).await;
+    }
+}
+
+/// Approves or answers the first call of every second session that waits.
+async fn answer_some(client: &Client) {
+    let waiting = client.get("/api/sessions?state=suspended&limit=500").await.json(200);
+    for item in waiting["sessions"].as_array().expect("a list").iter().step_by(2) {
+        let path = format!("/api/sessions/{}", encoded(item["session"].as_str().expect("an id")));
+        let details = client.get(&path).await.json(200);
+        let Some(wait) = details["waits"].get(0) else { continue };
+        let call = &wait["call"];
+        // The turn may have continued in the meantime, so every answer may be refused.
+        match wait["cause"].as_str() {
+            Some("approval") => {
+                let decisions = json!({"decisions": [{"call": call, "verdict": "granted"}]});
+                client.post(&format!("{path}/approvals"), decisions).await;
+            }
+            Some("answer") => {
+                client.post(&format!("{path}/answers"), json!({"call": call, "text": "Pier 3."})).await;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Decides about calls whose outcome is unknown, as a person would who looks at the effects. Returns whether all sessions are
+/// idle and have no more prompts.
+async fn resolve_all(fleet: &Fleet, client: &Client) -> bool {
+    let listed = client.get("/api/sessions?limit=500").await.json(200);
+    let mut is_idle = true;
+    let may_be_busy = |item: &&Value| item["state"] != "idle" || item["agent"] == "talker";
+    for item in listed["sessions"].as_array().expect("a list").iter().filter(may_be_busy) {
+        let path = format!("/api/sessions/{}", encoded(item["session"].as_str().expect("an id")));
+        let details = client.get(&path).await.json(200);
+        is_idle &= details["state"] == "idle" && details["queued_prompts"] == 0;
+        for wait in details["waits"].as_array().expect("a list") {
+            if wait["cause"] == "outcome_unknown" {
+                let call = wait["call"].as_str().expect("an id");
+                let decision = match effects(fleet.folder.path()).contains_key(call) {
+                    true => json!({"call": call, "decision": "result", "text": "It was done."}),
+                    false => json!({"call": call, "decision": "retry"}),
+                };
+                client.post(&format!("{path}/resolutions"), decision).await;
+            }
+        }
+    }
+    is_idle
+}
+
+/// F1, F2, D3: after kills and pauses, everything ends, nothing is lost and nothing is done twice.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the test harness captures the output, and shows the seed if the test fails")]
+async fn f1_killed_and_paused_workers_lose_and_repeat_nothing() {
+    let seed = u64::from(SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").subsec_nanos());
+    println!("seed {seed}");
+    let Some(fleet) = Fleet::new(&agents(), COMMANDS.len()) else { return };
+    let processes = COMMANDS.iter().enumerate().map(|(number, command)| Some(fleet.start(command, number))).collect();
+    let mut run = Run { fleet, random: seed, prompts: BTreeMap::new(), processes };
+    for round in 0..ROUNDS {
+        // The door changes, and the victim is one of the other two processes.
+        let door = round % 2;
+        let victim = (door + 1 + run.random(2)) % COMMANDS.len();
+        run.use_server(door).await;
+        run.send_prompts(door).await;
+        let pause = run.random(400) as u64;
+        tokio::time::sleep(Duration::from_millis(pause)).await;
+        if round % 2 == 0 {
+            run.processes[victim].take().expect("the process runs").kill();
+            answer_some(&run.client(door)).await;
+            run.send_prompts(door).await;
+            run.processes[victim] = Some(run.fleet.start(COMMANDS[victim], victim));
+        } else {
+            run.processes[victim].as_ref().expect("the process runs").signal(Signal::STOP);
+            answer_some(&run.client(door)).await;
+            tokio::join!(
+                run.send_prompts(door),
+                tokio::time::sleep(Duration::from_secs(LEASE_SECONDS) + Duration::from_millis(500))
+            );
+            run.processes[victim].as_ref().expect("the process runs").signal(Signal::CONT);
+        }
+    }
+    let client = run.client(0);
+    let ended = async {
+        while !resolve_all(&run.fleet, &client).await {
+            tokio::time::sleep(Duration::from_millis(200)).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+        let open = client.get("/api/sessions?state=suspended&limit=500").await.body;
+        let running = client.get("/api/sessions?state=running&limit=500").await.body;
+        let logs: Vec<_> = run.processes.iter().flatten().flat_map(ServeProcess::log).collect();
+        panic!("turns do not end by themselves: {open} {running}\n{}", logs.join("\n"));
+    }
+    run.processes.clear();
+    check(&run, &run.fleet.store().await).await;
+}
+
+/// Checks the stored sessions.
+async fn check(run: &Run, store: &PostgresStore) {
+    store.integrity_check().await.expect("the content is intact");
+    let sessions = store.sessions(SessionFilter::default(), 1_000).await.expect("sessions are listed");
+    let subjects: Vec<_> = sessions.iter().map(|session| session.subject.clone()).collect();
+    let lost: Vec<_> = run.prompts.keys().filter(|session| !subjects.contains(session)).collect();
+    assert!(lost.is_empty(), "acknowledged sessions are lost: {lost:?}");
+    let effects = effects(run.fleet.folder.path());
+    for session in &sessions {
+        let subject = &session.subject;
+        assert_eq!(session.state.as_str(), "idle", "{subject}");
+        let Prompts { acknowledged, unknown } =
+            run.prompts.get(subject).unwrap_or(&Prompts { acknowledged: 1, unknown: 0 });
+        let expected = *acknowledged..=acknowledged + unknown;
+        assert!(expected.contains(&session.turns), "{subject}: {} turns, but {expected:?} prompts", session.turns);
+        let events = store.events(subject, 0, 10_000).await.expect("events are read");
+        for (index, timed) in events.iter().enumerate() {
+            assert_eq!(timed.event.sequence, index as u64 + 1, "{subject}: no event is lost or doubled");
+        }
+        let is_end = |kind: &EventKind| matches!(kind, EventKind::LoopEnd { .. });
+        let ends = events.iter().filter(|timed| is_end(&timed.event.kind)).count();
+        assert_eq!(ends, session.turns as usize, "{subject}: each turn ends once");
+        for turn in 1..=session.turns {
+            check_calls(subject, &store.calls(subject, CallFilter::Turn(turn)).await.expect("calls"), &effects);
+        }
+    }
+}
+
+fn check_calls(subject: &str, calls: &[agent_core::change::CallRecord], effects: &BTreeMap<String, usize>) {
+    for call in calls {
+        assert_eq!(call.state, CallState::Finished, "{subject}/{}", call.id);
+        let result = call.result.as_ref().unwrap_or_else(|| panic!("{subject}/{} has no result", call.id));
+        let times = effects.get(&call.id.0).copied().unwrap_or_default();
+        match call.name.as_str() {
+            "probe.count" | "probe.idempotent" => {
+                assert_eq!((times, result.is_error), (1, false), "{subject}/{}: {result:?}", call.id);
+            }
+            // A call that nobody allowed in time does not run.
+            "payer.pay" => assert_eq!(times, usize::from(!result.is_error), "{subject}/{}: {result:?}", call.id),
+            "child" => assert!(!result.is_error, "{subject}/{}: the child has worked: {result:?}", call.id),
+            _ => assert_eq!(times, 0),
+        }
+    }
+}
