@@ -150,6 +150,8 @@ export class Composer {
       await this.send({ text, attachments, shown: this.#attachments, steer });
       this.field.value = "";
       sessionStorage.removeItem(this.draftKey);
+      // The prompt that waits shows them until the server has stored it.
+      this.#attachments.forEach(({ url }) => { if (url) setTimeout(() => URL.revokeObjectURL(url), 60_000); });
       this.#attachments = [];
       this.#showChosen();
       this.#grow();

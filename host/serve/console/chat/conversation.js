@@ -2,7 +2,7 @@
 // again, and brings the text that is being written.
 
 import { api, ApiError, sessionPath } from "../core/api.js";
-import { announce, fill, h, outside, shorten, textNodes } from "../core/dom.js";
+import { announce, appendText, fill, h, outside, shorten } from "../core/dom.js";
 import { follow } from "../core/events.js";
 import { compactCount, dollars, plural } from "../core/format.js";
 import { inbox } from "../core/inbox-count.js";
@@ -16,12 +16,16 @@ import { errorView, loading } from "../components/page.js";
 import { showBudget } from "./budget-bar.js";
 import { Composer, readOnlyNote } from "./composer.js";
 import { LiveText } from "./live-text.js";
-import { messageView, pendingPrompt } from "./message-view.js";
+import { incompleteReply, messageView, pendingPrompt, turnEnd } from "./message-view.js";
 import { forkSession, isOpenState, retryTurn, sessionActions } from "./session-actions.js";
 import { ToolCard, denialView } from "./tool-card.js";
 
 /** Distance from the end, in pixels, within which the view follows new messages. */
 const NEAR_END = 120;
+
+/** While the view follows the end, this many messages stay in the page. Earlier ones are read again when somebody asks. */
+const MOST_MESSAGES = 160;
+const FEWEST_MESSAGES = 100;
 
 /** Events after which the transcript is read again. */
 const CHANGES = new Set(["loop_start", "context_built", "tool_call", "tool_result", "tool_result_error", "tool_not_found", "tool_deferred", "denied", "stream_complete", "suspended", "resumed", "approval_requested", "approval_resolved", "outcome_unknown", "steered", "evicted", "output_rejected", "error", "loop_end", "nudge", "no_tool_call", "budget_exceeded"]);
@@ -47,13 +51,21 @@ export class Conversation {
   /** Whether the reply that was written is complete. It stays until its message is shown, or the next reply begins. */
   #isSealed = false;
   #waitCount = 0;
+  /** What was written of a reply that was interrupted, until the turn ends or the reply begins again. */
+  #partial = null;
   /** What the turn does, in a few words. */
   #doing = null;
   /** The items that were decided here a moment ago, with the time. The inbox may still contain them. */
   #decided = new Map();
   #controller = new AbortController();
   #follows = true;
+  /** The position of the view at the last look. */
+  #top = 0;
+  /** Whether the view moves to the end before the next frame. */
+  #isMoving = false;
   #started = false;
+  /** The beginning of the last reply, for people who use a screen reader. */
+  #lastReply = "";
 
   constructor(session, { parent, onChange, back }) {
     this.session = session;
@@ -77,16 +89,13 @@ export class Conversation {
     this.thought = h("details", { class: "thinking", hidden: true }, h("summary", null, icon("thought"), h("span", null, "Thinking")), h("div", { class: "plain-text outside", dir: "auto" }));
     this.live = new LiveText(this.signal, () => this.#stay());
     this.liveMessage = h("article", { class: "message model live-message", "aria-label": "Reply that is being written", hidden: true }, h("div", { class: "parts" }, this.thought, this.live.element));
-    this.waits = h("div", { class: "stack waits" });
+    this.waits = h("div", { class: "stack waits", on: { decided: ({ detail }) => this.#wasDecided(detail) } });
     this.status = h("div", { class: "status muted small" });
     this.queue = h("div", { class: "queue" });
     this.jump = h("button", { class: "button small jump", type: "button", hidden: true, on: { click: () => this.#toEnd() } }, icon("down"), "Latest");
     this.scroll = h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Messages" },
       h("div", { class: "column" }, h("h2", { class: "visually-hidden" }, "Messages"), h("div", { class: "row earlier" }, this.earlier), this.list, this.liveMessage, this.waits, this.status));
-    this.scroll.addEventListener("scroll", () => {
-      this.#follows = this.scroll.scrollHeight - this.scroll.scrollTop - this.scroll.clientHeight < NEAR_END;
-      this.jump.hidden = this.#follows;
-    }, { passive: true });
+    this.scroll.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     this.composer = signIn.may("talk") ? new Composer({
       draftKey: this.session,
       send: (prompt) => this.#send(prompt),
@@ -144,7 +153,7 @@ export class Conversation {
       const tokens = (usage?.prompt_tokens ?? 0) + (usage?.completion_tokens ?? 0);
       fill(this.about, outside(session.agent), ` · ${plural(session.turns, "turn")} · ${compactCount(tokens)} tokens`,
         usage?.cost && ` · ${usage.cost.partial ? "at least " : ""}${dollars(usage.cost.nanodollars)}`,
-        session.user && [" · ", outside(session.user)],
+        session.user && [" · for ", outside(session.user)],
         session.delegated_by && [" · delegated by ", h("a", { href: href("chat", session.delegated_by) }, outside(shorten(session.delegated_by, 40)))]);
       this.onChange(session);
     } catch (error) {
@@ -162,18 +171,39 @@ export class Conversation {
       card.update(call);
       if (call.result) this.#unfinished.delete(call.id);
     }
-    if (!isOpenState(transcript.state)) this.#isSealed = true;
-    for (const message of transcript.messages) {
+    if (!isOpenState(transcript.state) && transcript.state !== "cancelled" && transcript.state !== "failed") this.#isSealed = true;
+    const messages = transcript.messages.filter((message) => this.#lastMessage === 0 || message.id >= this.#firstMessage);
+    for (const message of messages) {
       this.#show(message);
       for (const part of message.parts) {
         if (part.kind === "call" && calls.get(part.call)?.result === null) this.#unfinished.set(part.call, message.id);
       }
     }
-    if (transcript.messages.length > 0) this.#firstMessage = Math.min(this.#firstMessage, transcript.messages[0].id);
-    if (this.#lastMessage === 0 || transcript.messages.some((message) => message.id < this.#firstMessage)) this.earlier.hidden = !transcript.has_earlier;
+    if (messages.length > 0) this.#firstMessage = Math.min(this.#firstMessage, messages[0].id);
+    if (this.#lastMessage === 0) this.earlier.hidden = !transcript.has_earlier;
     this.#lastMessage = Math.max(this.#lastMessage, transcript.last_message);
     this.#turn(transcript);
+    this.#forgetEarlier();
     this.#stay();
+  }
+
+  /** Removes the earliest messages from a long page, so that a page that is open for days does not grow. */
+  #forgetEarlier() {
+    if (!this.#follows || this.#messages.size <= MOST_MESSAGES) return;
+    const ids = [...this.#messages.keys()].sort((one, other) => one - other);
+    const first = ids[ids.length - FEWEST_MESSAGES];
+    for (const id of ids.slice(0, -FEWEST_MESSAGES)) this.#messages.delete(id);
+    const { element } = this.#messages.get(first);
+    while (this.list.firstChild !== element) this.list.firstChild.remove();
+    for (const [call, card] of this.#cards) {
+      if (!card.element.isConnected && !this.#unfinished.has(call)) this.#cards.delete(call);
+    }
+    for (const [call, message] of this.#unfinished) {
+      if (message < first) this.#unfinished.delete(call);
+    }
+    this.#firstMessage = first;
+    this.earlier.hidden = false;
+    this.#moveToEnd();
   }
 
   #show(message) {
@@ -182,13 +212,15 @@ export class Conversation {
     if (known?.version === version) return;
     if (message.role === "user" && !known) this.#pending.shift()?.remove();
     const isModel = message.role === "assistant";
+    if (isModel) this.#lastReply = message.parts.findLast((part) => part.kind === "text")?.text ?? "";
     if (isModel && !known && (this.#isSealed || this.#isBeingWritten(message))) this.#finishLive();
     const element = messageView(this.session, message, (call) => {
       if (!this.#cards.has(call)) this.#cards.set(call, new ToolCard(this.session));
       return this.#cards.get(call).element;
     }, signIn.may("talk") ? [{ icon: "fork", label: "Fork the session after this message", run: () => forkSession(this.session, message.id) }] : []);
     if (isModel && !known && this.#keptThinking) {
-      element.querySelector(".parts").prepend(this.#keptThinking);
+      // Some providers keep the thinking in the stored message.
+      if (!element.querySelector("details.thinking")) element.querySelector(".parts").prepend(this.#keptThinking);
       this.#keptThinking = null;
     }
     this.#messages.set(message.id, { element, version });
@@ -217,6 +249,8 @@ export class Conversation {
     showBudget(this.budget, byType.context_budget);
     this.#statusLine(byType);
     if (!this.#isOpen) {
+      if (wasOpen) this.#sayEnd();
+      this.#keepPartial();
       this.#finishLive();
       if (this.#pending.length > 0 && wasOpen) {
         this.#pending.forEach((element) => element.remove());
@@ -232,6 +266,12 @@ export class Conversation {
   }
 
   #statusLine(recent) {
+    const hadFocus = this.status.contains(document.activeElement);
+    this.#fillStatus(recent);
+    if (hadFocus && !this.status.contains(document.activeElement)) (this.composer?.field ?? this.scroll).focus();
+  }
+
+  #fillStatus(recent) {
     if (this.#state === "running") {
       fill(this.status, h("p", { class: "row", role: "status" }, h("span", { class: "spinner" }), this.#doing ?? "Working…"));
       return;
@@ -241,18 +281,8 @@ export class Conversation {
       fill(this.status, h("p", { class: "row", role: "status" }, icon("clock"), `Waiting for ${plural(this.#waitCount, "answer")}`));
       return;
     }
-    const end = recent.loop_end;
-    const cost = end?.cost;
-    const problem = recent.error && end?.reason === "error" ? recent.error : null;
-    const retry = signIn.may("talk") && (problem || this.#state === "cancelled")
-      && h("button", { class: "button small", type: "button", on: { click: () => retryTurn(this.session, () => this.#reload()) } }, icon("retry"), "Try again");
-    fill(this.status,
-      problem && h("div", { class: "callout bad stack tight", role: "alert" }, h("p", null, h("strong", null, "The turn failed. "), outside(problem.message)), h("p", { class: "row" }, retry)),
-      this.#state === "cancelled" && h("p", { class: "callout row" }, h("span", { class: "grow" }, "The turn was stopped."), retry),
-      recent.memories_recalled && h("p", null, `${plural(recent.memories_recalled.memories.length, "memory", "memories")} recalled`),
-      cost && h("p", { class: "cost" }, [plural(cost.interactions, "model call"), `${compactCount((cost.usage.prompt_tokens ?? 0) + (cost.usage.completion_tokens ?? 0))} tokens`,
-        cost.usage.cost && `${cost.usage.cost.partial ? "at least " : ""}${dollars(cost.usage.cost.nanodollars)}`,
-        end.reason === "limit" && "ended at the limit of model calls", recent.stream_complete?.model].filter(Boolean).join(" · ")));
+    const retry = h("button", { class: "button small", type: "button", on: { click: () => retryTurn(this.session, () => this.#reload()) } }, icon("retry"), "Try again");
+    fill(this.status, turnEnd(this.#state, recent, signIn.may("talk") ? retry : null));
   }
 
   /** Reads the transcript again, from the oldest message that may still change. Several requests become one. */
@@ -297,6 +327,7 @@ export class Conversation {
       transcript.messages.forEach((message) => this.#show(message));
       this.#firstMessage = transcript.messages[0]?.id ?? 1;
       this.earlier.hidden = !transcript.has_earlier;
+      if (this.earlier.hidden) this.scroll.focus({ preventScroll: true });
       this.scroll.scrollTop = top + this.scroll.scrollHeight - height;
     } catch (error) {
       notifyError(error);
@@ -319,6 +350,7 @@ export class Conversation {
     switch (type) {
       case "stream_token":
         this.#beginReply();
+        this.#partial = null;
         this.liveMessage.hidden = false;
         this.#note("Writing…");
         this.live.append(data.text);
@@ -341,6 +373,7 @@ export class Conversation {
         this.#think(data.thinking ?? "");
         return;
       case "stream_clear":
+        this.#rememberPartial();
         this.#clearLive();
         return;
       case "context_budget":
@@ -366,10 +399,9 @@ export class Conversation {
     if (ENDS_REPLY.has(type)) this.#isSealed = true;
     if (type === "tool_call") this.#note(`Running ${data.name}…`);
     if (type === "loop_iteration") this.#note(null);
-    if (type === "denied" && !data.call) this.list.append(denialView(data));
+    if (type === "denied" && !data.call) this.list.append(denialView(data, this.session));
     if (type === "loop_start") this.#state = "running";
     if (type === "loop_end" || type === "loop_start") this.#about();
-    if (type === "loop_end") announce("The turn has ended.");
     if (type === "suspended") announce("The turn waits for an answer.");
     if (CHANGES.has(type)) this.#read();
   }
@@ -393,8 +425,28 @@ export class Conversation {
     this.#thinking += piece;
     this.thought.hidden = false;
     this.liveMessage.hidden = false;
-    this.thought.lastChild.append(...textNodes(piece));
+    appendText(this.thought.lastChild, piece);
     this.#stay();
+  }
+
+  /** Tells people who use a screen reader how the turn ended. They hear the beginning of the reply, and not each piece of it. */
+  #sayEnd() {
+    // A turn that failed has an alert.
+    if (this.#state === "cancelled") announce("Stopped.");
+    else if (this.#state !== "failed") announce(this.#lastReply ? `Reply: ${shorten(this.#lastReply, 300)}` : "The turn has ended.");
+  }
+
+  #rememberPartial() {
+    if (!this.liveMessage.hidden && !this.#isSealed && this.live.text.trim()) this.#partial = this.live.copy();
+  }
+
+  /** Keeps what was written before a turn was stopped or failed. It is not stored, so that it is here until the page is left. */
+  #keepPartial() {
+    this.#rememberPartial();
+    if (this.#partial && ["cancelled", "failed"].includes(this.#state)) {
+      this.list.append(incompleteReply(this.#partial));
+    }
+    this.#partial = null;
   }
 
   /** Prepares for the next reply if the reply that was written is complete. */
@@ -425,7 +477,9 @@ export class Conversation {
   // Waits
 
   #showWaits() {
-    const items = this.#state === "suspended" ? (inbox.items ?? []).filter((item) => this.#waitsHere(item)) : [];
+    // A question about grants waits while the turn runs.
+    const mayWait = (item) => this.#state === "suspended" || (this.#state === "running" && item.kind === "first_use");
+    const items = (inbox.items ?? []).filter((item) => mayWait(item) && this.#waitsHere(item));
     const keys = new Set(items.map(itemKey));
     for (const [key, card] of this.#decisions) {
       if (keys.has(key) && card.element.isConnected) continue;
@@ -436,14 +490,16 @@ export class Conversation {
     for (const item of items) {
       if (this.#decisions.has(itemKey(item))) continue;
       const card = new DecisionCard(item, { withSession: false });
-      card.element.addEventListener("decided", () => {
-        this.#decided.set(itemKey(item), Date.now());
-        setTimeout(() => this.#read(), 100);
-      });
       this.#decisions.set(itemKey(item), card);
       this.waits.append(card.element);
       this.#stay();
     }
+  }
+
+  #wasDecided({ item, needsFocus }) {
+    this.#decided.set(itemKey(item), Date.now());
+    if (needsFocus) (this.composer?.field ?? this.scroll).focus();
+    setTimeout(() => this.#read(), 100);
   }
 
   #waitsHere(item) {
@@ -495,15 +551,36 @@ export class Conversation {
 
   // Scrolling
 
+  /** Moves the view to the end before the next frame, however often it is called until then. */
   #stay() {
-    if (this.#follows) this.scroll.scrollTop = this.scroll.scrollHeight;
+    if (!this.#follows || this.#isMoving) return;
+    this.#isMoving = true;
+    requestAnimationFrame(() => {
+      this.#isMoving = false;
+      if (this.#follows) this.#moveToEnd();
+    });
+  }
+
+  #moveToEnd() {
+    this.scroll.scrollTop = this.scroll.scrollHeight;
+    this.#top = this.scroll.scrollTop;
+  }
+
+  /** Stops to follow when somebody scrolls up, and not when messages arrive faster than the view moves. */
+  #scrolled() {
+    const { scrollTop, scrollHeight, clientHeight } = this.scroll;
+    const rest = scrollHeight - scrollTop - clientHeight;
+    if (scrollTop < this.#top && rest > 8) this.#follows = false;
+    else if (rest < NEAR_END) this.#follows = true;
+    this.#top = scrollTop;
+    this.jump.hidden = this.#follows;
   }
 
   #toEnd() {
     this.#follows = true;
     this.jump.hidden = true;
+    this.#moveToEnd();
+    // Messages that were not laid out yet may change the height a moment later.
     this.#stay();
-    // Pictures and fonts may change the height a moment later.
-    requestAnimationFrame(() => this.#stay());
   }
 }

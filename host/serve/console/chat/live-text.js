@@ -6,7 +6,7 @@ import { h } from "../core/dom.js";
 import { sleep } from "../core/events.js";
 import { renderedBlocks } from "../core/rendered.js";
 
-/** Time between two requests, in milliseconds. */
+/** Least time between two requests, in milliseconds. A slow server or a long block gets as much time as the last request took. */
 const PAUSE = 70;
 
 export class LiveText {
@@ -27,6 +27,13 @@ export class LiveText {
 
   get text() {
     return this.#text;
+  }
+
+  /** Returns a copy of what is shown. */
+  copy() {
+    const copy = this.element.cloneNode(true);
+    copy.classList.remove("live");
+    return copy;
   }
 
   append(piece) {
@@ -53,6 +60,7 @@ export class LiveText {
       shown = `${this.#version}:${this.#text.length}`;
       const [version, from] = [this.#version, this.#from];
       const tail = this.#text.slice(from);
+      const began = performance.now();
       if (tail) {
         try {
           const { blocks } = await api.post("api/render/markdown", { text: tail }, { signal: this.signal });
@@ -61,7 +69,7 @@ export class LiveText {
           // The message is shown when it is complete.
         }
       }
-      await sleep(PAUSE, this.signal);
+      await sleep(Math.max(PAUSE, performance.now() - began), this.signal);
     }
     this.#isRunning = false;
   }

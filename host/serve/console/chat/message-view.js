@@ -1,7 +1,9 @@
 // A message of a person or of the model.
 
 import { h, outside, shorten } from "../core/dom.js";
+import { compactCount, dollars, plural } from "../core/format.js";
 import { renderedBlocks } from "../core/rendered.js";
+import { sentence } from "../core/sign-in.js";
 import { copyButton, jsonBlock } from "../components/json-view.js";
 import { icon } from "../components/icon.js";
 import { mediaView } from "../components/media.js";
@@ -41,6 +43,7 @@ function partView(session, part, isModel, cards) {
     case "json": return jsonBlock(part.value, { label: "Data" });
     case "media": return mediaView(session, part.media);
     case "call": return cards(part.call);
+    case "thinking": return h("details", { class: "thinking" }, h("summary", null, icon("thought"), h("span", null, "Thinking")), outside(part.text, { class: "plain-text" }, "div"));
     default: return null;
   }
 }
@@ -52,4 +55,35 @@ export function pendingPrompt(text, attachments, note) {
       attachments.map((attachment) => (attachment.url ? h("img", { class: "chosen", src: attachment.url, alt: attachment.name }) : h("span", { class: "badge" }, outside(attachment.name)))),
       outside(text, { class: "plain-text" }, "div")),
     note && h("p", { class: "muted small" }, note));
+}
+
+/** Returns what was written of a reply that was interrupted. */
+export function incompleteReply(content) {
+  return h("article", { class: "message model hidden-message", "aria-label": "Reply that was not completed" },
+    h("p", { class: "badge" }, "Not completed. The model does not see this part."),
+    h("div", { class: "parts" }, content));
+}
+
+/** Returns how a turn ended. `recent` are the latest events by their type, and `retry` is a button, or `null`. */
+export function turnEnd(state, recent, retry) {
+  const end = recent.loop_end;
+  const problem = recent.error && end?.reason === "error" ? recent.error : null;
+  const isStopped = state === "cancelled";
+  return [
+    problem && h("div", { class: "callout bad stack tight", role: "alert" }, h("p", null, h("strong", null, "The turn failed. "), outside(sentence(problem.message))), h("p", { class: "row" }, retry)),
+    isStopped && h("p", { class: "callout row" }, h("span", { class: "grow" }, "The turn was stopped."), retry),
+    recent.memories_recalled && h("p", null, `${plural(recent.memories_recalled.memories.length, "memory", "memories")} recalled`),
+    end?.cost && (end.cost.interactions > 0 || !(problem || isStopped)) && costLine(end, recent.stream_complete?.model),
+  ];
+}
+
+function costLine({ cost, reason }, model) {
+  const { usage } = cost;
+  return h("p", { class: "cost" }, [
+    plural(cost.interactions, "model call"),
+    `${compactCount((usage.prompt_tokens ?? 0) + (usage.completion_tokens ?? 0))} tokens`,
+    usage.cost && `${usage.cost.partial ? "at least " : ""}${dollars(usage.cost.nanodollars)}`,
+    reason === "limit" && "ended at the limit of model calls",
+    model,
+  ].filter(Boolean).join(" · "));
 }

@@ -1,7 +1,7 @@
 // The list of sessions, with a search in titles and messages.
 
 import { api } from "../core/api.js";
-import { fill, h, outside, shorten, uniqueId } from "../core/dom.js";
+import { fill, h, outside, shorten, textNodes, uniqueId } from "../core/dom.js";
 import { ago, exactTime } from "../core/format.js";
 import { shortcut, shownKeys } from "../core/keys.js";
 import { href } from "../core/router.js";
@@ -10,7 +10,7 @@ import { icon } from "../components/icon.js";
 import { emptyView, errorView } from "../components/page.js";
 
 const PAUSE = 4_000;
-const STATES = {
+export const STATES = {
   running: ["running", "working"],
   suspended: ["waiting", "waiting"],
   failed: ["failed", "failed"],
@@ -22,6 +22,7 @@ export class SessionList {
   #selected = null;
   #found = null;
   #timer = null;
+  #version = null;
 
   constructor(page) {
     this.page = page;
@@ -52,6 +53,10 @@ export class SessionList {
   async refresh() {
     try {
       const { sessions } = await api.get("api/sessions", { query: { limit: 200 }, signal: this.page.signal });
+      // The list is drawn again only if it changes, or if its times do.
+      const version = `${Math.floor(Date.now() / 60_000)} ${JSON.stringify(sessions)}`;
+      if (version === this.#version) return;
+      this.#version = version;
       this.#sessions = sessions;
       this.#show();
     } catch (error) {
@@ -90,7 +95,7 @@ export class SessionList {
     const hits = (this.#found ?? []).filter(() => query);
     fill(this.list,
       items.length > 0 && h("ul", { class: "plain" }, items),
-      hits.length > 0 && [h("h2", { class: "small muted" }, "In messages"), h("ul", { class: "plain" }, hits.map(hitItem))],
+      hits.length > 0 && [h("h2", { class: "small muted" }, "In messages"), h("ul", { class: "plain" }, hits.map((hit) => hitItem(hit, query)))],
       items.length === 0 && hits.length === 0 && (query
         ? emptyView("search", "Nothing found", "No title and no message contains these words.")
         : emptyView("chat", "No sessions yet", "Sessions that begin here, in the terminal or through the API are listed here.")));
@@ -108,8 +113,12 @@ export class SessionList {
   }
 }
 
-function hitItem(hit) {
+function hitItem(hit, query) {
+  const excerpt = shorten(hit.excerpt, 160);
+  const place = excerpt.toLowerCase().indexOf(query);
+  const found = place < 0 ? textNodes(excerpt)
+    : [textNodes(excerpt.slice(0, place)), h("mark", null, textNodes(excerpt.slice(place, place + query.length))), textNodes(excerpt.slice(place + query.length))];
   return h("li", null, h("a", { href: `${href("chat", hit.session)}?message=${hit.message}` },
     h("span", { class: "title cut" }, outside(shorten(hit.title ?? hit.session, 80))),
-    outside(shorten(hit.excerpt, 160), { class: "excerpt muted small" })));
+    h("span", { class: "outside excerpt muted small", dir: "auto" }, found)));
 }

@@ -2,6 +2,8 @@
 
 import { fill, h, outside, shorten } from "../core/dom.js";
 import { bytes, count, duration, plural } from "../core/format.js";
+import { configurationWith } from "../core/router.js";
+import { signIn } from "../core/sign-in.js";
 import { icon } from "../components/icon.js";
 import { copyButton, jsonBlock, textBlock, valueView } from "../components/json-view.js";
 import { mediaView } from "../components/media.js";
@@ -56,7 +58,7 @@ export class ToolCard {
       section("Arguments", valueView(call.arguments, { label: "Arguments" })),
       call.edited && section("Arguments after a person changed them", valueView(call.edited, { label: "Changed arguments" })),
       call.result && section(call.result.is_error ? "Error" : "Result", results(this.session, call.result)),
-      call.result?.denials?.map(denialView),
+      call.result?.denials?.map((denial) => denialView(denial, this.session)),
       footer(call));
   }
 }
@@ -85,11 +87,15 @@ function results(session, result) {
   });
 }
 
-/** Returns what a plugin was denied, with the line of the configuration that would allow it. */
-export function denialView(denial) {
+/** Returns what a plugin was denied in a session, with the lines of the configuration that would allow it. */
+export function denialView(denial, session) {
+  // The advice of the host contains a table of the configuration and one line.
+  const [, table, line] = /^(\[[^\]\n]+\])\n(.+)$/m.exec(denial.grant) ?? [];
+  const [agent] = session.split("/");
   return h("div", { class: "callout warn stack tight" },
     h("p", null, h("strong", null, "Denied: "), outside(denial.plugin, { class: "mono" }), " is not granted ", outside(denial.thing), "."),
-    h("p", { class: "row" }, outside(denial.grant, { class: "grow" }), copyButton(denial.grant, "Copy what to add")));
+    h("div", { class: "row missing-lines" }, outside(denial.grant, { class: "grow plain-text mono" }), copyButton(table ? `${table}\n${line}` : denial.grant, "Copy what to add")),
+    table && signIn.may("administer") && h("p", null, h("a", { href: configurationWith(agent, table, line) }, "Add it to the configuration…")));
 }
 
 function footer(call) {

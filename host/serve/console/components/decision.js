@@ -1,8 +1,9 @@
-// Something that waits for a person: an approval, a question, a call whose outcome is unknown, or a service that has not answered.
+// Something that waits for a person: an approval, a question, a call whose outcome is unknown, a service that has not answered, or
+// a plugin that lacks grants.
 // The inbox and the chat show the same cards.
 
 import { api, ApiError, sessionPath } from "../core/api.js";
-import { announce, fill, h, outside, shorten, uniqueId } from "../core/dom.js";
+import { fill, h, outside, shorten, uniqueId } from "../core/dom.js";
 import { ago, exactTime } from "../core/format.js";
 import { inbox } from "../core/inbox-count.js";
 import { difference } from "../core/rendered.js";
@@ -20,10 +21,13 @@ const KINDS = {
   question: { icon: "question", title: "Question", right: "talk" },
   outcome_unknown: { icon: "warning", title: "Outcome unknown", right: "approve" },
   overdue_service: { icon: "clock", title: "No answer yet", right: "talk" },
+  first_use: { icon: "plugins", title: "First use", right: "administer" },
 };
 
 /** A card for one item of the inbox. `withSession` adds a link to the session. */
 export class DecisionCard {
+  #hadFocus = false;
+
   constructor(item, { withSession = true } = {}) {
     this.item = item;
     this.kind = KINDS[item.kind];
@@ -32,7 +36,7 @@ export class DecisionCard {
     this.content = h("div", { class: "body stack" });
     this.element = h("article", { class: `card decision ${item.kind}`, "aria-labelledby": heading, tabindex: "-1" },
       h("header", null, icon(this.kind.icon),
-        h("h2", { id: heading, class: "grow" }, h("span", null, this.kind.title), item.kind !== "question" && [" · ", outside(item.tool, { class: "mono" })]),
+        h("h2", { id: heading, class: "grow" }, h("span", null, this.kind.title), item.kind !== "question" && [" · ", outside(item.first_use?.plugin ?? item.tool, { class: "mono" })]),
         h("span", { class: "muted small nowrap" }, h("time", { datetime: item.since, title: exactTime(item.since) }, ago(item.since)))),
       this.content);
     this.element.addEventListener("keydown", (event) => this.#key(event));
@@ -55,6 +59,7 @@ export class DecisionCard {
       case "approval": return this.#approval();
       case "question": return this.#question();
       case "outcome_unknown": return this.#unknown();
+      case "first_use": return this.#firstUse();
       default: return this.#service();
     }
   }
@@ -88,10 +93,10 @@ export class DecisionCard {
       h("section", { class: "stack tight" }, h("h3", { class: "small muted" }, "Arguments"), this.place),
       this.preview,
       h("dl", { class: "facts" },
+        item.because && h("div", null, h("dt", null, "Required by"), h("dd", null, outside(item.because))),
         item.source && h("div", null, h("dt", null, "From"), h("dd", null, sourceText(item.source))),
-        digestOf(item.source) && h("div", { class: "digest" }, h("dt", null, "Digest"), h("dd", { class: "mono" }, digestOf(item.source))),
-        item.because && h("div", null, h("dt", null, "Required by"), h("dd", null, h("span", { class: "mono" }, outside(item.because)))),
-        h("div", null, h("dt", null, "Call"), h("dd", { class: "mono" }, outside(item.call)))),
+        h("div", null, h("dt", null, "Call"), h("dd", null, outside(item.call, { class: "mono" }))),
+        digestOf(item.source) && h("div", { class: "digest" }, h("dt", null, "Digest"), h("dd", null, outside(digestOf(item.source), { class: "mono" })))),
       this.buttons,
     ];
   }
@@ -138,6 +143,8 @@ export class DecisionCard {
       if (value !== undefined) this.#allow("once", value);
     });
     const cancel = h("button", { class: "button", type: "button", on: { click: () => { this.#showArguments(); this.element.focus(); } } }, "Cancel");
+    // The changes that were shown are those of the arguments before.
+    fill(this.preview);
     fill(this.place, h("div", { class: "field" }, h("label", { for: id }, "Changed arguments, as JSON"), field, problem));
     fill(this.buttons, allow, cancel);
     field.focus();
@@ -281,8 +288,33 @@ export class DecisionCard {
     ];
   }
 
+  // Grants that a plugin lacks
+
+  #firstUse() {
+    const { item } = this;
+    const { plugin, digest, offered, not_offered: missing, can_be_kept: canBeKept } = item.first_use;
+    const answer = (label, key, value, success, kind) => this.#button(label, key, () => this.#grant(value, success), kind);
+    return [
+      h("p", null, "The plugin ", outside(plugin, { class: "mono" }), item.tool ? [" is about to run ", outside(item.tool, { class: "mono" })] : " is about to build the context", ", and asks for these grants:"),
+      h("ul", { class: "plain stack tight" }, offered.map((grant) => h("li", { class: "stack tight" }, outside(grant.meaning), h("pre", { class: "small" }, outside(grant.line))))),
+      missing.length > 0 && h("div", { class: "stack tight" }, h("h3", { class: "small muted" }, "Cannot be granted here"),
+        h("ul", { class: "plain stack tight small muted" }, missing.map((one) => h("li", null, outside(`${one.thing}, ${one.why}: ${one.line}`))))),
+      h("dl", { class: "facts" }, h("div", { class: "digest" }, h("dt", null, "Digest"), h("dd", { class: "mono" }, digest))),
+      h("div", { class: "row decide" },
+        answer("Allow in this session", "a", "this_session", "The plugin has the grants in this session.", "primary"),
+        canBeKept && answer("Always", null, "always", "The plugin has the grants, and they are in the configuration."),
+        answer("Deny", "d", "no", "The plugin does not get the grants in this session.", "danger"),
+        canBeKept && answer("Never ask again", null, "never", "The plugin does not get the grants, and nobody is asked again.", "quiet")),
+    ];
+  }
+
+  #grant(answer, success) {
+    return this.#decide("first-uses", { number: this.item.first_use.number, answer }, success);
+  }
+
   /** Sends a decision. If somebody else was first, the person is told. */
   async #decide(part, body, success) {
+    this.#hadFocus = this.element.contains(document.activeElement);
     for (const button of this.element.querySelectorAll("button")) button.disabled = true;
     try {
       const answer = part
@@ -299,23 +331,26 @@ export class DecisionCard {
       }
       for (const button of this.element.querySelectorAll("button")) button.disabled = !this.may;
       notifyError(error);
+      // The button that was disabled has lost the focus.
+      if (this.#hadFocus) this.element.focus();
     }
   }
 
+  /** Removes the card. The focus moves to the next card, or to what the page chooses. */
   #gone(text) {
     notify(text);
-    announce(text);
-    const next = this.element.nextElementSibling ?? this.element.previousElementSibling;
-    this.element.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: this.item }));
+    const next = [this.element.nextElementSibling, this.element.previousElementSibling].find((sibling) => sibling?.matches(".decision"));
+    const { parentElement } = this.element;
     this.element.remove();
-    if (next?.matches(".decision")) next.focus();
+    parentElement?.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: { item: this.item, needsFocus: this.#hadFocus && !next } }));
+    if (this.#hadFocus) next?.focus();
     inbox.refresh();
   }
 }
 
 /** Returns the key of an item. */
 export function itemKey(item) {
-  return `${item.session}\n${item.call}\n${item.kind}`;
+  return `${item.session}\n${item.call}\n${item.kind}\n${item.first_use?.number ?? ""}`;
 }
 
 function digestOf(source) {

@@ -23,19 +23,26 @@ function load(session, media) {
 function picture(session, media, name) {
   const image = h("img", { alt: name, width: media.dimensions?.width, height: media.dimensions?.height, loading: "lazy" });
   const button = h("button", { class: "picture", type: "button", "aria-label": `Show the picture ${name}` }, image);
-  let url = null;
+  let content = null;
   load(session, media).then((blob) => {
-    url = URL.createObjectURL(blob);
+    content = blob;
+    const url = URL.createObjectURL(blob);
+    // The browser keeps the bytes of a URL until it is revoked. The picture stays.
+    const revoke = () => URL.revokeObjectURL(url);
+    image.addEventListener("load", revoke, { once: true });
+    image.addEventListener("error", revoke, { once: true });
     image.src = url;
   }).catch((error) => button.replaceWith(h("p", { class: "callout bad" }, "The picture could not be loaded. ", error.message)));
-  button.addEventListener("click", () => {
-    if (!url) return;
+  button.addEventListener("click", async () => {
+    if (!content) return;
+    const url = URL.createObjectURL(content);
     const size = media.dimensions ? `${media.dimensions.width} × ${media.dimensions.height}, ` : "";
-    openDialog({
+    await openDialog({
       title: name,
       body: h("div", { class: "stack tight picture-dialog" }, h("img", { src: url, alt: name }), h("p", { class: "muted small" }, size, bytes(media.size))),
       actions: [{ label: "Close", kind: "primary" }],
     });
+    URL.revokeObjectURL(url);
   });
   return button;
 }

@@ -18,7 +18,7 @@ export function menu(button, items, { place = "" } = {}) {
         class: `item ${item.kind ?? ""}`, type: "button", role: item.checked === undefined ? "menuitem" : "menuitemradio",
         "aria-checked": item.checked === undefined ? null : String(item.checked), disabled: item.disabled ?? false, tabindex: "-1",
         on: { click: () => { close(true); item.run(); } },
-      }, item.icon && icon(item.icon), h("span", { class: "grow" }, item.label), item.checked && icon("check")));
+      }, item.checked === undefined ? item.icon && icon(item.icon) : item.checked ? icon("check") : h("span", { class: "icon" }), h("span", { class: "grow" }, item.label)));
     }
     list.hidden = false;
     button.setAttribute("aria-expanded", "true");

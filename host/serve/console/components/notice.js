@@ -9,7 +9,11 @@ const SHOWN_FOR = 6_000;
 export function notify(text, { kind = "info", action } = {}) {
   const region = document.querySelector(".notices");
   if (!region) return;
-  const close = () => notice.remove();
+  const close = () => {
+    const hadFocus = notice.contains(document.activeElement);
+    notice.remove();
+    if (hadFocus) document.getElementById("main")?.focus();
+  };
   const notice = h("div", { class: `notice ${kind}` },
     h("span", { class: "grow" }, text),
     action && h("button", { class: "button small", type: "button", on: { click: () => { close(); action.run(); } } }, action.label),

@@ -4,6 +4,9 @@ import { fill, h } from "../core/dom.js";
 import { ApiError } from "../core/api.js";
 import { icon } from "./icon.js";
 
+/** What was shown last in a place, so that an answer that comes too late does not replace something newer. */
+const latest = new WeakMap();
+
 /** A page of the console; see main.js. */
 export class Page extends HTMLElement {
   #controller = null;
@@ -31,6 +34,14 @@ export class Page extends HTMLElement {
   /** Is called at the beginning, and when the address has changed within the page. */
   routeChanged() {}
 
+  /** Moves the focus to the heading, after the element that had it is gone. */
+  focusHeading() {
+    const heading = this.querySelector("h1");
+    if (!heading) return;
+    heading.tabIndex = -1;
+    heading.focus();
+  }
+
   /** Calls a function now and then while the tab is visible and the page is shown. */
   every(milliseconds, run) {
     const timer = setInterval(() => { if (!document.hidden) run(); }, milliseconds);
@@ -42,17 +53,20 @@ export class Page extends HTMLElement {
    * whether it succeeded.
    */
   async show(place, load) {
-    const timer = setTimeout(() => fill(place, loading()), 150);
+    const request = {};
+    latest.set(place, request);
+    const isLatest = () => this.isConnected && latest.get(place) === request;
+    const timer = setTimeout(() => { if (isLatest()) fill(place, loading()); }, 150);
     try {
       const content = await load();
-      clearTimeout(timer);
-      if (this.isConnected && content !== undefined) fill(place, content);
+      if (isLatest() && content !== undefined) fill(place, content);
       return true;
     } catch (error) {
-      clearTimeout(timer);
-      if (error.name === "AbortError" || !this.isConnected) return false;
+      if (error.name === "AbortError" || !isLatest()) return false;
       fill(place, errorView(error, () => this.show(place, load)));
       return false;
+    } finally {
+      clearTimeout(timer);
     }
   }
 }

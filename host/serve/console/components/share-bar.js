@@ -14,5 +14,5 @@ export function shareBar(label, parts) {
     h("figcaption", { class: "visually-hidden" }, label),
     h("div", { class: "bar", "aria-hidden": "true" }, pieces),
     h("ul", { class: "plain legend" }, parts.map((part) => h("li", null,
-      h("span", { class: `swatch ${part.name}`, "aria-hidden": "true" }), `${part.label} `, h("strong", null, part.shown)))));
+      h("span", { class: `swatch ${part.name}`, "aria-hidden": "true" }), h("span", null, `${part.label} `, h("strong", null, part.shown))))));
 }

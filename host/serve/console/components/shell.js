@@ -1,6 +1,6 @@
 // The frame: navigation, account, the page that the address names, notices, and the sign-in.
 
-import { fill, h } from "../core/dom.js";
+import { announce, fill, h } from "../core/dom.js";
 import { connection } from "../core/api.js";
 import { inbox } from "../core/inbox-count.js";
 import { currentShortcuts, shortcut } from "../core/keys.js";
@@ -18,13 +18,17 @@ class Shell extends HTMLElement {
   #main = null;
   #links = new Map();
   #started = false;
+  /** Is aborted when the sign-in changes. */
+  #signedIn = null;
 
   connectedCallback() {
     onRoute(() => this.#route());
     signIn.addEventListener("change", () => this.#signInChanged());
     const offline = h("div", { class: "offline", role: "alert", hidden: true }, "The server cannot be reached. The page tries again by itself.");
     connection.addEventListener("change", ({ detail: isReachable }) => { offline.hidden = isReachable; });
-    document.body.append(offline, h("div", { class: "notices" }), h("div", { id: "announcements", class: "visually-hidden", role: "status" }));
+    // The bar is above the page, so that it covers nothing.
+    this.before(offline);
+    document.body.append(h("div", { class: "notices" }), h("div", { id: "announcements", class: "visually-hidden", role: "status" }));
     shortcut("Control+/", "Show the keyboard shortcuts", showShortcuts);
     shortcut("Alt+N", "Begin a session", () => { if (signIn.secret) go(href("chat", "new")); });
   }
@@ -42,6 +46,11 @@ class Shell extends HTMLElement {
   #signInChanged() {
     if (!this.#started) return;
     this.#shown = null;
+    this.#signedIn?.abort();
+    this.#signedIn = new AbortController();
+    // What the last sign-in has shown must not stay.
+    for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
+    fill(document.querySelector(".notices"));
     if (!signIn.secret) {
       inbox.stop();
       document.title = "Sign in · agent-host";
@@ -66,7 +75,7 @@ class Shell extends HTMLElement {
           badge.hidden = count() === 0;
           fill(badge, h("span", { "aria-hidden": "true" }, count() > 99 ? "99+" : count()), h("span", { class: "visually-hidden" }, label(count())));
         };
-        changes.addEventListener("change", update);
+        changes.addEventListener("change", update, { signal: this.#signedIn.signal });
         update();
       }
       return h("li", null, link);
@@ -88,7 +97,7 @@ class Shell extends HTMLElement {
       ...themes.map(([name, label]) => ({ label, checked: theme() === name, run: () => chooseTheme(name) })),
       { label: "Keyboard shortcuts", icon: "question", run: showShortcuts },
       { label: "About", icon: "about", run: () => go(href("about")) },
-      { label: "Sign out", icon: "back", run: () => signIn.end("You are signed out.") },
+      { label: "Sign out", icon: "leave", run: () => signIn.end("You are signed out.") },
     ], { place: "above start account-menu" });
   }
 
@@ -115,7 +124,8 @@ class Shell extends HTMLElement {
     }
     const shown = { page, element: null };
     this.#shown = shown;
-    const timer = setTimeout(() => fill(this.#main, loading()), 200);
+    // The address may change before the module is loaded. Then this page must not replace the other one.
+    const timer = setTimeout(() => { if (this.#shown === shown) fill(this.#main, loading()); }, 200);
     try {
       await page.load();
     } catch (error) {
@@ -134,6 +144,7 @@ class Shell extends HTMLElement {
     shown.element.route = { segments: now.segments, query: now.query };
     fill(this.#main, shown.element);
     this.#main.scrollTop = 0;
+    announce(`${page.label ?? page.title} page`);
   }
 }
 

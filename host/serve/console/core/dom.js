@@ -58,6 +58,14 @@ export function textNodes(text) {
   return nodes;
 }
 
+/** Appends a piece of a text from outside. Many pieces become one node. */
+export function appendText(element, piece) {
+  const nodes = textNodes(piece);
+  const last = element.lastChild;
+  if (last instanceof Text && nodes[0] instanceof Text) last.appendData(nodes.shift().data);
+  element.append(...nodes);
+}
+
 /** Returns an element with a text from outside. */
 export function outside(text, properties = {}, tag = "span") {
   const { class: names = "", ...others } = properties;

@@ -83,17 +83,24 @@ function untilVisible(signal) {
     const check = () => {
       if (document.hidden && !signal.aborted) return;
       document.removeEventListener("visibilitychange", check);
+      signal.removeEventListener("abort", check);
       resolve();
     };
     document.addEventListener("visibilitychange", check);
-    signal.addEventListener("abort", check, { once: true });
+    signal.addEventListener("abort", check);
   });
 }
 
 /** Waits for some milliseconds, or until the signal is aborted. */
 export function sleep(milliseconds, signal) {
   return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal?.addEventListener("abort", () => { clearTimeout(timer); resolve(); }, { once: true });
+    const end = () => {
+      clearTimeout(timer);
+      signal?.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, milliseconds);
+    signal?.addEventListener("abort", end);
+    if (signal?.aborted) end();
   });
 }

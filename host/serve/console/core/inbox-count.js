@@ -1,6 +1,7 @@
 // The number of things that wait for a person, for the navigation and for pages that follow the inbox.
 
 import { api } from "./api.js";
+import { announce } from "./dom.js";
 import { signIn } from "./sign-in.js";
 
 const PAUSE = 4_000;
@@ -18,6 +19,8 @@ class InboxCount extends EventTarget {
   }
 
   stop() {
+    this.items = null;
+    this.count = 0;
     clearInterval(this.#timer);
     this.#timer = null;
   }
@@ -26,6 +29,7 @@ class InboxCount extends EventTarget {
     if (!signIn.may("read")) return;
     try {
       const { items } = await api.get("api/inbox");
+      if (this.items && items.length > this.items.length) announce(`${items.length} waiting in the inbox`);
       this.items = items;
       this.count = items.length;
       this.error = null;

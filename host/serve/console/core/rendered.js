@@ -14,34 +14,38 @@ export function renderedBlocks(blocks, headings = { last: 2 }) {
   return blocks.map(({ node }) => rendered(node, headings));
 }
 
-/** Returns a node for a rendered tree: a text, or `{ tag, children, … }`. */
-export function rendered(node, headings = { last: 2 }) {
+/**
+ * Returns a node for a rendered tree: a text, or `{ tag, children, … }`. The outermost block decides the direction of its text, so
+ * that the marks of lists and quotes are on the side where their text begins.
+ */
+export function rendered(node, headings = { last: 2 }, isInside = false) {
   if (typeof node === "string") {
     const texts = document.createDocumentFragment();
     texts.append(...textNodes(node));
     return texts;
   }
-  const children = () => (node.children ?? []).map((child) => rendered(child, headings));
+  const children = () => (node.children ?? []).map((child) => rendered(child, headings, true));
+  const dir = isInside ? null : "auto";
   switch (node.tag) {
     case "code_block": return codeBlock(node);
     case "table": return h("div", { class: "table", tabindex: "0", role: "region", "aria-label": "Table" }, h("table", null, children()));
     case "a": return link(node, children());
     case "th":
     case "td": return h(node.tag, { class: ["center", "end"].includes(node.align) ? node.align : null, dir: "auto", scope: node.tag === "th" ? "col" : null }, children());
-    case "ol": return h("ol", { start: Number.isInteger(node.start) ? node.start : null }, children());
+    case "ol": return h("ol", { dir, start: Number.isInteger(node.start) ? node.start : null }, children());
     case "li": {
-      if (typeof node.checked !== "boolean") return h("li", { dir: "auto" }, children());
+      if (typeof node.checked !== "boolean") return h("li", null, children());
       const box = h("input", { type: "checkbox", disabled: true, checked: node.checked, "aria-label": node.checked ? "done" : "not done" });
-      return h("li", { class: "task", dir: "auto" }, box, " ", children());
+      return h("li", { class: "task" }, box, " ", children());
     }
     case "h1": case "h2": case "h3": case "h4": case "h5": case "h6": {
       const level = Math.min(Number(node.tag[1]) + 2, headings.last + 1, 6);
       headings.last = level;
-      return h(`h${level}`, { dir: "auto" }, children());
+      return h(`h${level}`, { dir }, children());
     }
     default:
       if (!PLAIN.has(node.tag)) return append(document.createDocumentFragment(), children());
-      return h(node.tag, node.tag === "p" ? { dir: "auto" } : null, children());
+      return h(node.tag, ["p", "ul", "blockquote"].includes(node.tag) ? { dir } : null, children());
   }
 }
 

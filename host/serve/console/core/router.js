@@ -34,6 +34,11 @@ export function href(path, ...segments) {
   return `#/${[path, ...segments.map(encodeURIComponent)].join("/")}`;
 }
 
+/** Returns the address of an agent's configuration, in which lines of a table are added that the person then reviews and saves. */
+export function configurationWith(agent, table, lines) {
+  return `${href("agents", agent)}?${new URLSearchParams({ part: "configuration", table, add: lines })}`;
+}
+
 /** Shows another page. With `replace`, the page that is left is not in the history. */
 export function go(address, { replace = false } = {}) {
   if (location.hash === address) return;

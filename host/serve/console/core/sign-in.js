@@ -8,6 +8,8 @@ class SignIn extends EventTarget {
   #stored = null;
   /** Why the last sign-in ended, for the page that asks for a token. */
   message = "";
+  /** Whether the person asked for the end of the sign-in, so that the message is no problem. */
+  wasAsked = false;
 
   /** Uses the sign-in of this tab, or a code in the address. */
   async start() {
@@ -46,10 +48,12 @@ class SignIn extends EventTarget {
     this.dispatchEvent(new Event("change"));
   }
 
-  /** Ends the sign-in. `message` says why, if the person did not ask for it. */
+  /** Ends the sign-in, because the person asks for it. */
   async end(message = "") {
     const secret = this.secret;
+    this.wasAsked = true;
     this.forget(message);
+    this.wasAsked = false;
     if (!secret) return;
     const headers = { authorization: `Bearer ${secret}` };
     await fetch(new URL("../api/sign-ins", document.baseURI), { method: "DELETE", headers, keepalive: true }).catch(() => {});

@@ -13,7 +13,8 @@ const RIGHTS = {
 
 class AboutPage extends Page {
   render() {
-    this.content = h("div");
+    // The page has nothing else that gets the focus, and a small window scrolls it.
+    this.content = h("div", { tabindex: "0", role: "region", "aria-label": "About this sign-in" });
     this.append(h("div", { class: "page" }, pageHeader("About", "What you may do on this server."), this.content));
     this.show(this.content, async () => this.details(await api.get("api/token", { signal: this.signal })));
   }
@@ -28,7 +29,7 @@ class AboutPage extends Page {
           h("dt", null, "User"), h("dd", null, token.user ? outside(token.user) : "the sessions of all users"),
           Object.entries(RIGHTS).map(([right, meaning]) => [
             h("dt", null, h("code", null, right)),
-            h("dd", null, token.rights.includes(right) ? "allowed: " : "not allowed: ", meaning),
+            h("dd", { class: "right" }, token.rights.includes(right) ? h("span", { class: "badge good" }, "allowed") : h("span", { class: "badge" }, "not allowed"), h("span", null, meaning)),
           ])))),
       h("section", { class: "card" }, h("header", null, h("h2", null, "Programs")), h("div", { class: "body stack tight" },
         h("p", null, "This page uses only the HTTP API, so a program can do everything that you can do here."),

@@ -10,6 +10,9 @@ import { Composer } from "../chat/composer.js";
 import { Conversation } from "../chat/conversation.js";
 import { SessionList } from "../chat/session-list.js";
 
+/** The agent of the last session that began in this browser is offered first. */
+const LAST_AGENT = "agent-host.agent";
+
 class ChatPage extends Page {
   #conversation = null;
 
@@ -48,6 +51,8 @@ class ChatPage extends Page {
   #new() {
     document.title = "Chat · agent-host";
     if (!signIn.may("talk")) {
+      // A narrow window shows either the list or the place beside it.
+      this.layout.dataset.shows = "list";
       fill(this.place, emptyView("chat", "Choose a session", "Your token may read sessions, but it may not begin one. That needs the right “talk”."));
       return;
     }
@@ -62,7 +67,8 @@ class ChatPage extends Page {
 
   #newSession(agents) {
     const id = uniqueId("agent");
-    let agent = agents.some(({ name }) => name === this.route.query.get("agent")) ? this.route.query.get("agent") : agents[0].name;
+    const isKnown = (wanted) => agents.some(({ name }) => name === wanted);
+    let agent = [this.route.query.get("agent"), localStorage.getItem(LAST_AGENT)].find(isKnown) ?? agents[0].name;
     const about = h("p", { class: "muted small" });
     const describe = () => {
       const { model, tools } = agents.find(({ name }) => name === agent);
@@ -76,6 +82,7 @@ class ChatPage extends Page {
       placeholder: "What should the agent do?",
       send: async ({ text, attachments }) => {
         const { session } = await api.post("api/sessions", { agent, prompt: text, attachments });
+        localStorage.setItem(LAST_AGENT, agent);
         this.sessions.refresh();
         go(href("chat", session));
       },

@@ -9,6 +9,8 @@ import { DecisionCard, itemKey } from "../components/decision.js";
 class InboxPage extends Page {
   #cards = new Map();
   #decided = new Map();
+  /** The number of items that the page says, which is not said again. */
+  #count = null;
 
   render() {
     this.list = h("div", { class: "stack decisions" });
@@ -18,9 +20,10 @@ class InboxPage extends Page {
     this.append(h("div", { class: "page narrow" },
       pageHeader("Inbox", "Approvals, questions and everything else that waits for a person."),
       this.help, this.state, this.list));
-    this.list.addEventListener("decided", ({ detail }) => {
-      this.#decided.set(itemKey(detail), Date.now());
-      this.#cards.delete(itemKey(detail));
+    this.list.addEventListener("decided", ({ detail: { item, needsFocus } }) => {
+      this.#decided.set(itemKey(item), Date.now());
+      this.#cards.delete(itemKey(item));
+      if (needsFocus) this.focusHeading();
     });
     this.list.addEventListener("keydown", (event) => this.#move(event));
     inbox.addEventListener("change", () => this.#show(), { signal: this.signal });
@@ -30,6 +33,7 @@ class InboxPage extends Page {
 
   #show() {
     if (inbox.error && this.#cards.size === 0) {
+      this.#count = null;
       fill(this.state, errorView(inbox.error, () => inbox.refresh()));
       return;
     }
@@ -54,7 +58,8 @@ class InboxPage extends Page {
     }
     document.title = `${items.length > 0 ? `(${items.length}) ` : ""}Inbox · agent-host`;
     this.help.hidden = items.length === 0;
-    if (inbox.items === null) return;
+    if (inbox.items === null || this.#count === items.length) return;
+    this.#count = items.length;
     fill(this.state, items.length === 0
       ? emptyView("inbox", "Nothing waits for you", "When an agent needs an approval or asks a question, it is listed here. The page looks for new items by itself.")
       : h("p", { class: "visually-hidden", role: "status" }, plural(items.length, "item")));
@@ -67,6 +72,7 @@ class InboxPage extends Page {
   }
 
   #move(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
     const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
     const cards = [...this.list.querySelectorAll(".decision")];
     const place = cards.indexOf(event.target);

@@ -1,12 +1,13 @@
 // The plugins of an agent: what each may do, its health and versions, its tools, and what its calls have used.
 // Address: `#/plugins/AGENT/PLUGIN`.
 
-import { h, outside } from "../core/dom.js";
+import { announce, h, outside } from "../core/dom.js";
 import { api } from "../core/api.js";
 import { bytes, count, duration, plural } from "../core/format.js";
 import { go, href } from "../core/router.js";
 import { signIn } from "../core/sign-in.js";
 import { agentChoice } from "../components/agent-choice.js";
+import { notify } from "../components/notice.js";
 import { Page, emptyView, pageHeader } from "../components/page.js";
 import { tabs } from "../components/tabs.js";
 import { accessView } from "./plugins/access.js";
@@ -16,12 +17,38 @@ import { short } from "./turns/words.js";
 
 const HEALTH = { "in use": "good", "on trial": "warn", "rolled back": "warn" };
 
+/** Time between two looks for other versions, in milliseconds. */
+const PAUSE = 3_000;
+
 class PluginsPage extends Page {
   #shown = "";
+  #agent = null;
+  /** The plugins of the agent that the page shows, with their digests. */
+  #versions = "";
 
   render() {
     this.content = h("div", { class: "page plugins" });
     this.append(this.content);
+    this.every(PAUSE, () => this.#look());
+  }
+
+  /** Shows a swap that happens while the page is open. What somebody writes or reads in a form of a tool is not taken away. */
+  async #look() {
+    const agent = this.#agent;
+    if (agent === null) return;
+    const found = await api.get(`api/agents/${encodeURIComponent(agent)}`, { signal: this.signal }).catch(() => null);
+    // The frame tells that the server cannot be reached, and the next look tries again.
+    if (!found || agent !== this.#agent || versionsOf(found.plugins) === this.#versions) return;
+    this.#versions = versionsOf(found.plugins);
+    const text = `The plugins of ${agent} have changed.`;
+    const reload = () => this.show(this.content, () => this.#load(...this.route.segments));
+    if (this.content.querySelector(".tool-form[open]")) {
+      notify(text, { action: { label: "Show the change", run: reload } });
+      return;
+    }
+    const hadFocus = this.content.contains(document.activeElement);
+    if (await reload()) announce(text);
+    if (hadFocus) (this.content.querySelector("[role=tab][aria-selected=true]") ?? this.content.querySelector("a"))?.focus();
   }
 
   routeChanged() {
@@ -38,6 +65,7 @@ class PluginsPage extends Page {
     const name = agent ?? agents[0].name;
     const path = `api/agents/${encodeURIComponent(name)}/plugins`;
     const found = await api.get(path, { signal: this.signal });
+    [this.#agent, this.#versions] = [name, versionsOf(found.plugins)];
     const chosen = found.plugins.find((one) => one.name === plugin);
     return chosen ? this.#plugin(name, path, chosen) : this.#list(agents, name, found);
   }
@@ -45,7 +73,7 @@ class PluginsPage extends Page {
   #list(agents, name, { plugins, generation, counted_sessions: sessions }) {
     const header = pageHeader("Plugins", [`What extends the agent `, outside(name), "."], agentChoice("plugins", agents, name));
     if (plugins.length === 0) {
-      return [header, emptyView("plugins", "No plugins", "The agent's plugin folder is empty, or the agent has none. `agent-host plugin add` installs a plugin.")];
+      return [header, emptyView("plugins", "No plugins", ["The agent has no plugin folder, or the folder is empty. The command ", h("code", null, "agent-host plugin add"), " installs a plugin."])];
     }
     return [header,
       h("ul", { class: "plain plugin-list" }, plugins.map((plugin) => h("li", { class: "card" },
@@ -92,6 +120,10 @@ class PluginsPage extends Page {
   }
 }
 
+function versionsOf(plugins) {
+  return plugins.map(({ name, digest }) => `${name}@${digest}`).sort().join();
+}
+
 /** Returns the part of the address that decides what is shown. */
 function addressOf({ segments, query }) {
   return `${segments.join("/")}?${query.get("part") ?? "access"}`;
@@ -117,7 +149,7 @@ function useView({ used }) {
     ["Largest memory peak", bytes(used.memory_peak)],
     ["Network requests", count(used.requests)],
   ];
-  return h("dl", { class: "fact-list large" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value))));
+  return h("section", { class: "card" }, h("dl", { class: "fact-list large body" }, facts.map(([name, value]) => h("div", null, h("dt", null, name), h("dd", null, value)))));
 }
 
 customElements.define("ah-plugins", PluginsPage);

@@ -10,12 +10,13 @@ class SignInPage extends HTMLElement {
       id, type: "password", name: "token", autocomplete: "off", autocapitalize: "off", spellcheck: "false", required: true,
       placeholder: "aht_…", "aria-describedby": `${id}-problem`, autofocus: true,
     });
-    const problem = h("p", { class: "error", id: `${id}-problem`, role: "alert" }, signIn.message);
+    const problem = h("p", { class: signIn.wasAsked ? "hint" : "error", id: `${id}-problem`, role: "alert" }, signIn.message);
     const button = h("button", { class: "button primary", type: "submit" }, "Sign in");
     const submit = async (event) => {
       event.preventDefault();
       const token = field.value.trim();
       if (!token) {
+        problem.className = "error";
         problem.textContent = "Enter a token.";
         field.focus();
         return;
@@ -24,6 +25,7 @@ class SignInPage extends HTMLElement {
       try {
         await signIn.withToken(token);
       } catch (error) {
+        problem.className = "error";
         problem.textContent = error.message;
         field.setAttribute("aria-invalid", "true");
         field.select();
@@ -37,9 +39,9 @@ class SignInPage extends HTMLElement {
         h("div", { class: "field" }, h("label", { for: id }, "Token"), field, problem),
         button),
       h("div", { class: "help" },
-        h("p", null, "The first token is in the file ", h("code", null, "server-token"), " of the data folder. Create further tokens with:"),
-        h("p", null, h("code", null, "agent-host token create NAME --right read")),
-        h("p", null, "The page does not keep the token. You are signed in on this tab for 12 hours.")))));
+        h("p", null, "The first token is in the file ", h("code", null, "server-token"), " of the data folder. The server names the file when it starts. On this machine, a further token comes from:"),
+        h("pre", { tabindex: "0", "aria-label": "Command" }, h("code", null, "agent-host token create NAME --right read")),
+        h("p", null, "You stay signed in on this tab for 12 hours. The token itself is not stored.")))));
     field.focus();
   }
 }

@@ -8,6 +8,7 @@ import { shortcut, shownKeys } from "../core/keys.js";
 import { go, href } from "../core/router.js";
 import { Page, emptyView, loading, pageHeader } from "../components/page.js";
 import { icon } from "../components/icon.js";
+import { STATES } from "../chat/session-list.js";
 import { stepView } from "./turns/step.js";
 import { timeline } from "./turns/timeline.js";
 import { replayDialog } from "./turns/replay.js";
@@ -54,7 +55,7 @@ class TurnsPage extends Page {
       h("a", { href: href("turns", session.session) },
         outside(session.title || "Without a prompt", { class: "title cut" }),
         h("span", { class: "muted small row" },
-          outside(session.agent), h("span", null, plural(session.turns, "turn")), h("span", null, session.state), h("span", null, ago(session.updated)))))))];
+          outside(session.agent), h("span", null, plural(session.turns, "turn")), STATES[session.state] && h("span", null, STATES[session.state][1]), h("span", null, ago(session.updated)))))))];
   }
 
   async #open(session, turn, step) {
@@ -151,8 +152,9 @@ class TurnsPage extends Page {
     const details = this.#details;
     const place = details.steps.findIndex((step) => step.step === this.#step);
     if (place < 0) return fill(this.detail);
+    const { move } = this.detail.contains(document.activeElement) ? document.activeElement.dataset : {};
     const button = (label, offset, name, keys) => h("button", {
-      class: "icon-button", type: "button", "aria-label": `${label} (${shownKeys(keys)})`, title: `${label} (${shownKeys(keys)})`,
+      class: "icon-button", type: "button", "data-move": offset, "aria-label": `${label} (${shownKeys(keys)})`, title: `${label} (${shownKeys(keys)})`,
       disabled: details.steps[place + offset] === undefined, on: { click: () => this.#move(offset) },
     }, icon(name));
     fill(this.detail,
@@ -162,6 +164,8 @@ class TurnsPage extends Page {
           h("span", { class: "muted small keys" }, h("kbd", null, shownKeys("Alt+PageUp")), " ", h("kbd", null, shownKeys("Alt+PageDown"))),
           button("Previous step", -1, "back", "Alt+PageUp"), button("Next step", 1, "chevron", "Alt+PageDown"))),
       stepView(this, details, details.steps[place], { selected: this.#tab, onSelect: (tab) => { this.#tab = tab; } }));
+    // The focus stays on the button that shows the next step, or moves to the heading at the last one.
+    if (move) (this.detail.querySelector(`[data-move="${Number(move)}"]:enabled`) ?? this.detail.querySelector("h2")).focus();
   }
 
   #move(offset) {

@@ -34,6 +34,9 @@ export async function open(browser, { url, width = 1440, height = 900, theme = "
     const { protocol, origin } = new URL(request.url());
     if (["http:", "https:"].includes(protocol) && origin !== new URL(url).origin) page.problems.push(`a request to ${request.url()}`);
   });
+  page.on("response", (response) => {
+    if (new URL(response.url()).pathname.startsWith("/console/") && response.status() >= 400) page.problems.push(`no file ${response.url()}`);
+  });
   await page.goto(`${url}/console/`);
   return page;
 }
@@ -54,7 +57,8 @@ export async function enter(browser, settings, options = {}) {
 /** The agent whose scripted replies belong to a prompt. */
 const AGENTS = {
   "Show me everything.": "everything", "Pay ann.": "payer", "Ask me.": "asker", "Count slowly.": "slow", "What is this?": "seer",
-  "Look at this.": "victim",
+  "Look at this.": "victim", "Fail.": "failer", "Talk.": "talker",
+  "Chat with me.": "chatter", "Write long words.": "writer",
 };
 
 /** Chooses the agent for a prompt in the form for a new session. */

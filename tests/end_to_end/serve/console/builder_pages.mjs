@@ -1,5 +1,6 @@
 // Scenarios of the pages for people who build agents: turns, plugins, and agents with their configuration files.
-import { readFileSync, writeFileSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { begin, check, ended, open, signIn, until } from "./browser.mjs";
 
 /** Returns the scenarios. `start` opens a page that is signed in, and `openPages` are closed and checked at the end. */
@@ -75,9 +76,18 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       const page = await start();
       const file = `${settings.folder}/everything.toml`;
       const before = readFileSync(file, "utf8");
-      await page.goto(address("agents/everything?part=configuration"));
       const editor = page.locator("textarea.editor");
-      await editor.waitFor();
+      // A link that says what a plugin lacks opens the editor with the lines, and nothing is saved.
+      const lines = new URLSearchParams({ part: "configuration", table: "[plugins.probe.grants]", add: "read = [\"plugins\"]" });
+      await page.goto(address(`agents/everything?${lines}`));
+      await until(async () => (await editor.inputValue()).endsWith("\n[plugins.probe.grants]\nread = [\"plugins\"]\n"), "the lines are added");
+      check(!page.url().includes("probe"), "the lines are not in the address any more");
+      check(readFileSync(file, "utf8") === before, "the file is as before");
+      await page.goto(address("about"));
+      await page.locator("dl").waitFor();
+      await page.goto(address("agents/everything?part=configuration"));
+      await until(async () => (await editor.inputValue().catch(() => "")).includes("probe"), "what was not saved is still there");
+      await page.getByRole("button", { name: "Discard changes" }).click();
       check((await editor.inputValue()) === before, "the editor has the text of the file");
       await editor.fill(`modell = "x"\n${before}`);
       await page.getByRole("button", { name: /^Line 1/ }).waitFor();
@@ -127,6 +137,38 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       }
     },
 
+    /** A plugin's file is replaced while a session and the plugin's page are open. Both show the swap, and it is rolled back. */
+    async hot_swap() {
+      const file = `${settings.folder}/plugins/probe.wasm`;
+      const [old, changed] = [readFileSync(file), otherVersion(readFileSync(file), "the second version")];
+      const session = await start();
+      await begin(session, "Show me everything.");
+      await ended(session);
+      const plugin = await start();
+      await plugin.goto(address("plugins/everything/probe?part=versions"));
+      await plugin.locator(".rows .badge").getByText("in use").waitFor();
+      const digestShown = plugin.locator("dl.fact-list", { hasText: "Digest" });
+      check((await digestShown.innerText()).includes(shortDigest(old)), "the page shows the version of the file");
+      replaceFile(file, changed);
+      await until(async () => (await digestShown.innerText().catch(() => "")).includes(shortDigest(changed)), "the open page shows the new version");
+      const rows = plugin.locator(".rows > li");
+      await until(async () => await rows.count() === 2, "both versions are listed");
+      check(/in use/.test(await rows.first().innerText()) && (await rows.first().innerText()).includes(shortDigest(changed)), "the new version is in use");
+      await session.getByLabel("Prompt", { exact: true }).fill("Go on.");
+      await session.getByRole("button", { name: "Send" }).click();
+      await session.locator(".event-line").getByText("This turn uses another version of the plugin probe.").waitFor();
+      await session.locator(".messages").getByText("Second turn.").waitFor();
+      // The plugin is rolled back on its page.
+      await plugin.getByRole("button", { name: "Roll back to it" }).click();
+      await plugin.getByRole("dialog").getByRole("button", { name: "Roll back" }).click();
+      await plugin.getByText("An earlier version is used.").waitFor();
+      await until(async () => (await digestShown.innerText().catch(() => "")).includes(shortDigest(old)), "the page shows the earlier version");
+      await session.getByLabel("Prompt", { exact: true }).fill("And on.");
+      await session.getByRole("button", { name: "Send" }).click();
+      await session.locator(".messages").getByText("Third turn.").waitFor();
+      check(await session.locator(".event-line", { hasText: "version of the plugin probe" }).count() === 2, "the session shows the roll back");
+    },
+
     /** axe-core finds no violation on the pages for builders. */
     async builder_accessibility() {
       const found = [];
@@ -160,4 +202,22 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       check(found.length === 0, `violations:\n${found.join("\n")}`);
     },
   };
+}
+
+/** Returns the same component with another digest. A custom section at the end changes nothing that the plugin does. */
+function otherVersion(component, text) {
+  const name = Buffer.from("version");
+  const content = Buffer.concat([Buffer.from([name.length]), name, Buffer.from(text)]);
+  return Buffer.concat([component, Buffer.from([0, content.length]), content]);
+}
+
+/** Replaces a file as a build does: the host never sees a part of it. */
+function replaceFile(path, bytes) {
+  writeFileSync(`${path}.new`, bytes);
+  renameSync(`${path}.new`, path);
+}
+
+/** Returns the beginning of a file's digest, as the pages show it. */
+function shortDigest(bytes) {
+  return createHash("sha256").update(bytes).digest("hex").slice(0, 12);
 }

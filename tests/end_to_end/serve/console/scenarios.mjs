@@ -3,6 +3,7 @@ import { createRequire } from "node:module";
 import { readFileSync } from "node:fs";
 import { begin, check, choose, ended, enter, launch, open, signIn, until } from "./browser.mjs";
 import { builderScenarios } from "./builder_pages.mjs";
+import { pictureScenarios } from "./pictures.mjs";
 
 const require = createRequire(`${process.cwd()}/`);
 const [name, json] = process.argv.slice(2);
@@ -141,7 +142,46 @@ const scenarios = {
     await ended(page);
     const words = (await page.getByRole("article", { name: /^Reply/ }).first().innerText()).match(/word\d+/g);
     check(words.join() === Array.from({ length: settings.words }, (_, word) => `word${word}`).join(), `each word is there once: ${words}`);
-    await page.getByText("Counted again.").waitFor();
+    await page.locator(".messages").getByText("Counted again.").waitFor();
+  },
+
+  /** A page that is open for a long time does not grow with the turns, and earlier messages come back when somebody asks. */
+  async long_session() {
+    const page = await start();
+    const session = await begin(page, "Chat with me.");
+    await ended(page);
+    const first = await sizeAfterTurns(page, session, 1, 90);
+    const second = await sizeAfterTurns(page, session, 91, 190);
+    for (const { messages } of [first, second]) check(messages >= 100 && messages <= 160, `the latest messages are in the page: ${messages}`);
+    for (const name of ["nodes", "listeners"]) {
+      const [before, after] = [first, second].map((size) => size[name] / size.messages);
+      check(after < before * 1.2, `${name} for each message: ${before} after 90 turns, ${after} after 190`);
+    }
+    const numbers = () => page.locator(".message.person").evaluateAll((prompts) => prompts.map((prompt) => Number(/Prompt (\d+)/.exec(prompt.textContent)?.[1] ?? 0)));
+    const [earliest] = await numbers();
+    await page.getByRole("button", { name: "Show earlier messages" }).click();
+    await until(async () => (await numbers())[0] < earliest, "earlier messages are shown");
+    const shown = await numbers();
+    check(shown.every((number, index) => number === shown[0] + index) && shown.at(-1) === 190, `all prompts are in order: ${shown}`);
+  },
+
+  /** Somebody reads an earlier part while a reply is written: the view stays there until they go to the end. */
+  async read_while_it_is_written() {
+    const page = await start({ height: 420 });
+    await begin(page, "Talk.");
+    const rest = () => page.locator(".scroll").evaluate((scroll) => scroll.scrollHeight - scroll.clientHeight - scroll.scrollTop);
+    const overflows = () => page.locator(".scroll").evaluate((scroll) => scroll.scrollHeight > scroll.clientHeight + 200);
+    await until(overflows, "the reply is longer than the window");
+    check(await rest() < 60, "the view follows the reply");
+    await page.locator(".scroll").hover();
+    await page.mouse.wheel(0, -100);
+    await until(async () => await rest() > 200, "the reply goes on below the window");
+    await page.getByRole("button", { name: "Latest" }).click();
+    await until(async () => await rest() < 60, "the view follows again");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByText("The turn was stopped.").waitFor();
+    // What was written is still there, with the remark that it is not a part of the conversation.
+    await page.getByRole("article", { name: "Reply that was not completed" }).getByText(/word0 word1/).waitFor();
   },
 
   /** Stops a turn, and tries it again. */
@@ -278,6 +318,66 @@ const scenarios = {
     check(await page.evaluate(() => document.documentElement.dataset.theme) === "dark", "the theme was chosen in the menu");
   },
 
+  /** After an action, the focus is on what follows. */
+  async focus() {
+    const page = await start();
+    const focused = (selector) => until(() => page.evaluate((wanted) => document.activeElement.matches(wanted), selector), `the focus is on ${selector}`);
+    const press = async (button) => {
+      await button.focus();
+      await page.keyboard.press("Enter");
+    };
+    // A decision in a session, and the last one of the inbox.
+    await begin(page, "Pay ann.");
+    await press(page.locator(".decision").getByRole("button", { name: "Allow once" }));
+    await focused(".composer textarea");
+    await ended(page);
+    await begin(page, "Pay ann.");
+    await page.locator(".decision").waitFor();
+    await page.goto(`${settings.url}/console/#/inbox`);
+    await press(page.locator("ah-inbox .decision").getByRole("button", { name: "Allow once" }));
+    await focused("ah-inbox h1");
+    await press(page.getByRole("button", { name: "Close the notice" }).first());
+    await focused("main");
+    // Dialogs and menus give the focus back.
+    await press(page.getByRole("button", { name: /^Account/ }));
+    await page.getByRole("menuitem", { name: "Keyboard shortcuts" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").waitFor();
+    await page.keyboard.press("Escape");
+    await focused(".account");
+    // The button for the next step keeps the focus, and passes it on at the last step.
+    const session = await begin(page, "Show me everything.");
+    await ended(page);
+    await press(page.locator(".budget summary"));
+    await page.keyboard.press("Escape");
+    await focused(".budget:not([open]) summary");
+    await page.goto(`${settings.url}/console/#/turns/${encodeURIComponent(session)}/1/1`);
+    await press(page.getByRole("button", { name: /^Next step/ }));
+    await page.getByRole("heading", { name: "Step 2 of 2" }).waitFor();
+    await focused("#step-heading");
+  },
+
+  /** A page whose module comes late does not replace the page that was chosen after it. */
+  async late_page() {
+    const page = await open(browser, settings);
+    pages.push(page);
+    let isLate = true;
+    await page.route("**/pages/chat.js", async (route) => {
+      while (isLate) await new Promise((resolve) => setTimeout(resolve, 20));
+      await route.continue();
+    });
+    await page.reload();
+    await signIn(page, settings.token);
+    await page.goto(`${settings.url}/console/#/plugins/everything`);
+    await page.locator(".plugin-list").waitFor();
+    // Longer than the time after which a page says that it is loading.
+    await page.waitForTimeout(600);
+    check(await page.locator(".plugin-list").isVisible(), "the page that was chosen is still shown");
+    isLate = false;
+    await page.getByRole("link", { name: "Chat" }).click();
+    await page.locator(".session-list").waitFor();
+  },
+
   /** A code signs in once, and does not stay in the address. */
   async sign_in_code() {
     const page = await open(browser, settings);
@@ -339,53 +439,6 @@ const scenarios = {
     }
     check(found.length === 0, `violations:\n${found.join("\n")}`);
   },
-
-  /** Writes pictures of every page, for people to look at. */
-  async screenshots() {
-    for (const theme of ["light", "dark"]) {
-      for (const width of [1440, 768, 390]) {
-        const page = await open(browser, { url: settings.url, theme, width, height: width > 1000 ? 900 : 844 });
-        pages.push(page);
-        const picture = async (place) => {
-          await page.waitForTimeout(250);
-          await page.screenshot({ path: `${settings.folder}/${place}-${width}-${theme}.png` });
-        };
-        await page.getByLabel("Token", { exact: true }).waitFor();
-        await picture("sign-in");
-        await signIn(page, settings.token);
-        await begin(page, "Show me everything.");
-        await ended(page);
-        await picture("session-end");
-        await page.locator("details.tool summary").first().click();
-        await page.locator(".scroll").evaluate((element) => { element.scrollTop = 0; });
-        await picture("session-tool");
-        await begin(page, "Count slowly.");
-        await until(async () => (await page.locator(".live").innerText()).includes("word5"), "the reply has begun");
-        await picture("streaming");
-        await page.getByRole("button", { name: "Stop" }).click();
-        await page.getByText("The turn was stopped.").waitFor();
-        await picture("stopped");
-        await begin(page, "Pay ann.");
-        await page.locator(".decision").waitFor();
-        await picture("approval");
-        await begin(page, "Ask me.");
-        await page.locator(".decision").waitFor();
-        await picture("question");
-        await page.goto(`${settings.url}/console/#/inbox`);
-        await page.locator("ah-inbox .decision").nth(1).waitFor();
-        await picture("inbox");
-        await page.locator("ah-inbox .decision").first().getByRole("button", { name: "Edit" }).click();
-        await picture("inbox-edit");
-        for (const [address, ready] of [["chat", ".session-list"], ["chat/new", ".new-session"], ["about", "dl"]]) {
-          await page.goto(`${settings.url}/console/#/${address}`);
-          await page.locator(ready).first().waitFor();
-          await picture(address.replace("/", "-"));
-        }
-        await page.getByRole("button", { name: /^Account/ }).click();
-        await picture("menu");
-      }
-    }
-  },
 };
 
 /** Checks that no text became markup. */
@@ -399,6 +452,26 @@ async function harmless(page) {
   check(found.hacked === undefined && found.elements === 0 && found.pictures === 0 && found.links === 0, JSON.stringify(found));
 }
 
+/** Plays turns, and returns the number of messages, nodes and listeners of the page, without what the browser can throw away. */
+async function sizeAfterTurns(page, session, from, to) {
+  await page.evaluate(async ({ path, from: first, to: last }) => {
+    const { secret } = JSON.parse(sessionStorage.getItem("agent-host.sign-in"));
+    const headers = { authorization: `Bearer ${secret}`, "content-type": "application/json" };
+    for (let number = first; number <= last; number += 1) {
+      await fetch(`${path}/prompts`, { method: "POST", headers, body: JSON.stringify({ prompt: `Prompt ${number}.` }) });
+      while ((await (await fetch(path, { headers })).json()).state === "running") await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }, { path: `/api/sessions/${encodeURIComponent(session)}`, from, to });
+  await page.getByRole("article", { name: `Reply: Reply ${to}.` }).waitFor();
+  await ended(page);
+  const cdp = await page.context().newCDPSession(page);
+  await cdp.send("Performance.enable");
+  await cdp.send("HeapProfiler.collectGarbage");
+  const metrics = Object.fromEntries((await cdp.send("Performance.getMetrics")).metrics.map(({ name: metric, value }) => [metric, value]));
+  await cdp.detach();
+  return { messages: await page.locator(".message").count(), nodes: metrics.Nodes, listeners: metrics.JSEventListeners };
+}
+
 /** Presses Tab until the focus is on the element with this name. */
 async function tabTo(page, text) {
   await until(async () => {
@@ -408,7 +481,7 @@ async function tabTo(page, text) {
 }
 
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-Object.assign(scenarios, builderScenarios({ start, browser, settings, openPages: pages, axe }));
+Object.assign(scenarios, builderScenarios({ start, browser, settings, openPages: pages, axe }), pictureScenarios({ browser, settings, pages }));
 
 try {
   await scenarios[name]();

@@ -1,7 +1,7 @@
 // The editor of an agent's configuration file: checks while typing, help from the schema, and a difference before saving. The text
 // is saved exactly as it is, so that comments stay.
 
-import { announce, fill, h, outside, uniqueId } from "../../core/dom.js";
+import { announce, fill, h, outside, textNodes, uniqueId } from "../../core/dom.js";
 import { api, request } from "../../core/api.js";
 import { diffLines } from "../../core/diff.js";
 import { plural } from "../../core/format.js";
@@ -18,13 +18,28 @@ const PAUSE = 500;
 export function editorView(page, agent) {
   const place = h("div");
   const path = `api/agents/${encodeURIComponent(agent)}/configuration`;
+  const [added, table] = [page.route.query.get("add"), page.route.query.get("table")];
   page.show(place, async () => {
     const [file, schema] = await Promise.all([
       api.get(path, { signal: page.signal }), api.get("api/configuration-schema", { signal: page.signal }),
     ]);
-    return new Editor(page, path, file, schema).element;
+    const editor = new Editor(page, path, file, schema);
+    if (added) requestAnimationFrame(() => editor.add(added, table));
+    return editor.element;
   });
   return place;
+}
+
+/** Returns a text with lines added to a table, such as `[plugins.payer.grants]`, and the position after them. */
+function withLines(text, lines, table) {
+  const rows = text.split("\n");
+  const place = rows.findIndex((row) => row.trim() === table);
+  if (place >= 0) {
+    rows.splice(place + 1, 0, lines);
+    return { text: rows.join("\n"), position: rows.slice(0, place + 2).join("\n").length };
+  }
+  const whole = `${text.trimEnd()}\n\n${table}\n${lines}\n`;
+  return { text: whole, position: whole.length - 1 };
 }
 
 class Editor {
@@ -37,7 +52,7 @@ class Editor {
     const [id, status] = [uniqueId("editor"), uniqueId("status")];
     this.text = h("textarea", {
       id, class: "mono editor", rows: "24", spellcheck: "false", autocapitalize: "off", autocomplete: "off", wrap: "off",
-      "aria-describedby": status, value: file.text,
+      "aria-describedby": status, value: this.#draft() ?? file.text,
       on: { input: () => this.#changed(), keyup: () => this.#help(), click: () => this.#help() },
     });
     this.problems = h("ol", { class: "plain problems" });
@@ -54,8 +69,25 @@ class Editor {
     shortcut("Control+S", "Review and save the configuration", () => { if (!this.save.disabled) this.#review(); }, { signal: page.signal });
     const leave = (event) => { if (this.#isChanged()) event.preventDefault(); };
     window.addEventListener("beforeunload", leave, { signal: page.signal });
+    this.discard.disabled = this.text.value === file.text;
     this.#help();
     this.#run();
+  }
+
+  /** Returns the text that somebody left without saving it in this tab, if the file is still the same. */
+  #draft() {
+    const draft = JSON.parse(sessionStorage.getItem(this.#draftKey) ?? "null");
+    return draft?.digest === this.file.digest ? draft.text : null;
+  }
+
+  get #draftKey() {
+    return `agent-host.draft.${this.path}`;
+  }
+
+  #keepDraft() {
+    const { digest, text } = this.file;
+    if (this.text.value === text) sessionStorage.removeItem(this.#draftKey);
+    else sessionStorage.setItem(this.#draftKey, JSON.stringify({ digest, text: this.text.value }));
   }
 
   #isChanged() {
@@ -65,10 +97,20 @@ class Editor {
   #changed() {
     this.save.disabled = true;
     this.discard.disabled = this.text.value === this.file.text;
+    this.#keepDraft();
     this.status.textContent = "Checking…";
     this.#help();
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#run(), PAUSE);
+  }
+
+  /** Adds lines that the person came with. They are not saved. */
+  add(lines, table) {
+    const { text, position } = withLines(this.text.value, lines, table ?? "");
+    this.text.value = text;
+    this.text.focus();
+    this.text.setSelectionRange(position - lines.length, position);
+    this.#changed();
   }
 
   #reset() {
@@ -100,7 +142,7 @@ class Editor {
     fill(this.problems, check.problems.map((problem) => h("li", null, problem.line === null
       ? h("div", { class: "problem" }, outside(problem.message), problem.advice && outside(problem.advice, { class: "muted small" }))
       : h("button", { class: "problem", type: "button", on: { click: () => this.#goTo(problem) } },
-        h("span", { class: "badge bad" }, `Line ${problem.line}`), h("span", { class: "grow" }, outside(problem.message), problem.advice && [h("br"), outside(problem.advice, { class: "muted small" })])))));
+        h("span", { class: "badge bad" }, `Line ${problem.line}`), h("span", { class: "grow" }, outside(problem.message), problem.advice && outside(problem.advice, { class: "advice muted small" }))))));
   }
 
   /** Moves the cursor to a problem. */
@@ -122,10 +164,10 @@ class Editor {
     this.help.dataset.name = found.name;
     fill(this.help, h("header", null, outside(found.name || "agent.toml", { class: "mono grow" }, "h2")),
       h("div", { class: "body stack tight" },
-        found.description && outside(found.description, {}, "p"),
+        found.description && h("p", { class: "outside" }, withCode(found.description)),
         found.facts.length > 0 && h("dl", { class: "definition" }, found.facts.map(([name, value]) => [h("dt", null, name), h("dd", null, outside(value, { class: "mono" }))])),
         found.keys.length > 0 && [h("h3", null, found.facts.length > 0 ? "Keys of this table" : "Keys that fit here"),
-          h("dl", { class: "key-list" }, found.keys.map(([name, text]) => [h("dt", null, h("code", null, name)), h("dd", { class: "muted small" }, outside(text))]))],
+          h("dl", { class: "key-list" }, found.keys.map(([name, text]) => [h("dt", null, h("code", null, name)), h("dd", { class: "muted small outside" }, withCode(text))]))],
         !found.description && found.keys.length === 0 && h("p", { class: "muted" }, "There is no key with this name.")));
   }
 
@@ -176,6 +218,11 @@ class Editor {
       actions: [{ label: "Cancel", value: "cancel" }, { label: "Save", kind: "primary", run: save }],
     });
   }
+}
+
+/** Returns nodes for a text in which names are between backticks. */
+function withCode(text) {
+  return text.split("`").map((piece, index) => (index % 2 === 1 ? h("code", null, textNodes(piece)) : textNodes(piece)));
 }
 
 function permissions(title, kind, lines) {

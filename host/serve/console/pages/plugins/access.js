@@ -2,24 +2,26 @@
 
 import { h, outside } from "../../core/dom.js";
 import { api } from "../../core/api.js";
+import { configurationWith } from "../../core/router.js";
 import { copyButton } from "../../components/json-view.js";
 
 /** Returns the view of what a plugin may do, which loads it. `path` is the path of the plugin in the API. */
 export function accessView(page, path) {
   const place = h("div", { class: "stack" });
-  page.show(place, async () => content(await api.get(`${path}/authority`, { signal: page.signal })));
+  const [agent] = page.route.segments;
+  page.show(place, async () => content(await api.get(`${path}/authority`, { signal: page.signal }), agent));
   return place;
 }
 
-function content(found) {
+function content(found, agent) {
   const isNothing = found.has_manifest && found.gets.length + found.partly.length + found.denied.length === 0;
   return [
     found.problem && h("p", { class: "callout bad" }, "The configuration file cannot be used now: ", outside(found.problem)),
     !found.has_manifest && h("p", { class: "callout warn" }, "The plugin has no manifest, so it gets everything that it is granted."),
     h("ul", { class: "plain access card" },
       found.gets.map((text) => line("good", "gets", outside(text))),
-      found.partly.map((one) => line("warn", "partly", [outside(one.thing), "; it gets ", outside(one.part ?? ""), missing(one, "To allow all of it")])),
-      found.denied.map((one) => line("bad", "denied", [outside(one.thing), missing(one, "To allow it")])),
+      found.partly.map((one) => line("warn", "partly", [outside(one.thing), "; it gets ", outside(one.part ?? ""), missing(one, "To allow all of it", agent)])),
+      found.denied.map((one) => line("bad", "denied", [outside(one.thing), missing(one, "To allow it", agent)])),
       found.unused.map((text) => line("warn", "unused", ["The plugin ", outside(text), "."])),
       isNothing && line("", "nothing", "The plugin asks for nothing, and gets nothing."),
       found.always.map((text) => line("", "always", outside(text)))),
@@ -32,10 +34,11 @@ function line(kind, word, content) {
   return h("li", null, h("span", { class: `badge ${kind}` }, word), h("div", { class: "grow" }, content));
 }
 
-function missing({ table, line: text }, purpose) {
+function missing({ table, line: text }, purpose, agent) {
   const whole = `${table}\n${text}`;
   return h("div", { class: "missing" }, h("span", { class: "muted small" }, `${purpose}, add to the configuration:`),
-    h("div", { class: "row" }, h("pre", { class: "grow" }, outside(whole)), copyButton(whole, "Copy the lines")));
+    h("div", { class: "row" }, h("pre", { class: "grow" }, outside(whole)), copyButton(whole, "Copy the lines")),
+    h("p", null, h("a", { href: configurationWith(agent, table, text) }, "Add it to the configuration…")));
 }
 
 function grants(list) {

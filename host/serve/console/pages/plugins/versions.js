@@ -52,7 +52,7 @@ function content(found, path, plugin, reload) {
       return h("li", { class: "row apart" },
         h("div", { class: "stack tight" },
           h("div", { class: "row" }, h("span", { class: "mono", title: version.digest }, short(version.digest)), isNow && h("span", { class: "badge good" }, "in use")),
-          h("p", { class: "muted small" }, "used from ", time(version.began), version.ended && [" until ", time(version.ended)],
+          h("p", { class: "muted small" }, "began ", time(version.began), version.ended && [", ended ", time(version.ended)],
             version.ended && WHY[version.why] && `: ${WHY[version.why]}`)),
         isOffered && h("button", { class: "button", type: "button", on: { click: () => rollBack(version.digest) } }, "Roll back to it"));
     })),
