@@ -24,6 +24,12 @@ pub const MAX_JSON_DEPTH: usize = 127;
 /// Reads and writes the logs of all sessions. A process needs the lease of a session to write to the session's log.
 #[async_trait]
 pub trait SessionLog: Send + Sync {
+    /// Returns whether processes on other machines may use the sessions, too. These processes have other files, such as
+    /// other copies of plugins.
+    fn is_shared_by_machines(&self) -> bool {
+        false
+    }
+
     /// Acquires the session's lease and returns the session's state. The lease of a process that has exited is taken
     /// over: without waiting in SQLite, and in PostgreSQL when the lease has expired or the store was closed. Fails with [`StoreError::Busy`] if a running process,
     /// including this process, has the lease. Fails with [`StoreError::Incomplete`] if the session is in the

@@ -228,3 +228,30 @@ async fn f2_a_prompt_is_carried_out_once_if_its_process_is_killed() {
         assert_eq!(ended["turns"], 2, "{point}");
     }
 }
+
+/// F1: a server that does not have the plugins of an open turn leaves the turn to a server that has them.
+#[tokio::test(flavor = "multi_thread")]
+async fn f1_a_turn_waits_for_a_machine_that_has_its_plugins() {
+    let Some(fleet) = Fleet::new(&agents(), 2) else { return };
+    let first = fleet.start("serve", 0);
+    let session = begin(&first.client(), "payer").await;
+    let waiting = until(&first.client(), &session, |session| session["waits"][0]["cause"] == "approval").await;
+    first.signal(Signal::TERM);
+    assert!(first.wait());
+
+    // The second server has never used the plugin, and no longer finds it in the plugin folder.
+    std::fs::remove_file(fleet.folder.path().join("plugins/payer.wasm")).expect("removed");
+    let second = fleet.start("serve", 1);
+    let path = format!("/api/sessions/{}/approvals", encoded(&session));
+    let decisions = json!({"decisions": [{"call": waiting["waits"][0]["call"], "verdict": "granted"}]});
+    let refused = second.client().post(&path, decisions.clone()).await;
+    assert_eq!(refused.status, 503, "{}", refused.body);
+    assert_eq!(shown(&second.client(), &session).await["state"], "suspended", "the turn has not ended");
+
+    // The first machine kept a copy of the plugin when the turn began.
+    let first = fleet.start("serve", 0);
+    let approved = first.client().post(&path, decisions).await;
+    assert!(approved.status < 300, "{}", approved.body);
+    until(&second.client(), &session, turn_is(1)).await;
+    assert_eq!(effects(fleet.folder.path()).len(), 1);
+}

@@ -27,14 +27,14 @@ fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
     std::fs::create_dir_all(folder.path().join("plugins")).expect("created");
     std::fs::create_dir_all(folder.path().join("accounts")).expect("created");
-    for plugin in ["probe", "payer"] {
+    for plugin in ["probe", "payer", "text"] {
         let file = format!("{plugin}.wasm");
         std::fs::copy(components().join(&file), folder.path().join("plugins").join(&file)).expect("copied");
     }
     for (name, settings, replies) in agents() {
         let agent = format!(
             "name = \"{name}\"\nmodel = \"scripted:{name}.json\"\nplugin_directory = \"plugins\"\n{settings}\
-             [plugins.payer.grants]\nwrite = [\"accounts\"]\n"
+             [plugins.probe.grants]\nask = false\n[plugins.payer.grants]\nwrite = [\"accounts\"]\n"
         );
         std::fs::write(folder.path().join(format!("{name}.toml")), agent).expect("written");
         std::fs::write(folder.path().join(format!("{name}.json")), json!({"replies": replies}).to_string())
@@ -44,7 +44,7 @@ fn folder() -> TempDir {
 }
 
 /// The agents, with settings and replies.
-fn agents() -> [(&'static str, &'static str, Value); 11] {
+fn agents() -> [(&'static str, &'static str, Value); 12] {
     let reply = "# Piers\n\nThe **harbourmaster** says:\n\n| Pier | Depth |\n|---|--:|\n| 3 | 12 m |\n| 4 | 9 m |\n\n- one\n- two\n\n\
                  ```rust\nfn main() {\n    println!(\"ahoy\"); // Greets.\n}\n```\n\nThe end.";
     let slow: Vec<String> = (0..WORDS).map(|word| format!("word{word} ")).collect();
@@ -94,6 +94,11 @@ fn agents() -> [(&'static str, &'static str, Value); 11] {
             LONG_NAME,
             "[schedules.yearly]\ntimes = \"0 0 1 1 *\"\nprompt = \"Report.\"\n[webhooks.tickets]\n",
             json!([{"text": "Reported."}]),
+        ),
+        (
+            "counter",
+            "",
+            json!([{"calls": [{"name": "text.count_file", "arguments": {"path": "counter.json"}}]}, {"text": "Counted."}]),
         ),
         ("victim", "", json!([{"calls": [{"name": "probe.echo", "arguments": {"text": HOSTILE}}]}, {"text": HOSTILE}])),
     ]
@@ -171,6 +176,16 @@ fn token(folder: &Path, name: &str, rights: &[&str]) -> String {
 #[test]
 fn i3_the_console_shows_a_whole_turn() {
     play_with("whole_turn", no_more);
+}
+
+/// I3, P6: a plugin that lacks a grant is asked about while somebody looks, in the conversation and in the inbox.
+#[test]
+fn i3_p6_a_missing_grant_is_given_in_the_console() {
+    let folder = play_with("first_use", no_more);
+    if programs().is_some() {
+        let file = std::fs::read_to_string(folder.path().join("counter.toml")).expect("a file");
+        assert!(file.contains("[plugins.text.grants]") && file.contains("read = ["), "{file}");
+    }
 }
 
 /// I3, L17: an approval is edited in the inbox, and the call runs with the changed arguments.

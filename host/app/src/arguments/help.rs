@@ -111,7 +111,8 @@ Models:
 
 Data:
   Sessions, compiled code and copies of used plugins are stored in the data folder: --data,
-  or AGENT_HOST_DATA, or the platform's folder for application data.
+  or AGENT_HOST_DATA, or the platform's folder for application data. With --store, or
+  AGENT_HOST_STORE, sessions are in a PostgreSQL database, which several machines can share.
 
 Exit codes:
   0    the turn ended with an answer, or the command succeeded

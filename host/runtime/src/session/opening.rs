@@ -219,6 +219,10 @@ impl Session {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
             }
+            // Another machine may have the plugins and can continue the turn, so the turn stays open.
+            Err(error) if error.is_missing_here() && self.services.store.is_shared_by_machines() => {
+                return Err(error.into());
+            }
             Err(error) if error.is_permanent() => Err(error.to_string()),
             // The plugins may become available later, so the turn stays open.
             Err(error) => return Err(error.into()),

@@ -30,6 +30,10 @@ const KEPT_LEASES: i64 = 100;
 
 #[async_trait]
 impl SessionLog for PostgresStore {
+    fn is_shared_by_machines(&self) -> bool {
+        true
+    }
+
     async fn open(&self, session: &str, mode: OpenMode, meta: SessionMeta) -> Result<OpenedSession, StoreError> {
         if session.is_empty() {
             return Err(invalid("a session", "its subject is empty"));

@@ -100,6 +100,29 @@ const scenarios = {
     check((await page.locator("div.messages").innerText()).includes("Pier 3 it is."), "the turn continued with the answer");
   },
 
+  /** A plugin lacks a grant: once it is given for a session in the conversation, and once for good in the inbox. */
+  async first_use() {
+    const page = await start();
+    await begin(page, "Count the lines.");
+    const card = page.locator(".decision.first_use");
+    await card.waitFor();
+    const shown = await card.innerText();
+    check(shown.includes("text.count_file") && shown.includes("read = [") && shown.includes("sha256:"), `the card shows the grant, its line and the plugin: ${shown}`);
+    await card.getByRole("button", { name: "Allow in this session" }).click();
+    await ended(page);
+    await page.locator("details.tool summary").first().click();
+    check((await page.locator("details.tool").first().innerText()).includes("1 line"), "the call ran with the grant");
+    await begin(page, "Count the lines.");
+    await page.locator(".decision.first_use").waitFor();
+    await page.getByRole("link", { name: /^Inbox/ }).click();
+    const waiting = page.locator("ah-inbox .decision.first_use");
+    await waiting.waitFor();
+    await waiting.getByRole("button", { name: "Always" }).click();
+    await page.getByText("Nothing waits for you").waitFor();
+    await page.goBack();
+    await ended(page);
+  },
+
   /** A picture from the clipboard. */
   async pasted_image() {
     const page = await start();

@@ -55,6 +55,12 @@ impl GenerationError {
             GenerationError::Directory { .. } => false,
         }
     }
+
+    /// Whether the plugin store of this process does not contain a component. The plugin store of another machine may
+    /// contain it.
+    pub fn is_missing_here(&self) -> bool {
+        matches!(self, GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. })
+    }
 }
 
 impl Sandbox {
