@@ -375,6 +375,7 @@ fn body_of(path: &str) -> Value {
         "calls" => json!({"tool": "text.count", "arguments": {}}),
         "configuration" | "check" => json!({"text": ""}),
         "resolutions" => json!({"decision": "retry", "call": "call_1_1_1"}),
+        "first-uses" => json!({"question": "1", "answer": "no"}),
         _ => json!({}),
     }
 }

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// Time for which somebody counts as present after the inbox was read. The web console reads it every few seconds.
 const PRESENCE: Duration = Duration::from_secs(30);
@@ -19,6 +20,9 @@ const PRESENCE: Duration = Duration::from_secs(30);
 const MAX_WAIT: Duration = Duration::from_secs(10 * 60);
 /// Maximum number of questions that wait at the same time.
 const MAX_QUESTIONS: usize = 256;
+/// Maximum number of questions that wait at the same time in the sessions of one user with one agent, so that one user cannot
+/// take the places of others.
+const QUESTIONS_OF_USER: usize = 8;
 /// Maximum number of readers of the inbox that are remembered.
 const MAX_READERS: usize = 256;
 /// Time between two checks whether somebody is still present.
@@ -30,9 +34,8 @@ pub struct FirstUseQuestions(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: BTreeMap<u64, Waiting>,
-    /// Number of the last question.
-    last: u64,
+    /// By the id of the question.
+    waiting: BTreeMap<String, Waiting>,
     /// Who has read the inbox and may answer, and when.
     readers: Vec<(Reader, Instant)>,
 }
@@ -155,9 +158,9 @@ impl FirstUseQuestions {
         stop: &CancellationToken,
     ) -> FirstUseAnswer {
         let (answer, answered) = oneshot::channel();
-        let Some(number) = self.begin(session.clone(), question, answer) else { return FirstUseAnswer::Stopped };
+        let Some(id) = self.begin(session.clone(), question, answer) else { return FirstUseAnswer::Stopped };
         // The question no longer waits, even if the future is dropped.
-        let _waiting = EndOnDrop(self, number);
+        let _waiting = EndOnDrop(self, id);
         let expired = tokio::time::sleep(MAX_WAIT);
         let left_alone = async {
             while self.is_watched(&session) {
@@ -177,7 +180,7 @@ impl FirstUseQuestions {
         session: SessionOfQuestion,
         question: &FirstUseQuestion<'_>,
         answer: oneshot::Sender<FirstUseAnswer>,
-    ) -> Option<u64> {
+    ) -> Option<String> {
         let now = Timestamp::now();
         let offers = question.offers();
         let offered =
@@ -202,13 +205,17 @@ impl FirstUseQuestions {
             return None;
         }
         let mut state = self.state();
-        if state.waiting.len() >= MAX_QUESTIONS {
+        let is_same = |waiting: &&Waiting| {
+            let SessionOfQuestion { agent, user, .. } = &waiting.question.session;
+            *agent == question.session.agent && *user == question.session.user
+        };
+        let own = state.waiting.values().filter(is_same).count();
+        if state.waiting.len() >= MAX_QUESTIONS || own >= QUESTIONS_OF_USER {
             return None;
         }
-        state.last += 1;
-        let number = state.last;
-        state.waiting.insert(number, Waiting { question, answer });
-        Some(number)
+        let id = Uuid::new_v4().to_string();
+        state.waiting.insert(id.clone(), Waiting { question, answer });
+        Some(id)
     }
 
     /// Notes that somebody who may answer questions has read the inbox.
@@ -225,22 +232,22 @@ impl FirstUseQuestions {
         state.readers.iter().any(|(reader, time)| time.elapsed() < PRESENCE && reader.sees(session))
     }
 
-    /// Returns the questions about sessions that the reader sees, with their numbers.
-    pub(crate) fn waiting_for(&self, reader: &Reader) -> Vec<(u64, OpenFirstUse)> {
+    /// Returns the questions about sessions that the reader sees, with their ids.
+    pub(crate) fn waiting_for(&self, reader: &Reader) -> Vec<(String, OpenFirstUse)> {
         let state = self.state();
         let seen = state.waiting.iter().filter(|(_, waiting)| reader.sees(&waiting.question.session));
-        seen.map(|(number, waiting)| (*number, waiting.question.clone())).collect()
+        seen.map(|(id, waiting)| (id.clone(), waiting.question.clone())).collect()
     }
 
     /// Answers a question of this session.
-    pub(crate) fn answer(&self, session: &str, number: u64, answer: GrantAnswer) -> Result<(), NotAnswered> {
+    pub(crate) fn answer(&self, session: &str, id: &str, answer: GrantAnswer) -> Result<(), NotAnswered> {
         let mut state = self.state();
-        let waiting = state.waiting.get(&number).filter(|waiting| waiting.question.session.session == session);
+        let waiting = state.waiting.get(id).filter(|waiting| waiting.question.session.session == session);
         let waiting = waiting.ok_or(NotAnswered::NotWaiting)?;
         if matches!(answer, GrantAnswer::Always | GrantAnswer::Never) && !waiting.question.can_be_kept {
             return Err(NotAnswered::CannotBeKept);
         }
-        let waiting = state.waiting.remove(&number).ok_or(NotAnswered::NotWaiting)?;
+        let waiting = state.waiting.remove(id).ok_or(NotAnswered::NotWaiting)?;
         waiting.answer.send(answer.into()).map_err(|_| NotAnswered::NotWaiting)
     }
 
@@ -250,7 +257,7 @@ impl FirstUseQuestions {
 }
 
 /// Removes a question when its asker no longer waits.
-struct EndOnDrop<'q>(&'q FirstUseQuestions, u64);
+struct EndOnDrop<'q>(&'q FirstUseQuestions, String);
 
 impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {

@@ -7,4 +7,4 @@ mod markdown;
 
 pub(crate) use code::{Token, highlight};
 pub(crate) use difference::{DifferenceLine, difference};
-pub(crate) use markdown::{Block, markdown};
+pub(crate) use markdown::{Block, markdown, markdown_within};

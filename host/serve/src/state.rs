@@ -21,6 +21,7 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 /// Time for which tokens are kept in memory. A revoked token is refused at most this time later.
@@ -29,6 +30,8 @@ const TOKEN_LIFETIME: Duration = Duration::from_secs(1);
 const LARGE_BODIES_PER_TOKEN: usize = 2;
 /// Maximum number of bodies with media that are in memory at the same time.
 const LARGE_BODIES: usize = 6;
+/// Maximum number of texts that are rendered at the same time. Further requests wait.
+const RENDERINGS: usize = 4;
 /// Maximum number of configuration files that are checked at the same time for one token.
 const CHECKS_PER_TOKEN: usize = 4;
 /// Maximum number of configuration files that are checked at the same time.
@@ -84,6 +87,8 @@ pub(crate) struct ApiState {
     mcp_endpoints: McpEndpoints,
     /// The sign-ins of web pages, which the server also needs to create codes.
     pub(crate) sign_ins: Arc<SignIns>,
+    /// Limits the number of texts that are rendered at the same time.
+    pub(crate) renderings: Semaphore,
     /// The questions about grants that wait for a person.
     pub(crate) first_uses: FirstUseQuestions,
     token_file: TokenFile,
@@ -114,6 +119,7 @@ impl ApiState {
             metrics: None,
             mcp_endpoints: McpEndpoints::default(),
             sign_ins: Arc::default(),
+            renderings: Semaphore::new(RENDERINGS),
             first_uses: FirstUseQuestions::default(),
             token_file,
             cached_tokens: Mutex::default(),

@@ -178,6 +178,12 @@ fn i3_the_console_shows_a_whole_turn() {
     play_with("whole_turn", no_more);
 }
 
+/// I3, L17: a key that is held allows one call, and not all calls that wait.
+#[test]
+fn i3_l17_a_held_key_decides_once() {
+    play_with("held_key", no_more);
+}
+
 /// I3, P6: a plugin that lacks a grant is asked about while somebody looks, in the conversation and in the inbox.
 #[test]
 fn i3_p6_a_missing_grant_is_given_in_the_console() {

@@ -271,3 +271,44 @@ async fn i3_texts_are_rendered_without_markup() {
     assert_eq!(client.post("/api/render/markdown", json!({"text": "a".repeat(2 << 20)})).await.status, 413);
     server.stop().await;
 }
+
+/// Row 24, I3: a right is not got around by another route. Reading does not include the operator's instructions, and talking does
+/// not include reading. What applies to everybody is not changed by a token for one user.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_24_no_route_goes_around_a_right() {
+    let test_host = TestHost::new(&["text"]).await;
+    let agent = clerk(&test_host, &[text_reply("One."), text_reply("Two.")]).await;
+    let server = TestServer::start(&test_host, &[&agent]).await;
+    let all = server.client_with_all_rights();
+    let (session, path) = begin(&all, "clerk", "Hi.").await;
+    until_idle(&all, &session).await;
+    let reader = server.client(&[Right::Read]);
+    assert_eq!(reader.get(&format!("{path}/export")).await.status, 403, "the document contains the prompts");
+    assert_eq!(all.get(&format!("{path}/export")).await.status, 200);
+    let run = json!({"threadId": session, "runId": "r", "state": null, "tools": [], "context": [], "forwardedProps": null,
+        "messages": [{"id": "m", "role": "user", "content": "Hi."}]});
+    let talker = server.client(&[Right::Talk]);
+    assert_eq!(talker.post("/agents/clerk/ag-ui", run).await.status, 403, "the stream begins with the messages");
+    let rights = [Right::Read, Right::Administer].into();
+    let of_user = server.client_of(NewToken { user: Some("bob".to_owned()), rights, ..new_token() });
+    let rollback = "/api/agents/clerk/plugins/text/rollback";
+    let answer = of_user.post(rollback, json!({})).await;
+    assert_eq!(answer.status, 403, "the plugin belongs to all users: {}", answer.body);
+    server.stop().await;
+}
+
+/// Row 26: the inbox stays small, whatever waits in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_26_long_arguments_are_not_in_the_inbox() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let pay = call_reply(&[("payer.pay", json!({"to": "a".repeat(100_000), "amount": 3}))]);
+    let config = agent_runtime::AgentConfig { name: "clerk".to_owned(), ..with_tree_grant(&test_host, "payer") };
+    let agent = test_host.agent(config, script(&[pay, text_reply("Paid.")])).await;
+    let server = TestServer::start(&test_host, &[&agent]).await;
+    let client = server.client_with_all_rights();
+    begin(&client, "clerk", "Pay.").await;
+    let item = inbox_item(&client).await;
+    assert_eq!(item["arguments"], Value::Null);
+    assert!(item["omitted_bytes"].as_u64().is_some_and(|size| size > 100_000), "{item}");
+    server.stop().await;
+}

@@ -80,7 +80,7 @@ async fn p6_missing_grants_are_given_in_the_inbox() {
         "{item}"
     );
     let path = format!("/api/sessions/{}/first-uses", encoded(&session));
-    let allow = json!({"number": asked["number"], "answer": "this_session"});
+    let allow = json!({"question": asked["question"], "answer": "this_session"});
     let approver =
         server.client_with(&limited_token(folder.path(), "approver", &["--right", "read", "--right", "approve"]));
     assert_eq!(
@@ -94,14 +94,24 @@ async fn p6_missing_grants_are_given_in_the_inbox() {
     assert_eq!(bob.post(&path, allow.clone()).await.status, 404, "the session belongs to somebody else");
     let elsewhere = format!("/api/sessions/{}/first-uses", encoded(&alone));
     assert_eq!(client.post(&elsewhere, allow.clone()).await.status, 409, "the question belongs to another session");
-    assert_eq!(client.post(&path, json!({"number": asked["number"], "answer": "yes"})).await.status, 422);
+    assert_eq!(client.post(&path, json!({"question": asked["question"], "answer": "yes"})).await.status, 422);
     assert_eq!(client.post(&path, allow.clone()).await.json(200), json!({"status": "used"}));
     assert_eq!(client.post(&path, allow).await.status, 409, "a question has one answer");
     assert!(result(&client, &session).await.contains("2 lines"), "the call runs with the grant");
 
+    // A token for one agent may answer for a session, but must not change the file for all.
     let next = begin(&client).await;
+    let limited = ["--right", "read", "--right", "administer", "--right", "talk", "--agent", "clerk"];
+    let limited = server.client_with(&limited_token(folder.path(), "limited", &limited));
+    let item = question(&limited, &next).await;
+    assert_eq!(item["first_use"]["can_be_kept"], json!(false), "{item}");
+    for answer in ["always", "never"] {
+        let kept = json!({"question": item["first_use"]["question"], "answer": answer});
+        let path = format!("/api/sessions/{}/first-uses", encoded(&next));
+        assert_eq!(limited.post(&path, kept).await.status, 403, "{answer}");
+    }
     let item = question(&client, &next).await;
-    let always = json!({"number": item["first_use"]["number"], "answer": "always"});
+    let always = json!({"question": item["first_use"]["question"], "answer": "always"});
     client.post(&format!("/api/sessions/{}/first-uses", encoded(&next)), always).await.json(200);
     assert!(result(&client, &next).await.contains("2 lines"));
     let file = std::fs::read_to_string(folder.path().join("clerk.toml")).expect("a file");
@@ -125,14 +135,14 @@ async fn p6_a_question_ends_with_its_turn() {
     let client = server.client();
     client.get("/api/inbox").await.json(200);
     let session = begin(&client).await;
-    let number = question(&client, &session).await["first_use"]["number"].clone();
+    let asked = question(&client, &session).await["first_use"]["question"].clone();
     client.post(&format!("/api/sessions/{}/cancel", encoded(&session)), json!({})).await;
     until(async || {
         let items = client.get("/api/inbox").await.json(200)["items"].clone();
         (items == json!([])).then_some(())
     })
     .await;
-    let late = json!({"number": number, "answer": "always"});
+    let late = json!({"question": asked, "answer": "always"});
     let path = format!("/api/sessions/{}/first-uses", encoded(&session));
     assert_eq!(client.post(&path, late).await.status, 409);
     let file = std::fs::read_to_string(folder.path().join("clerk.toml")).expect("a file");

@@ -206,6 +206,11 @@ impl FirstUseHandler {
             FirstUseQuestion { plugin, agent, tool, by_user, keeping, unmet, offers, folder, bounds, environment };
         let answer = self.prompt.ask(&mut question, stop).await;
         let offers = question.offers;
+        if !matches!(answer, FirstUseAnswer::Stopped | FirstUseAnswer::No) && !is_used(first_use) {
+            let reason = format!("another version of the plugin is used now, and the question was about {plugin}");
+            self.prompt.report(&FirstUseReport::NothingGranted { reason });
+            return None;
+        }
         match answer {
             FirstUseAnswer::Stopped => None,
             FirstUseAnswer::No => Some(AnswerEffect::Refused),
@@ -240,6 +245,13 @@ impl FirstUseHandler {
         }
         changed
     }
+}
+
+/// Whether the agent still uses the version of the plugin that the question is about.
+fn is_used(first_use: &FirstUse) -> bool {
+    let current = first_use.agent.current();
+    let setup = current.setups().get(&first_use.plugin.name);
+    setup.is_some_and(|setup| setup.plugin().identity().digest == first_use.plugin.digest)
 }
 
 /// How an answer changes the grants of the plugin.

@@ -20,7 +20,7 @@ export function sessionActions(session, state, reload) {
     talks && { label: "Try the last turn again", icon: "retry", disabled: isOpen, run: () => retryTurn(session, reload) },
     talks && { label: "Undo the last turn", icon: "undo", disabled: isOpen, run: () => undoTurn(session, reload) },
     talks && { label: "Fork the session", icon: "fork", disabled: isOpen, run: () => forkSession(session, null) },
-    { label: "Export", icon: "export", disabled: isOpen, run: () => exportSession(session) },
+    signIn.may("administer") && { label: "Export", icon: "export", disabled: isOpen, run: () => exportSession(session) },
     { label: "Copy the id", icon: "copy", run: () => copyId(session) },
     signIn.may("administer") && { label: "Delete the session", icon: "delete", kind: "danger", disabled: state === "running", run: () => deleteSession(session) },
   ];

@@ -4,7 +4,7 @@
 
 import { api, ApiError, sessionPath } from "../core/api.js";
 import { fill, h, outside, shorten, uniqueId } from "../core/dom.js";
-import { ago, exactTime } from "../core/format.js";
+import { ago, bytes, exactTime } from "../core/format.js";
 import { inbox } from "../core/inbox-count.js";
 import { difference } from "../core/rendered.js";
 import { href } from "../core/router.js";
@@ -15,6 +15,9 @@ import { icon } from "./icon.js";
 import { jsonBlock, valueView } from "./json-view.js";
 import { menu } from "./menu.js";
 import { notify, notifyError } from "./notice.js";
+
+/** Time in milliseconds for which a card ignores keys after the page has moved the focus to it. */
+const PAUSE = 700;
 
 const KINDS = {
   approval: { icon: "shield", title: "Approval", right: "approve" },
@@ -67,10 +70,17 @@ export class DecisionCard {
   /** Keys work only while the card itself has the focus, so that they never fire while somebody types. */
   #key(event) {
     if (event.target !== this.element || event.ctrlKey || event.metaKey || event.altKey) return;
+    // A key that is held, or that was meant for the card before this one, decides nothing.
+    if (event.repeat || performance.now() - this.#movedAt() < PAUSE) return;
     const button = this.element.querySelector(`[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
     if (!button || button.disabled) return;
     event.preventDefault();
     button.click();
+  }
+
+  /** The time at which the page moved the focus to this card. */
+  #movedAt() {
+    return Number(this.element.dataset.movedAt ?? -Infinity);
   }
 
   #button(label, key, run, kind = "") {
@@ -103,6 +113,12 @@ export class DecisionCard {
 
   #showArguments() {
     const { item } = this;
+    if (item.omitted_bytes > 0) {
+      // Nobody can allow what is not shown completely.
+      fill(this.place, h("p", { class: "callout" }, `The arguments have ${bytes(item.omitted_bytes)}, which is too long to show here. To allow the call, decide in a terminal, with `, h("code", null, "agent-host session approve"), "."));
+      fill(this.buttons, this.#button("Deny", "d", () => this.#deny(), "danger"));
+      return;
+    }
     fill(this.place, valueView(item.arguments, { label: "Arguments" }));
     const more = h("button", { class: "button", type: "button", disabled: !this.may }, "Allow for longer", icon("down"));
     fill(this.buttons,
@@ -301,15 +317,15 @@ export class DecisionCard {
         h("ul", { class: "plain stack tight small muted" }, missing.map((one) => h("li", null, outside(`${one.thing}, ${one.why}: ${one.line}`))))),
       h("dl", { class: "facts" }, h("div", { class: "digest" }, h("dt", null, "Digest"), h("dd", { class: "mono" }, digest))),
       h("div", { class: "row decide" },
-        answer("Allow in this session", "a", "this_session", "The plugin has the grants in this session.", "primary"),
-        canBeKept && answer("Always", null, "always", "The plugin has the grants, and they are in the configuration."),
+        answer("Allow in this session", null, "this_session", "The plugin has the grants in this session.", "primary"),
+        canBeKept && answer("Always", null, "always", "The plugin has the grants. They are written into the configuration, unless somebody has just changed it."),
         answer("Deny", "d", "no", "The plugin does not get the grants in this session.", "danger"),
         canBeKept && answer("Never ask again", null, "never", "The plugin does not get the grants, and nobody is asked again.", "quiet")),
     ];
   }
 
   #grant(answer, success) {
-    return this.#decide("first-uses", { number: this.item.first_use.number, answer }, success);
+    return this.#decide("first-uses", { question: this.item.first_use.question, answer }, success);
   }
 
   /** Sends a decision. If somebody else was first, the person is told. */
@@ -343,14 +359,17 @@ export class DecisionCard {
     const { parentElement } = this.element;
     this.element.remove();
     parentElement?.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: { item: this.item, needsFocus: this.#hadFocus && !next } }));
-    if (this.#hadFocus) next?.focus();
+    if (this.#hadFocus && next) {
+      next.dataset.movedAt = String(performance.now());
+      next.focus();
+    }
     inbox.refresh();
   }
 }
 
 /** Returns the key of an item. */
 export function itemKey(item) {
-  return `${item.session}\n${item.call}\n${item.kind}\n${item.first_use?.number ?? ""}`;
+  return `${item.session}\n${item.call}\n${item.kind}\n${item.first_use?.question ?? ""}`;
 }
 
 function digestOf(source) {

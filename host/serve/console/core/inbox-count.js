@@ -9,6 +9,8 @@ const PAUSE = 4_000;
 class InboxCount extends EventTarget {
   count = 0;
   items = null;
+  /** Whether more sessions wait than are listed. */
+  hasMore = false;
   error = null;
   #timer = null;
 
@@ -28,7 +30,8 @@ class InboxCount extends EventTarget {
   async refresh() {
     if (!signIn.may("read")) return;
     try {
-      const { items } = await api.get("api/inbox");
+      const { items, has_more: hasMore } = await api.get("api/inbox");
+      this.hasMore = hasMore;
       if (this.items && items.length > this.items.length) announce(`${items.length} waiting in the inbox`);
       this.items = items;
       this.count = items.length;

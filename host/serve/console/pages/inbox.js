@@ -17,9 +17,10 @@ class InboxPage extends Page {
     this.state = h("div", null, loading());
     this.help = h("p", { class: "muted small keys", hidden: true },
       h("kbd", null, "↓"), " ", h("kbd", null, "↑"), " next and previous; the keys on the buttons work while a card has the focus");
+    this.more = h("p", { class: "callout", hidden: true }, "More sessions wait than are listed here. They appear when some of these are decided.");
     this.append(h("div", { class: "page narrow" },
       pageHeader("Inbox", "Approvals, questions and everything else that waits for a person."),
-      this.help, this.state, this.list));
+      this.help, this.state, this.list, this.more));
     this.list.addEventListener("decided", ({ detail: { item, needsFocus } }) => {
       this.#decided.set(itemKey(item), Date.now());
       this.#cards.delete(itemKey(item));
@@ -58,6 +59,7 @@ class InboxPage extends Page {
     }
     document.title = `${items.length > 0 ? `(${items.length}) ` : ""}Inbox · agent-host`;
     this.help.hidden = items.length === 0;
+    this.more.hidden = !inbox.hasMore;
     if (inbox.items === null || this.#count === items.length) return;
     this.#count = items.length;
     fill(this.state, items.length === 0

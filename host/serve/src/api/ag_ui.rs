@@ -31,7 +31,8 @@ const HEARTBEAT: Duration = Duration::from_secs(15);
 ///
 /// `threadId` names a session of the HTTP API, or any other conversation of this token. A new `threadId` begins a session.
 /// The prompt consists of the user messages after the last message of the agent. `resume` answers the interrupts of the run
-/// before; approvals need the right `approve`. Without a new message, the stream shows the open run of the thread.
+/// before; approvals need the right `approve`. Without a new message, the stream shows the open run of the thread. A session that
+/// the token has not begun as a thread needs the right `read`, because the stream begins with its messages.
 #[utoipa::path(
     post, path = "/agents/{agent}/ag-ui", tag = "front ends", security(("token" = [])),
     params(("agent" = String, Path, description = "The name of the agent.")),

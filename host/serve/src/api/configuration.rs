@@ -217,7 +217,7 @@ pub(crate) async fn save_configuration(
 
 /// Checks that the caller may see and change configuration files. A file decides what the host runs and which servers receive
 /// its keys, so a token for single agents or for one user cannot use it.
-fn check_rights(caller: &Caller) -> Result<(), Problem> {
+pub(super) fn check_rights(caller: &Caller) -> Result<(), Problem> {
     caller.require(Right::Administer)?;
     match caller.token.agents.is_empty() && caller.token.user.is_none() {
         true => Ok(()),

@@ -1,5 +1,6 @@
 //! The route that answers questions about the missing grants of plugins (P6).
 
+use super::configuration::check_rights;
 use crate::access::Caller;
 use crate::body::{JsonBody, SMALL_BYTES};
 use crate::first_uses::{GrantAnswer, NotAnswered};
@@ -17,8 +18,9 @@ use utoipa::ToSchema;
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct GrantDecision {
-    /// Number of the question: `first_use.number` of the item in the inbox.
-    number: u64,
+    /// Id of the question: `first_use.question` of the item in the inbox. Each question has an id of its own, so that an answer
+    /// never applies to another question, even after a restart.
+    question: String,
     /// The answer.
     answer: GrantAnswer,
 }
@@ -32,7 +34,8 @@ pub(crate) struct UsedGrantDecision {
 
 /// Answers the question whether a plugin gets grants that it lacks.
 ///
-/// The right `administer` is needed, because a grant widens what a plugin may do. If two people answer, the first answer is
+/// The right `administer` is needed, because a grant widens what a plugin may do. The answers `always` and `never` change the
+/// agent's file, so a token for single agents or for one user cannot give them. If two people answer, the first answer is
 /// used, and the second gets the error `conflict`.
 #[utoipa::path(
     post, path = "/api/sessions/{session}/first-uses", tag = "answers", security(("token" = [])),
@@ -47,8 +50,12 @@ pub(crate) async fn answer_first_use(
     JsonBody(decision): JsonBody<GrantDecision, SMALL_BYTES>,
 ) -> Result<Json<UsedGrantDecision>, Problem> {
     caller.require(Right::Administer)?;
+    // These answers change the agent's file, which applies to all its sessions.
+    if matches!(decision.answer, GrantAnswer::Always | GrantAnswer::Never) {
+        check_rights(&caller)?;
+    }
     let session = state.session(&caller, &session).await?;
-    match state.first_uses.answer(&session.subject, decision.number, decision.answer) {
+    match state.first_uses.answer(&session.subject, &decision.question, decision.answer) {
         Ok(()) => Ok(Json(UsedGrantDecision { status: "used" })),
         Err(NotAnswered::NotWaiting) => {
             let detail =

@@ -1,5 +1,6 @@
 //! The route that lists everything that waits for a person, in all sessions of all agents.
 
+use super::configuration::check_rights;
 use crate::access::Caller;
 use crate::first_uses::{MissingGrant, OfferedGrant, OpenFirstUse, Reader, SessionOfQuestion};
 use crate::problem::{ApiProblems, Problem};
@@ -18,6 +19,8 @@ use utoipa::ToSchema;
 
 /// Maximum number of waiting sessions of one agent that are read.
 const MAX_SESSIONS: usize = 200;
+/// Maximum size of the arguments of an item, in bytes of JSON.
+const ARGUMENT_BYTES: usize = 64 << 10;
 /// Number of the last events of a session that are searched for the requests.
 const RECENT_EVENTS: u64 = 64;
 /// Time after which a service that has not answered is in the inbox.
@@ -28,6 +31,8 @@ const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 pub(crate) struct Inbox {
     /// The items, the one that waits longest first.
     items: Vec<InboxItem>,
+    /// Whether more sessions wait than are listed. They are listed when others have been decided.
+    has_more: bool,
 }
 
 /// Something that waits for a person.
@@ -58,9 +63,11 @@ pub(crate) struct InboxItem {
     event_type: Option<String>,
     /// Id of the event to which the answer of a service belongs: its `parentid`.
     event: Option<String>,
-    /// The arguments with which the call would run.
+    /// The arguments with which the call would run. `null` if they have more than 64 KiB.
     #[schema(value_type = Object)]
     arguments: Value,
+    /// Size of the arguments as JSON in bytes, if they are left out. 0 if they are complete.
+    omitted_bytes: usize,
     /// Whether a person can change the arguments with an approval.
     editable: bool,
     /// Where the tool comes from, with the digest that an approval is bound to.
@@ -78,8 +85,8 @@ pub(crate) struct InboxItem {
 /// A question about the grants that a plugin lacks when it is used for the first time.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct FirstUseItem {
-    /// Number of the question, with which it is answered.
-    number: u64,
+    /// Id of the question, with which it is answered.
+    question: String,
     /// Name of the plugin.
     plugin: String,
     /// Digest of the plugin's component.
@@ -88,7 +95,7 @@ pub(crate) struct FirstUseItem {
     offered: Vec<OfferedGrant>,
     /// What the plugin also requests, and no answer can grant.
     not_offered: Vec<MissingGrant>,
-    /// Whether the answers `always` and `never` are possible, because the agent has a file.
+    /// Whether the answers `always` and `never` are possible, because the agent has a file and the token may change it.
     can_be_kept: bool,
 }
 
@@ -106,7 +113,7 @@ pub(crate) async fn list_inbox(
     Extension(caller): Extension<Caller>,
 ) -> Result<Json<Inbox>, Problem> {
     caller.require(Right::Read)?;
-    let mut items = Vec::new();
+    let (mut items, mut has_more) = (Vec::new(), false);
     for agent in caller.agents(state.supervisor.agents().keys()) {
         let filter = SessionFilter {
             agent: Some(agent.to_owned()),
@@ -114,7 +121,9 @@ pub(crate) async fn list_inbox(
             state: Some(SessionState::Suspended),
             ..SessionFilter::default()
         };
-        for session in state.store().sessions(filter, MAX_SESSIONS).await? {
+        let sessions = state.store().sessions(filter, MAX_SESSIONS).await?;
+        has_more |= sessions.len() == MAX_SESSIONS;
+        for session in sessions {
             match items_of(state.store(), session).await {
                 Ok(found) => items.extend(found),
                 // The session was deleted a moment ago.
@@ -125,7 +134,7 @@ pub(crate) async fn list_inbox(
     }
     items.extend(first_uses(&state, &caller));
     items.sort_by(|one, other| one.since.cmp(&other.since));
-    Ok(Json(Inbox { items }))
+    Ok(Json(Inbox { items, has_more }))
 }
 
 /// Returns the questions about grants, and notes that somebody who may answer them reads the inbox.
@@ -136,10 +145,15 @@ fn first_uses(state: &ApiState, caller: &Caller) -> Vec<InboxItem> {
     if caller.token.rights.contains(&Right::Administer) {
         state.first_uses.note_reader(reader);
     }
-    waiting.into_iter().map(|(number, question)| item_of_first_use(number, question)).collect()
+    let may_change_file = check_rights(caller).is_ok();
+    let mut items: Vec<_> = waiting.into_iter().map(|(id, question)| item_of_first_use(id, question)).collect();
+    for asked in items.iter_mut().filter_map(|item| item.first_use.as_mut()) {
+        asked.can_be_kept &= may_change_file;
+    }
+    items
 }
 
-fn item_of_first_use(number: u64, question: OpenFirstUse) -> InboxItem {
+fn item_of_first_use(id: String, question: OpenFirstUse) -> InboxItem {
     let SessionOfQuestion { session, agent, user, title } = question.session;
     InboxItem {
         kind: "first_use",
@@ -155,12 +169,13 @@ fn item_of_first_use(number: u64, question: OpenFirstUse) -> InboxItem {
         event_type: None,
         event: None,
         arguments: Value::Null,
+        omitted_bytes: 0,
         editable: false,
         source: None,
         traits: None,
         because: None,
         first_use: Some(FirstUseItem {
-            number,
+            question: id,
             plugin: question.plugin,
             digest: question.digest,
             offered: question.offered,
@@ -195,7 +210,8 @@ async fn items_of(store: &dyn Store, session: SessionSummary) -> Result<Vec<Inbo
         let call = calls.iter().find(|call| call.id == wait.call);
         let details = approval_details(&events, wait);
         let source = details.map(|details| &details.source).or(call.and_then(|call| call.source.as_ref()));
-        let arguments = details.map(|details| details.arguments.clone());
+        let arguments = details.map(|details| &details.arguments).or(call.map(|call| call.effective_arguments()));
+        let (arguments, omitted_bytes) = shown_arguments(arguments);
         items.push(InboxItem {
             kind,
             agent: session.agent.clone(),
@@ -218,11 +234,21 @@ async fn items_of(store: &dyn Store, session: SessionSummary) -> Result<Vec<Inbo
             traits: details.map(|details| serde_json::to_value(details.traits).unwrap_or_default()),
             because: details.map(|details| details.because.clone()),
             first_use: None,
-            arguments: arguments.or(call.map(|call| call.effective_arguments().clone())).unwrap_or_default(),
+            arguments,
+            omitted_bytes,
             session: subject.clone(),
         });
     }
     Ok(items)
+}
+
+/// Returns the arguments of a call, and 0; or nothing and their size, if they are too large for a list.
+fn shown_arguments(arguments: Option<&Value>) -> (Value, usize) {
+    let Some(arguments) = arguments else { return (Value::Null, 0) };
+    match arguments.to_string().len() {
+        size if size > ARGUMENT_BYTES => (Value::Null, size),
+        _ => (arguments.clone(), 0),
+    }
 }
 
 /// Returns the kind of an item, or `None` if the turn does not wait for a person.

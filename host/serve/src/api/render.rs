@@ -4,12 +4,18 @@ use crate::access::Caller;
 use crate::body::{JsonBody, PROMPT_BYTES};
 use crate::problem::{ApiProblems, Problem};
 use crate::rendering::{Block, DifferenceLine, Token, difference, highlight, markdown};
+use crate::state::ApiState;
 use crate::tokens::Right;
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::sync::Arc;
 use utoipa::ToSchema;
+
+/// Maximum number of lines of two texts that are compared.
+const MAX_LINES: usize = 50_000;
 
 /// A text to render.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -34,11 +40,12 @@ pub(crate) struct RenderedMarkdown {
     responses((status = 200, body = RenderedMarkdown), ApiProblems)
 )]
 pub(crate) async fn render_markdown(
+    State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     JsonBody(MarkdownText { text }): JsonBody<MarkdownText, PROMPT_BYTES>,
 ) -> Result<Json<RenderedMarkdown>, Problem> {
     caller.require(Right::Read)?;
-    Ok(Json(RenderedMarkdown { blocks: apart(move || markdown(&text)).await? }))
+    Ok(Json(RenderedMarkdown { blocks: apart(&state, move || markdown(&text)).await? }))
 }
 
 /// Code to highlight.
@@ -67,11 +74,12 @@ pub(crate) struct HighlightedCode {
     responses((status = 200, body = HighlightedCode), ApiProblems)
 )]
 pub(crate) async fn render_code(
+    State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     JsonBody(CodeText { text, language }): JsonBody<CodeText, PROMPT_BYTES>,
 ) -> Result<Json<HighlightedCode>, Problem> {
     caller.require(Right::Read)?;
-    Ok(Json(HighlightedCode { tokens: apart(move || highlight(&text, &language)).await? }))
+    Ok(Json(HighlightedCode { tokens: apart(&state, move || highlight(&text, &language)).await? }))
 }
 
 /// Two texts to compare.
@@ -99,15 +107,24 @@ pub(crate) struct Difference {
     responses((status = 200, body = Difference), ApiProblems)
 )]
 pub(crate) async fn render_difference(
+    State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
     JsonBody(ComparedTexts { old, new }): JsonBody<ComparedTexts, PROMPT_BYTES>,
 ) -> Result<Json<Difference>, Problem> {
     caller.require(Right::Read)?;
-    Ok(Json(Difference { lines: apart(move || difference(&old, &new)).await? }))
+    if old.lines().count() + new.lines().count() > MAX_LINES {
+        return Err(Problem::invalid(format!("the texts have more than {MAX_LINES} lines together")));
+    }
+    Ok(Json(Difference { lines: apart(&state, move || difference(&old, &new)).await? }))
 }
 
-/// Renders on another thread, because other requests must not wait for a long text.
-pub(super) async fn apart<T: Send + 'static>(render: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+/// Renders on another thread, because other requests must not wait for a long text. Only a few texts are rendered at the same
+/// time, because the results may be large.
+pub(super) async fn apart<T: Send + 'static>(
+    state: &ApiState,
+    render: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Problem> {
+    let _place = state.renderings.acquire().await;
     tokio::task::spawn_blocking(render).await.map_err(|error| {
         tracing::error!(%error, "a text was not rendered");
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "failed", "the host failed; its log contains the reason")

@@ -160,6 +160,7 @@ pub(crate) async fn fork_session(
 
 /// Exports a session with its messages, calls, events, records and media as one JSON document.
 ///
+/// The right `administer` is needed, because the document contains the prompts, with the operator's instructions.
 /// `agent-host session import` reads the document. A session whose turn runs cannot be exported.
 #[utoipa::path(
     get, path = "/api/sessions/{session}/export", tag = "sessions", security(("token" = [])),
@@ -174,7 +175,7 @@ pub(crate) async fn export_session(
     Extension(caller): Extension<Caller>,
     Path(session): Path<String>,
 ) -> Result<Response, Problem> {
-    caller.require(Right::Read)?;
+    caller.require(Right::Administer)?;
     state.session(&caller, &session).await?;
     let (mut output, mut input) = tokio::io::duplex(EXPORT_BUFFER);
     let (supervisor, exported): (Supervisor, String) = (state.supervisor.clone(), session.clone());

@@ -4,7 +4,7 @@
 use super::render::{apart, as_json};
 use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
-use crate::rendering::markdown;
+use crate::rendering::markdown_within;
 use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::change::{CallRecord, HideReason};
@@ -26,6 +26,8 @@ const DEFAULT_LIMIT: u64 = 40;
 const MAX_LIMIT: u64 = 100;
 /// Number of bytes of a text of a tool's result that the answer contains.
 const RESULT_BYTES: usize = 64 << 10;
+/// Maximum number of the parser's events for the texts of one answer. Texts beyond it are not formatted.
+const MAX_EVENTS: usize = 100_000;
 /// Number of the last events that are searched for what the last turn did.
 const RECENT_EVENTS: u64 = 80;
 
@@ -149,7 +151,7 @@ pub(crate) async fn show_transcript(
     let last_message = stored.last().map_or(after.min(last), |message| message.id);
     let hidden = hidden_of(store, &session, first.saturating_sub(1), limit).await?;
     let calls = calls_of(store, &session, &stored).await?;
-    let messages = render_messages(stored, hidden).await?;
+    let messages = render_messages(&state, stored, hidden).await?;
     let queued = run.iter().flat_map(|run| &run.queued_prompts);
     Ok(Json(Transcript {
         state: summary.state,
@@ -279,11 +281,13 @@ fn cut_text(kind: &str, text: &str) -> Value {
 
 /// Renders the texts of the model. Prompts of people stay as they were written.
 async fn render_messages(
+    state: &ApiState,
     messages: Vec<StoredMessage>,
     hidden: HashMap<MessageId, HideReason>,
 ) -> Result<Vec<TranscriptMessage>, Problem> {
     let shown = messages.into_iter().filter(|message| message.role != Role::Tool);
     let render = move || {
+        let mut budget = MAX_EVENTS;
         let of_message = |message: StoredMessage| TranscriptMessage {
             id: message.id,
             turn: message.turn,
@@ -293,27 +297,27 @@ async fn render_messages(
                 HideReason::Undone => "undone",
                 HideReason::Evicted => "evicted",
             }),
-            parts: parts_of(&message),
+            parts: parts_of(&message, &mut budget),
         };
         shown.map(of_message).collect()
     };
-    apart(render).await
+    apart(state, render).await
 }
 
 /// Returns the parts of a message. The thinking comes first, because the model wrote it first.
-fn parts_of(message: &StoredMessage) -> Vec<Value> {
+fn parts_of(message: &StoredMessage, budget: &mut usize) -> Vec<Value> {
     let thinking = message.parts.iter().find_map(|part| match part {
         Part::Replay(replay) => stored_thinking(replay).map(|text| cut_text("thinking", &text)),
         _ => None,
     });
-    let others = message.parts.iter().filter_map(|part| part_of(part, message.role));
+    let others = message.parts.iter().filter_map(|part| part_of(part, message.role, budget));
     thinking.into_iter().chain(others).collect()
 }
 
-fn part_of(part: &Part, role: Role) -> Option<Value> {
+fn part_of(part: &Part, role: Role, budget: &mut usize) -> Option<Value> {
     Some(match part {
         Part::Text(text) if role == Role::Assistant => {
-            let blocks = as_json(&markdown(text));
+            let blocks = as_json(&markdown_within(text, budget));
             json!({"kind": "text", "text": text, "blocks": blocks})
         }
         Part::Text(text) => cut_text("text", text),
@@ -372,7 +376,7 @@ mod tests {
         let parts =
             vec![Part::Text("It is 4.".to_owned()), Part::Replay(Replay { provider: "anthropic".to_owned(), data })];
         let message = StoredMessage { id: 2, turn: 1, role: Role::Assistant, parts, tokens: 0 };
-        let shown = parts_of(&message);
+        let shown = parts_of(&message, &mut { MAX_EVENTS });
         assert_eq!(shown.len(), 2, "{shown:?}");
         assert_eq!(shown[0], json!({"kind": "thinking", "text": "I think.", "omitted_bytes": 0}));
         assert_eq!(shown[1]["kind"], "text");

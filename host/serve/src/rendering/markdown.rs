@@ -8,6 +8,8 @@ use url::Url;
 
 /// Maximum size of a text that is rendered, in bytes. A longer text is returned as one block of plain text.
 const MAX_BYTES: usize = 256 << 10;
+/// Maximum number of the parser's events that one text may need. A text of ordinary size needs a few thousand.
+const MAX_EVENTS: usize = 40_000;
 /// Maximum depth of elements. Deeper elements are left out, and their content is kept.
 const MAX_DEPTH: usize = 24;
 
@@ -55,22 +57,40 @@ impl Element {
 
 /// Renders a text.
 pub(crate) fn markdown(text: &str) -> Vec<Block> {
-    if text.len() > MAX_BYTES {
+    markdown_within(text, &mut { MAX_EVENTS })
+}
+
+/// Renders a text with at most `budget` events of the parser, which are subtracted from `budget`. A text that needs more is not
+/// formatted. A short text may need many: each row of a table has all cells of its head.
+pub(crate) fn markdown_within(text: &str, budget: &mut usize) -> Vec<Block> {
+    let blocks = if text.len() > MAX_BYTES { None } else { rendered(text, budget) };
+    blocks.unwrap_or_else(|| {
         let tokens = Some(vec![Token::plain(text)]);
         let node = Node::Element(Element { tokens, ..Element::new("code_block") });
-        return vec![Block { line: 0, node }];
-    }
+        vec![Block { line: 0, node }]
+    })
+}
+
+/// Returns `None` if the text needs too many events.
+fn rendered(text: &str, budget: &mut usize) -> Option<Vec<Block>> {
     let options = Options::ENABLE_TABLES | Options::ENABLE_STRIKETHROUGH | Options::ENABLE_TASKLISTS;
     let mut builder = Builder::default();
     let (mut line, mut counted) = (0, 0);
+    let mut left = MAX_EVENTS.min(*budget);
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         if builder.stack.is_empty() && range.start > counted {
             line += text[counted..range.start].matches('\n').count();
             counted = range.start;
         }
+        let Some(fewer) = left.checked_sub(1) else {
+            *budget = budget.saturating_sub(MAX_EVENTS);
+            return None;
+        };
+        left = fewer;
         builder.event(event, line);
     }
-    builder.blocks
+    *budget = budget.saturating_sub(MAX_EVENTS.min(*budget) - left);
+    Some(builder.blocks)
 }
 
 /// An open element.
@@ -285,6 +305,25 @@ mod tests {
         assert_eq!(blocks[2]["node"]["children"][0], json!({"tag": "li", "children": ["a"], "checked": true}));
         assert_eq!((&blocks[3]["node"]["tag"], &blocks[3]["node"]["language"]), (&json!("code_block"), &json!("rust")));
         assert_eq!(blocks[3]["node"]["tokens"][0], json!(["keyword", "fn "]));
+    }
+
+    /// Row 26: a short text that would become many elements is not formatted, and an answer has a budget for all its texts.
+    #[test]
+    fn row_26_a_short_text_does_not_become_many_elements() {
+        let table = format!("{}\n{}\n{}", "|a".repeat(512), "|-".repeat(512), "a|\n".repeat(600));
+        let started = Instant::now();
+        let blocks = markdown(&table);
+        assert!(started.elapsed() < Duration::from_secs(5));
+        let shown = serde_json::to_value(&blocks).unwrap();
+        assert_eq!((blocks.len(), &shown[0]["node"]["tag"]), (1, &json!("code_block")), "{shown}");
+        assert_eq!(shown[0]["node"]["tokens"][0][1], json!(table));
+        let mut budget = MAX_EVENTS + 2;
+        let paragraph = "a *b*";
+        assert_eq!(markdown_within(&table, &mut budget).len(), 1);
+        assert_eq!(budget, 2, "a text that is too long has used up its part");
+        let tag = |blocks: Vec<Block>| serde_json::to_value(&blocks).unwrap()[0]["node"]["tag"].clone();
+        assert_eq!(tag(markdown_within(paragraph, &mut budget)), json!("code_block"));
+        assert_eq!(tag(markdown(paragraph)), json!("p"));
     }
 
     /// I3: the first row of a table is its head, and columns keep their alignment.

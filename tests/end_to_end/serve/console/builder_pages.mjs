@@ -78,9 +78,9 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       const before = readFileSync(file, "utf8");
       const editor = page.locator("textarea.editor");
       // A link that says what a plugin lacks opens the editor with the lines, and nothing is saved.
-      const lines = new URLSearchParams({ part: "configuration", table: "[plugins.probe.grants]", add: "read = [\"plugins\"]" });
+      const lines = new URLSearchParams({ part: "configuration", table: "[plugins.text.grants]", add: "read = [\"plugins\"]" });
       await page.goto(address(`agents/everything?${lines}`));
-      await until(async () => (await editor.inputValue()).endsWith("\n[plugins.probe.grants]\nread = [\"plugins\"]\n"), "the lines are added");
+      await until(async () => (await editor.inputValue()).endsWith("\n[plugins.text.grants]\nread = [\"plugins\"]\n"), "the lines are added");
       check(!page.url().includes("probe"), "the lines are not in the address any more");
       check(readFileSync(file, "utf8") === before, "the file is as before");
       await page.goto(address("about"));

@@ -100,6 +100,27 @@ const scenarios = {
     check((await page.locator("div.messages").innerText()).includes("Pier 3 it is."), "the turn continued with the answer");
   },
 
+  /** A key that is held decides about one card only, although the focus moves to the next one. */
+  async held_key() {
+    const page = await start();
+    for (let number = 0; number < 2; number += 1) {
+      await begin(page, "Pay ann.");
+      await page.locator(".decision").waitFor();
+    }
+    await page.getByRole("link", { name: /^Inbox/ }).click();
+    const cards = page.locator("ah-inbox .decision");
+    await cards.nth(1).waitFor();
+    await cards.first().focus();
+    for (let number = 0; number < 20; number += 1) {
+      await page.keyboard.down("a");
+      await page.waitForTimeout(50);
+    }
+    await page.keyboard.up("a");
+    await until(async () => (await cards.count()) === 1, "one card was decided");
+    await page.keyboard.press("a");
+    await page.getByText("Nothing waits for you").waitFor();
+  },
+
   /** A plugin lacks a grant: once it is given for a session in the conversation, and once for good in the inbox. */
   async first_use() {
     const page = await start();

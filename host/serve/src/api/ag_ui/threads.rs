@@ -121,7 +121,13 @@ async fn find(state: &ApiState, caller: &Caller, (agent, thread): (&str, &str)) 
     let named = format!("{agent}/{}", thread_name(caller, thread));
     for session in [thread, &named] {
         match state.session(caller, session).await {
-            Ok(found) if found.agent == agent && found.revision > 0 => return Ok(Some(found.subject)),
+            Ok(found) if found.agent == agent && found.revision > 0 => {
+                // The stream begins with the messages of the session, which another client may have begun.
+                if session == thread {
+                    caller.require(Right::Read)?;
+                }
+                return Ok(Some(found.subject));
+            }
             Ok(_) => {}
             Err(problem) if problem.status == StatusCode::NOT_FOUND.as_u16() => {}
             Err(problem) => return Err(problem),
