@@ -179,7 +179,9 @@ async fn p10_a_plugin_is_rolled_back_over_http() {
     let uses = async |number: u32| {
         super::until(async || {
             let versions = client.get(&format!("{agent}/versions")).await.json(200);
-            (versions["digest"] == digest(number)).then_some(versions)
+            // The version is recorded a moment after the agent uses it.
+            let is_recorded = versions["versions"][0]["digest"] == digest(number);
+            (versions["digest"] == digest(number) && is_recorded).then_some(versions)
         })
         .await
     };

@@ -68,14 +68,14 @@ pub(crate) async fn list_versions(
 ) -> Result<Json<VersionList>, Problem> {
     caller.require(Right::Read)?;
     let pin = pin_of(&state, &caller, (&agent, &plugin))?;
-    // Another agent's folder may have a plugin with the same name. If the version has just changed, its folder is not known.
-    let versions = match directory_of(&state, &pin).await.ok() {
-        Some(directory) => {
-            let filter = VersionFilter { directory: Some(directory), plugin: Some(plugin) };
-            state.store().versions(filter, MAX_PAGE).await?
-        }
-        None => Vec::new(),
-    };
+    let filter = VersionFilter { directory: None, plugin: Some(plugin) };
+    let mut versions = state.store().versions(filter, MAX_PAGE).await?;
+    // Another agent's folder may have a plugin with the same name. While a version changes, the version that is used now may not be
+    // recorded as the latest of its folder.
+    let is_same = |version: &PluginVersion| version.digest == pin.digest;
+    let latest = versions.iter().find(|version| is_same(version) && version.ended.is_none());
+    let folder = latest.or(versions.iter().find(|version| is_same(version))).map(|version| version.directory.clone());
+    versions.retain(|version| folder.as_ref() == Some(&version.directory));
     let versions: Vec<_> = versions.into_iter().take(MAX_VERSIONS).map(Into::into).collect();
     Ok(Json(VersionList {
         digest: pin.digest.to_string(),
