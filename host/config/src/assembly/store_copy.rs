@@ -14,7 +14,7 @@ pub enum CopyPlace {
     /// A SQLite database file.
     File(PathBuf),
     /// A PostgreSQL database.
-    Database(SharedDatabase),
+    Database(Box<SharedDatabase>),
 }
 
 /// Whether a place is read or written.
@@ -39,7 +39,7 @@ impl CopyPlace {
     fn find(text: &str, side: Side, environment: &HostEnvironment) -> Result<Self, ConfigError> {
         if agent_store::PostgresAddress::is_meant(text) {
             let password = environment.variable("PGPASSWORD");
-            return Ok(Self::Database(SharedDatabase::from_option(text, password.as_deref())?));
+            return Ok(Self::Database(Box::new(SharedDatabase::from_option(text, password.as_deref())?)));
         }
         let path = Path::new(text);
         let is_file = path.is_file() || (!path.exists() && path.extension().is_some_and(|end| end == "db"));

@@ -19,7 +19,7 @@ pub(super) async fn run(
     let from = CopyPlace::source(from, &environment)?;
     let to = match (to, location.database) {
         (Some(to), _) => CopyPlace::target(to, &environment)?,
-        (None, Some(database)) => CopyPlace::Database(database.clone()),
+        (None, Some(database)) => CopyPlace::Database(Box::new(database.clone())),
         (None, None) => {
             return Err(Failure::refused(
                 "the target is missing: name a second database, or select one with --store or AGENT_HOST_STORE",
