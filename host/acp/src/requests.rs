@@ -108,8 +108,9 @@ impl Requests {
         let subject = session_id.to_string();
         match self.open(&subject, &environment, Sending::Everything).await {
             Ok(open) => {
+                self.follow(subject.clone(), open);
                 responder.respond(LoadSessionResponse::new())?;
-                self.follow(subject, open).await
+                Ok(self.shared.update(&subject, commands::available()).await?)
             }
             Err(error) => responder.respond_with_error(error),
         }
@@ -131,8 +132,9 @@ impl Requests {
         let subject = session_id.to_string();
         match self.open(&subject, &environment, Sending::Nothing).await {
             Ok(open) => {
+                self.follow(subject.clone(), open);
                 responder.respond(ResumeSessionResponse::new())?;
-                self.follow(subject, open).await
+                Ok(self.shared.update(&subject, commands::available()).await?)
             }
             Err(error) => responder.respond_with_error(error),
         }
@@ -149,11 +151,10 @@ impl Requests {
         Ok(Opened { stored: replay(&self.shared, subject, sending).await?, note })
     }
 
-    async fn follow(&self, subject: String, Opened { stored, note }: Opened) -> Result<(), Error> {
-        self.shared.update(&subject, commands::available()).await?;
+    /// Opens the session. The editor may send a prompt as soon as it has the response.
+    fn follow(&self, subject: String, Opened { stored, note }: Opened) {
         let session = SessionHandle::resume(&self.shared, subject.clone(), stored, note);
         self.insert(subject, session);
-        Ok(())
     }
 
     /// Lists the sessions of the agent, the most recently changed first.

@@ -100,7 +100,7 @@ pub(crate) struct OfferedGrant {
     /// What the grant allows, in words.
     meaning: String,
     /// The line that the answer `always` writes into the agent's file.
-    line: String,
+    pub(crate) line: String,
 }
 
 /// A request of the plugin that no answer can grant.
@@ -126,6 +126,18 @@ pub(crate) enum GrantAnswer {
     No,
     /// The plugin does not get them, and nobody is asked again: `ask = false` is written into the agent's file.
     Never,
+}
+
+impl GrantAnswer {
+    /// The name of the answer in requests and in the audit log.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ThisSession => "this_session",
+            Self::Always => "always",
+            Self::No => "no",
+            Self::Never => "never",
+        }
+    }
 }
 
 impl From<GrantAnswer> for FirstUseAnswer {
@@ -239,16 +251,17 @@ impl FirstUseQuestions {
         seen.map(|(id, waiting)| (id.clone(), waiting.question.clone())).collect()
     }
 
-    /// Answers a question of this session.
-    pub(crate) fn answer(&self, session: &str, id: &str, answer: GrantAnswer) -> Result<(), NotAnswered> {
+    /// Answers a question of this session, and returns the question.
+    pub(crate) fn answer(&self, session: &str, id: &str, answer: GrantAnswer) -> Result<OpenFirstUse, NotAnswered> {
         let mut state = self.state();
         let waiting = state.waiting.get(id).filter(|waiting| waiting.question.session.session == session);
         let waiting = waiting.ok_or(NotAnswered::NotWaiting)?;
         if matches!(answer, GrantAnswer::Always | GrantAnswer::Never) && !waiting.question.can_be_kept {
             return Err(NotAnswered::CannotBeKept);
         }
-        let waiting = state.waiting.remove(id).ok_or(NotAnswered::NotWaiting)?;
-        waiting.answer.send(answer.into()).map_err(|_| NotAnswered::NotWaiting)
+        let Waiting { question, answer: sender } = state.waiting.remove(id).ok_or(NotAnswered::NotWaiting)?;
+        sender.send(answer.into()).map_err(|_| NotAnswered::NotWaiting)?;
+        Ok(question)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -191,6 +191,24 @@ pub enum AuditAction {
         /// What the text before allowed and the new text does not.
         removes: Vec<String>,
     },
+    /// Somebody answered over a protocol of the host whether a plugin gets the grants that it lacks (P6). An entry `granted` follows
+    /// if the plugin got them.
+    GrantsAnswered {
+        /// Subject that identifies the session.
+        session: String,
+        /// Configured name of the agent.
+        agent: String,
+        /// Name of the plugin.
+        plugin: String,
+        /// Digest of the plugin's component.
+        digest: String,
+        /// Name of the token with which the answer was sent.
+        token: String,
+        /// The answer: `this_session`, `always`, `no` or `never`.
+        answer: String,
+        /// The configuration lines of the grants that the question offered.
+        offered: Vec<String>,
+    },
     /// The host refused requests that their sender was not allowed to make. Equal requests within a short time share one
     /// entry.
     RequestRefused {
@@ -227,6 +245,7 @@ impl AuditAction {
             AuditAction::RollbackUndone { .. } => "rollback_undone",
             AuditAction::Refused { .. } => "refused",
             AuditAction::FileSaved { .. } => "file_saved",
+            AuditAction::GrantsAnswered { .. } => "grants_answered",
             AuditAction::RequestRefused { .. } => "request_refused",
         }
     }
@@ -247,6 +266,7 @@ impl AuditAction {
             | AuditAction::RollbackUndone { directory, plugin, .. } => format!("{directory}/{plugin}"),
             AuditAction::Refused { directory, subject, .. } => format!("{directory}/{subject}"),
             AuditAction::FileSaved { agent, .. } => agent.clone(),
+            AuditAction::GrantsAnswered { agent, plugin, .. } => format!("{agent}/{plugin}"),
             AuditAction::RequestRefused { protocol, token, .. } => {
                 format!("{protocol}/{}", token.as_deref().unwrap_or_default())
             }

@@ -239,8 +239,12 @@ async fn f1_a_turn_waits_for_a_machine_that_has_its_plugins() {
     first.signal(Signal::TERM);
     assert!(first.wait());
 
-    // The second server has never used the plugin, and no longer finds it in the plugin folder.
-    std::fs::remove_file(fleet.folder.path().join("plugins/payer.wasm")).expect("removed");
+    // The second server has never used this version of the plugin, and finds another one in the plugin folder: the same component
+    // with a further custom section.
+    let file = fleet.folder.path().join("plugins/payer.wasm");
+    let mut component = std::fs::read(&file).expect("a component");
+    component.extend(b"\x00\x05\x04note");
+    std::fs::write(&file, component).expect("written");
     let second = fleet.start("serve", 1);
     let path = format!("/api/sessions/{}/approvals", encoded(&session));
     let decisions = json!({"decisions": [{"call": waiting["waits"][0]["call"], "verdict": "granted"}]});

@@ -125,6 +125,11 @@ async fn p6_missing_grants_are_given_in_the_inbox() {
         .expect("the program runs");
     let audit = String::from_utf8_lossy(&audit.stdout).into_owned();
     assert!(audit.contains("\"granted\"") && audit.contains("request_refused"), "{audit}");
+    for answer in ["this_session", "always"] {
+        let is_entry =
+            |line: &&str| line.contains("grants_answered") && line.contains(answer) && line.contains("read = [");
+        assert_eq!(audit.lines().filter(is_entry).count(), 1, "{answer}: {audit}");
+    }
 }
 
 /// P6: a question ends with its turn, and with the last reader of the inbox.

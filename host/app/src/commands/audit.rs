@@ -130,6 +130,16 @@ fn describe(entry: &AuditEntry) -> String {
             let changes = format!("{}{}", change("now allows", adds), change("no longer allows", removes));
             (format!("{BOLD}the token {}{BOLD:#} saved {}{changes}", line(token), line(path)), line(agent))
         }
+        AuditAction::GrantsAnswered { session, plugin, token, answer, offered, .. } => (
+            format!(
+                "{BOLD}the token {}{BOLD:#} answered `{}` about the grants of {}: {}",
+                line(token),
+                line(answer),
+                line(plugin),
+                line(&offered.join(", "))
+            ),
+            line(session),
+        ),
         AuditAction::RequestRefused { protocol, token, request, object, code, count } => {
             let sender = match token {
                 Some(token) => format!("the token {}", line(token)),

@@ -7,6 +7,7 @@ use crate::first_uses::{GrantAnswer, NotAnswered};
 use crate::problem::{ApiProblems, Problem};
 use crate::state::ApiState;
 use crate::tokens::Right;
+use agent_store::AuditAction;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Extension, Json};
@@ -56,7 +57,19 @@ pub(crate) async fn answer_first_use(
     }
     let session = state.session(&caller, &session).await?;
     match state.first_uses.answer(&session.subject, &decision.question, decision.answer) {
-        Ok(()) => Ok(Json(UsedGrantDecision { status: "used" })),
+        Ok(question) => {
+            let entry = AuditAction::GrantsAnswered {
+                session: session.subject,
+                agent: question.session.agent,
+                plugin: question.plugin,
+                digest: question.digest,
+                token: caller.token.name.clone(),
+                answer: decision.answer.name().to_owned(),
+                offered: question.offered.into_iter().map(|grant| grant.line).collect(),
+            };
+            state.store().audit(vec![entry]).await?;
+            Ok(Json(UsedGrantDecision { status: "used" }))
+        }
         Err(NotAnswered::NotWaiting) => {
             let detail =
                 "this question does not wait any more: it was answered, or the turn went on without the grants";
