@@ -314,7 +314,7 @@ export class DecisionCard {
       h("p", null, "The plugin ", outside(plugin, { class: "mono" }), item.tool ? [" is about to run ", outside(item.tool, { class: "mono" })] : " is about to build the context", ", and asks for these grants:"),
       h("ul", { class: "plain stack tight" }, offered.map((grant) => h("li", { class: "stack tight" }, outside(grant.meaning), h("pre", { class: "small" }, outside(grant.line))))),
       missing.length > 0 && h("div", { class: "stack tight" }, h("h3", { class: "small muted" }, "Cannot be granted here"),
-        h("ul", { class: "plain stack tight small muted" }, missing.map((one) => h("li", null, outside(`${one.thing}, ${one.why}: ${one.line}`))))),
+        h("ul", { class: "plain stack tight small muted" }, missing.map((one) => h("li", null, outside(shorten(one.thing, 120), { class: "mono" }), `, ${one.why}: `, outside(shorten(one.line, 200), { class: "mono" }))))),
       h("dl", { class: "facts" }, h("div", { class: "digest" }, h("dt", null, "Digest"), h("dd", { class: "mono" }, digest))),
       h("div", { class: "row decide" },
         answer("Allow in this session", null, "this_session", "The plugin has the grants in this session.", "primary"),
