@@ -6,7 +6,7 @@
 // - `style/` has the design tokens (tokens.css) and the parts. A page with styles of its own has one file `style/NAME.css`, which
 //   index.html loads.
 // - host/serve/src/console.rs lists all files. A new file needs a line there and a new build; after that, a development build reads
-//   each file anew, so a change needs only a reload. A module that the frame or the chat needs also has a line in index.html, so
+//   each file again, so a change needs only a reload. A module that the frame or the chat needs also has a line in index.html, so
 //   that the browser loads all of them at once.
 //
 // How a page registers itself

@@ -88,7 +88,7 @@ async fn o2_metrics_describe_what_has_happened() {
     let prometheus = server.client_with(&observer_token(folder.path()));
     assert_eq!(prometheus.get("/api/sessions").await.status, 403, "the token reads nothing but metrics");
     let answer = until(async || {
-        // Sessions are counted anew every few seconds.
+        // Sessions are counted again every few seconds.
         let answer = prometheus.get("/metrics").await;
         assert_eq!(answer.status, 200);
         answer.body.contains(r#"agent_host_sessions{agent="clerk",state="idle"} 1"#).then_some(answer)

@@ -36,7 +36,7 @@ impl Backoff {
         delay
     }
 
-    /// Delays the next attempt, because another process has the session open at the time `now`. This is no failure, so the
+    /// Delays the next attempt, because another process has the session open at the time `now`. This is not a failure, so the
     /// delay does not grow: the other process may stop at any time.
     pub(super) fn taken(&self, session: &str, now: Instant) {
         let mut delays = self.0.lock().unwrap_or_else(PoisonError::into_inner);
