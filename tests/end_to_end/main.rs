@@ -107,5 +107,6 @@ mod terminal;
 mod test_registry;
 mod text_dialect;
 mod traces;
+mod usage;
 mod walls;
 mod wire_formats;

@@ -14,14 +14,14 @@ use agent_runtime::{
 };
 use agent_store::{
     Announcement, Announcements, Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger,
-    CallFilter, ChargedTo, Commit, ContinuableSession, Deletion, ExportPosition, Integrity, KeyValue, Lease,
-    MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit, MessageRange, Monitoring, OpenMode,
-    OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions, ProjectionComparison, Projections,
-    RebuiltProjection, RecordRange, RequestKey, RequestState, Rollback, ScheduleState, Schedules, ServedPlugin,
-    SessionCount, SessionFilter, SessionIndex, SessionLog, SessionMeta, SessionRequests, SessionSummary, SqliteStore,
-    StatusReader, StoreError, StoredAuditEntry, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial,
-    StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls, Undelivered, UsageTotal, VersionChange, VersionFilter,
-    WriteStatistics,
+    CallFilter, ChargeFilter, ChargedTo, Commit, ContinuableSession, Deletion, ExportPosition, Integrity,
+    IntervalCharge, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit,
+    MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions,
+    ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey, RequestState, Rollback,
+    ScheduleState, Schedules, ServedPlugin, SessionCount, SessionFilter, SessionIndex, SessionLog, SessionMeta,
+    SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry, StoredGrant,
+    StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls,
+    Undelivered, UsageTotal, VersionChange, VersionFilter, WriteStatistics,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -492,8 +492,8 @@ forward_to_real_store! {
     TraceExports {
         fn begin_trace_export(agent: &str) -> ();
         fn unexported_sessions(agents: &[String], after: &str, limit: usize) -> Vec<String>;
-        fn claim_trace_export(session: &str) -> Option<ExportPosition>;
-        fn set_export_position(session: &str, position: ExportPosition) -> ();
+        fn claim_trace_exports(sessions: &[String]) -> Vec<(String, ExportPosition)>;
+        fn set_export_positions(positions: &[(String, ExportPosition)]) -> Vec<String>;
         fn skip_trace_export(session: &str) -> ();
         fn turn_after(session: &str, position: ExportPosition) -> Option<StoredTurn>;
     }
@@ -569,6 +569,7 @@ forward_to_real_store! {
     }
     BudgetLedger {
         fn charged(to: Vec<ChargedTo>) -> Vec<agent_core::budget::Spending>;
+        fn charged_in_intervals(bounds: Vec<i64>, filter: ChargeFilter) -> Vec<IntervalCharge>;
     }
     PluginVersions {
         fn set_serving(directory: &str, serving: Vec<ServedPlugin>) -> Vec<VersionChange>;

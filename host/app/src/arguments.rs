@@ -22,6 +22,7 @@ pub(crate) mod test;
 mod trace;
 pub(crate) mod trust;
 mod typo_hints;
+pub(crate) mod usage;
 pub(crate) mod versions;
 
 use agent_config::agent_file::url_problem;
@@ -202,12 +203,13 @@ pub(crate) enum Command {
     Model(ModelCommand),
     /// Show, check and export the audit log: grants, refusals, approvals and plugin versions
     Audit(AuditArguments),
+    /// Report what agents have used, by day, month, agent and user: tokens, cost and time of work
+    Usage(usage::UsageArguments),
     /// Check and copy the database, and rebuild its indexes
     #[command(subcommand)]
     Store(StoreCommand),
     /// Export traces of stored sessions to a collector or a file
-    #[command(subcommand)]
-    Trace(TraceCommand),
+    Trace(ForUser<TraceCommand>),
     /// Write, check and list agent configurations
     #[command(subcommand)]
     Config(ConfigCommand),

@@ -44,6 +44,7 @@ pub(crate) mod token;
 pub(crate) mod trace;
 mod trace_export;
 pub(crate) mod trust;
+pub(crate) mod usage;
 mod user_presence;
 pub(crate) mod worker;
 mod yes_patterns;

@@ -121,7 +121,10 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Outbox(ForUser { command, user })) => {
             commands::outbox::run(command, &open_data()?.for_user(user), terminal).await
         }
-        Some(Command::Trace(command)) => commands::trace::run(command, &open_data()?, terminal).await,
+        Some(Command::Trace(ForUser { command, user })) => {
+            commands::trace::run(command, &open_data()?.for_user(user), terminal).await
+        }
+        Some(Command::Usage(arguments)) => commands::usage::run(arguments, &open_data()?, terminal).await,
         Some(Command::Store(command)) => commands::store::run(command, data, terminal).await,
         Some(Command::Model(command)) => commands::model::run(command, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &open_data()?, terminal).await,

@@ -1,7 +1,7 @@
 //! Runs agent sessions: drives the loop of `agent-core` with plugins, models, MCP servers and the store. The loop in
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
-//! Each module imports only modules that come before it in this list: `text_difference`, `signature`, `http_sink`, `schedule_times`, `refusals`, `records`, `tools`, `media`,
+//! Each module imports only modules that come before it in this list: `text_difference`, `signature`, `http_sink`, `schedule_times`, `usage_days`, `refusals`, `records`, `tools`, `media`,
 //! `events`, `agent`, `requests`, `news`, `open_sessions`, `event_stream`, `turn_events`, `turn_positions`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
 //! `swap`, `transfer`, `replay`, `inspection`, `supervisor`.
 
@@ -33,6 +33,7 @@ pub mod transfer;
 mod turn;
 mod turn_events;
 mod turn_positions;
+mod usage_days;
 mod waiting;
 
 pub use agent::models;
@@ -72,4 +73,5 @@ pub use tools::{CommandTools, builtins, registry};
 pub use turn::{TURN_SPANS, summary};
 pub use turn_events::{TurnEvents, TurnUpdate};
 pub use turn_positions::last_event_before_turn;
+pub use usage_days::{InvalidDays, MAX_REPORTED_DAYS, day_starts};
 pub use waiting::{RespondError, ResponseOutcome, question};

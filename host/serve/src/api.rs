@@ -154,6 +154,7 @@ fn routes_and_document() -> (Router<Arc<ApiState>>, OpenApi) {
         .routes(routes!(memories::list_memories))
         .routes(routes!(memories::forget_memory))
         .routes(routes!(operations::report_usage))
+        .routes(routes!(operations::report_daily_usage))
         .routes(routes!(metrics::read_metrics))
         .routes(routes!(operations::list_pending_events))
         .merge(openai::routes())

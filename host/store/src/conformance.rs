@@ -114,12 +114,14 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     projections::pending_messages_do_not_count_as_differences(new_store()).await;
     projections::rebuild_takes_the_status_from_the_snapshot(new_store()).await;
     budget_ledger::usage_is_charged_once(new_store()).await;
+    budget_ledger::charges_are_added_up_in_intervals(new_store()).await;
     budget_ledger::all_tokens_of_a_prompt_are_charged(new_store()).await;
     budget_ledger::delegated_work_is_charged_to_the_delegating_turns(new_store()).await;
     budget_ledger::charges_never_overflow(new_store()).await;
     trace_exports::export_begins_with_new_events(new_store()).await;
     trace_exports::turns_are_read_after_a_position(new_store()).await;
     trace_exports::one_instance_exports_a_session(new_store()).await;
+    trace_exports::several_sessions_are_exported_together(new_store()).await;
     monitoring::sessions_are_counted_by_agent_and_state(new_store()).await;
     monitoring::undelivered_items_are_counted(new_store()).await;
     monitoring::writes_are_counted(new_store()).await;

@@ -37,7 +37,7 @@ pub use audit::chain::{AuditChain, ChainHead, ChainProblem, ExportedAuditEntry, 
 pub use audit::verify::{AuditAnchor, AuditProblem, VerifiedAudit, verify_lines, verify_store};
 pub use audit::{Audit, AuditAction, AuditEntry, MAX_AUDIT_TEXT_BYTES};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
-pub use budget_ledger::{BudgetLedger, ChargedTo};
+pub use budget_ledger::{BudgetLedger, ChargeFilter, ChargedTo, IntervalCharge};
 pub use copy::{CopyEnd, CopyError, CopyProgress, CopyReport, copy_store};
 pub use error::StoreError;
 pub use integrity::Integrity;

@@ -22,14 +22,14 @@ pub trait TraceExports: Send + Sync {
         limit: usize,
     ) -> Result<Vec<String>, StoreError>;
 
-    /// Claims the export of a session for this store instance, and returns the position up to which the session was
-    /// exported. The claim lasts until this store instance is closed. Returns `None` if another running store instance
-    /// has claimed the session, or if the session does not exist or is incomplete.
-    async fn claim_trace_export(&self, session: &str) -> Result<Option<ExportPosition>, StoreError>;
+    /// Claims the export of sessions for this store instance, and returns the claimed sessions, each with the position up to
+    /// which it was exported. A claim lasts until this store instance is closed. A session is not claimed if another running
+    /// store instance has claimed it, or if it does not exist or is incomplete. All claims are one transaction.
+    async fn claim_trace_exports(&self, sessions: &[String]) -> Result<Vec<(String, ExportPosition)>, StoreError>;
 
-    /// Stores the position up to which a session was exported. Fails with [`StoreError::LeaseLost`] if this store
-    /// instance has not claimed the session.
-    async fn set_export_position(&self, session: &str, position: ExportPosition) -> Result<(), StoreError>;
+    /// Stores the positions up to which sessions were exported, in one transaction. Returns the sessions whose position was
+    /// not stored, because this store instance has not claimed them or because they were deleted.
+    async fn set_export_positions(&self, positions: &[(String, ExportPosition)]) -> Result<Vec<String>, StoreError>;
 
     /// Counts everything that is stored for a session now as exported.
     async fn skip_trace_export(&self, session: &str) -> Result<(), StoreError>;

@@ -4,6 +4,7 @@
 mod batches;
 mod changed_sessions;
 mod follower;
+mod sender;
 
 use crate::content::Scrubber;
 use crate::otlp::Collector;
@@ -49,7 +50,8 @@ pub struct ExporterOptions {
     pub rescan_interval: Duration,
     /// Shortest and longest time between two attempts if the collector does not accept spans. Default: 1 s and 60 s.
     pub retry_interval: (Duration, Duration),
-    /// Maximum number of spans of a request, unless one commit completes more. Default: 512.
+    /// Maximum number of spans of a request, which may belong to several sessions, unless one commit completes more.
+    /// Default: 512.
     pub batch_spans: usize,
     /// Maximum size of the texts of a request in bytes, unless one commit completes more. Default: 2 MiB.
     pub batch_bytes: usize,

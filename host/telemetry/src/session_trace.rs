@@ -17,12 +17,14 @@ pub struct SessionTrace {
     session: String,
     scrubber: Scrubber,
     position: ExportPosition,
+    /// Whether the last read returned everything that was stored at that moment.
+    is_at_end: bool,
 }
 
 impl SessionTrace {
     /// Creates a reader that begins after `position`. With the default position, it begins with the first turn.
     pub fn new(store: Arc<dyn Store>, session: &str, scrubber: Scrubber, position: ExportPosition) -> Self {
-        Self { store, session: session.to_owned(), scrubber, position }
+        Self { store, session: session.to_owned(), scrubber, position, is_at_end: false }
     }
 
     /// Returns the spans of a turn that was read completely, or of the part of it that is stored now, in the order in which
@@ -38,14 +40,18 @@ impl SessionTrace {
     }
 
     /// Returns the spans of the next turn, or of the part of it that is stored now, in the order of the commits. Returns
-    /// `None` if nothing is stored after the position.
+    /// `None` if nothing was stored after the position when the last turn was read.
     pub async fn next(&mut self) -> Result<Option<Vec<CommitSpans>>, StoreError> {
+        if std::mem::take(&mut self.is_at_end) {
+            return Ok(None);
+        }
         let Some(stored) = self.store.turn_after(&self.session, self.position).await? else { return Ok(None) };
         let commits = self.load(&stored).await?;
         match commits.last() {
             Some(last) if last.position != self.position => self.position = last.position,
             _ => return Ok(None),
         }
+        self.is_at_end = !stored.is_followed;
         Ok(Some(commits))
     }
 

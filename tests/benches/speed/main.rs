@@ -29,6 +29,7 @@ mod decoding;
 #[allow(dead_code, reason = "only the tests read the servers' logs")]
 #[path = "../../mcp_server/fixture.rs"]
 mod fixture;
+mod fleet;
 mod growing_session;
 mod hot_swap;
 mod long_history;
@@ -38,6 +39,13 @@ mod long_work;
 mod loop_step;
 mod many_sessions;
 mod media_policy;
+mod peer_turns;
+#[allow(dead_code, reason = "only the tests use standby servers and kill servers")]
+#[path = "../../../host/store/tests/postgres/server.rs"]
+mod postgres_server;
+#[allow(dead_code, reason = "only the tests stop servers")]
+#[path = "../../end_to_end/serve/process.rs"]
+mod process;
 mod raw;
 mod samples;
 mod server;
@@ -106,6 +114,9 @@ fn main() -> wasmtime::Result<()> {
         let components = ["tests/fixtures/probe", "tests/fixtures/bad-validator", "tests/fixtures/stateful-builder"];
         let components = components.map(built).into_iter().collect::<Result<Vec<_>, _>>()?;
         runtime.block_on(cancellation::measure(&components, &mut table))?;
+    }
+    if is_selected("fleet") {
+        runtime.block_on(fleet::measure(&built("tests/fixtures/probe")?, &mut table))?;
     }
     if is_selected("stream decoding") {
         decoding::measure(&mut table)?;

@@ -84,6 +84,25 @@ async fn o4_usage_is_reported_for_the_agents_of_the_token() {
     assert_eq!(of_bob.get("/api/usage").await.json(200)["totals"].as_array().map(Vec::len), Some(1));
     let stranger = server.client_of(NewToken { agents: vec!["other".to_owned()], ..new_token() });
     assert_eq!(stranger.get("/api/usage").await.json(200), json!({"totals": []}));
+    let days = async |client: &super::Client, query: &str| {
+        let path = format!("/api/usage/days{query}");
+        client.get(&path).await.json(200)["days"].as_array().expect("a list").clone()
+    };
+    let all = days(&client, "").await;
+    let users: Vec<_> = all.iter().map(|day| (&day["agent"], &day["user"])).collect();
+    assert_eq!(users, [(&json!("clerk"), &json!("ann")), (&json!("clerk"), &json!("bob"))]);
+    assert!(all.iter().all(|day| day["tokens"].as_u64() > Some(0)), "{all:?}");
+    let today = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC).date();
+    assert_eq!(all[0]["day"].as_str().map(str::len), Some("2026-01-31".len()));
+    let tomorrow = today.tomorrow().expect("a day");
+    let here = days(&client, &format!("?since={today}&until={tomorrow}&time_zone=Pacific/Kiritimati")).await;
+    assert_eq!(here.len(), 2, "the days of this time zone begin earlier: {here:?}");
+    assert_eq!(days(&client, "?until=2001-01-01").await, [] as [Value; 0], "later days are not included");
+    assert_eq!(days(&of_bob, "").await.len(), 1);
+    assert_eq!(days(&stranger, "").await, [] as [Value; 0]);
+    for query in ["?since=yesterday", "?time_zone=Mars", "?since=1900-01-01", "?days=3"] {
+        assert_eq!(client.get(&format!("/api/usage/days{query}")).await.status, 422, "{query}");
+    }
     server.stop().await;
 }
 

@@ -13,6 +13,7 @@ agent-host setup|doctor
        agent-host acp [--agent FILE|NAME]
        agent-host mcp [--agent FILE|NAME] [--expose tools|agent] [--listen ADDRESS]
        agent-host trust [FILE] | trust list|add|remove
+       agent-host usage [--since DAY] [--by day|month|agent|user]
        agent-host plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND";
 
 /// Text that `-h` prints below the options.

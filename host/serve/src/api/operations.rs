@@ -4,16 +4,23 @@ use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
 use crate::state::ApiState;
 use crate::tokens::Right;
+use agent_core::budget::Spending;
 use agent_core::change::OutboxEffect;
-use agent_store::{OutboxFilter, SessionFilter, StoredOutboxItem};
+use agent_runtime::day_starts;
+use agent_store::{ChargeFilter, IntervalCharge, OutboxFilter, SessionFilter, StoredOutboxItem};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, ToSpan};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::HashMap;
 use std::sync::Arc;
 use utoipa::{IntoParams, ToSchema};
 
+/// Number of days before the last day with which a report begins by default.
+const DEFAULT_DAYS: i32 = 30;
 /// Number of items that one query reads from the store.
 const PAGE: usize = 100;
 /// Maximum number of items that are read for one answer. If more items belong to other tokens, the answer is shorter.
@@ -44,6 +51,89 @@ pub(crate) async fn report_usage(
     let totals = state.store().usage(&agents, caller.token.user.as_deref()).await?;
     let totals = totals.into_iter().map(|total| serde_json::to_value(total).unwrap_or_default()).collect();
     Ok(Json(UsageReport { totals }))
+}
+
+/// Selects the days of a report.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct DaysQuery {
+    /// First day, as `YYYY-MM-DD`. Default: 30 days before `until`.
+    #[param(format = Date)]
+    since: Option<String>,
+    /// Last day, as `YYYY-MM-DD`. Default: today.
+    #[param(format = Date)]
+    until: Option<String>,
+    /// The IANA name of the time zone of the days, such as `Europe/Berlin`. Default: UTC.
+    time_zone: Option<String>,
+}
+
+/// What was used on each day.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DailyUsage {
+    /// One element for each day, agent and user with usage, in this order.
+    days: Vec<UsageOfDay>,
+}
+
+/// What an agent has used on one day for one user.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct UsageOfDay {
+    /// The day, as `YYYY-MM-DD`.
+    #[schema(example = "2026-01-31")]
+    day: String,
+    /// Name of the agent.
+    agent: String,
+    /// The user. `null` for work without a user.
+    user: Option<String>,
+    /// Tokens of prompts and replies.
+    tokens: u64,
+    /// Cost in nanodollars (10⁻⁹ US dollars), as far as prices are known.
+    nanodollars: u64,
+    /// Time of work in milliseconds.
+    milliseconds: u64,
+}
+
+/// Adds up what was used on each day, for each agent and user, also in sessions that were deleted.
+#[utoipa::path(
+    get, path = "/api/usage/days", tag = "operations", security(("token" = [])), params(DaysQuery),
+    responses((status = 200, body = DailyUsage), ApiProblems)
+)]
+pub(crate) async fn report_daily_usage(
+    State(state): State<Arc<ApiState>>,
+    Extension(caller): Extension<Caller>,
+    query: Result<Query<DaysQuery>, axum::extract::rejection::QueryRejection>,
+) -> Result<Json<DailyUsage>, Problem> {
+    caller.require(Right::Read)?;
+    let Query(query) = query.map_err(|error| Problem::invalid(error.body_text()))?;
+    let zone = match &query.time_zone {
+        Some(name) => {
+            TimeZone::get(name).map_err(|_| Problem::invalid("`time_zone` is not the name of a time zone"))?
+        }
+        None => TimeZone::UTC,
+    };
+    let until = day_of("until", query.until.as_deref())?;
+    let until = until.unwrap_or_else(|| Timestamp::now().to_zoned(zone.clone()).date());
+    let since = day_of("since", query.since.as_deref())?;
+    let since = since.unwrap_or_else(|| until.saturating_sub(DEFAULT_DAYS.days()));
+    // The day after the last one ends the last interval.
+    let after = until.saturating_add(1.day());
+    let days = day_starts(since, after, &zone).map_err(|error| Problem::invalid(format!("`since`: {error}")))?;
+    let agents = caller.agents(state.supervisor.agents().keys()).into_iter().map(str::to_owned).collect();
+    let filter = ChargeFilter { agents: Some(agents), user: caller.token.user.clone() };
+    let bounds = days.iter().map(|(_, start)| *start).collect();
+    let charges = state.store().charged_in_intervals(bounds, filter).await?;
+    let of_day = |charge: IntervalCharge| {
+        let (day, _) = days.get(charge.interval).filter(|(day, _)| *day <= until)?;
+        let (agent, user, spending) = (charge.agent, charge.user, charge.spending);
+        let Spending { tokens, nanodollars, milliseconds } = spending;
+        Some(UsageOfDay { day: day.to_string(), agent, user, tokens, nanodollars, milliseconds })
+    };
+    Ok(Json(DailyUsage { days: charges.into_iter().filter_map(of_day).collect() }))
+}
+
+fn day_of(name: &str, text: Option<&str>) -> Result<Option<Date>, Problem> {
+    let invalid = |_| Problem::invalid(format!("`{name}` must be a day such as `2026-01-31`"));
+    text.map(|text| text.parse().map_err(invalid)).transpose()
 }
 
 /// Events that are not delivered yet.

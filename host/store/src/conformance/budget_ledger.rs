@@ -1,7 +1,7 @@
 //! O4: commits charge their usage to turns, sessions, agents and users, and to the turns that have delegated the work.
 
 use super::{SessionWriter, TestStore, commit_of, event};
-use crate::{Charge, ChargedTo, Commit, OpenMode, SessionMeta, Status, Store};
+use crate::{Charge, ChargeFilter, ChargedTo, Commit, IntervalCharge, OpenMode, SessionMeta, Status, Store};
 use agent_core::budget::Spending;
 use agent_core::change::Change;
 use agent_core::cost::{Cost, TurnCost};
@@ -74,6 +74,41 @@ pub(super) async fn usage_is_charged_once(test: TestStore) {
     assert_eq!(charged(store, later).await, [0, 0, 0]);
     let both = store.charged(vec![agent("tester"), turn("tester/1", 2)]).await.unwrap();
     assert_eq!((both.len(), both[1].tokens), (2, 9));
+}
+
+pub(super) async fn charges_are_added_up_in_intervals(test: TestStore) {
+    /// A time after the charges of this test, and a quarter of an hour, in microseconds.
+    const LATER: i64 = i64::MAX / 2;
+    const QUARTER: i64 = 900_000_000;
+    let store = &test.store;
+    for (agent, user, tokens) in [("b", Some("ann"), 1), ("a", Some("bob"), 10), ("a", None, 100), ("a", None, 1_000)] {
+        let mut writer = SessionWriter::new(store, &format!("{agent}/{tokens}")).await;
+        writer.commit(open_turn(cost(1, tokens, tokens * 2), charge(agent, user, 3))).await.unwrap();
+        writer.release().await;
+    }
+    store.delete("a/1000").await.unwrap();
+    let charges = async |bounds: &[i64], filter: &ChargeFilter| {
+        let charges = store.charged_in_intervals(bounds.to_vec(), filter.clone()).await.unwrap();
+        let row = |charge: IntervalCharge| {
+            let IntervalCharge { interval, agent, user, spending } = charge;
+            (interval, agent, user.unwrap_or_default(), [spending.tokens, spending.nanodollars, spending.milliseconds])
+        };
+        charges.into_iter().map(row).collect::<Vec<_>>()
+    };
+    let row = |agent: &str, user: &str, amounts| (1, agent.to_owned(), user.to_owned(), amounts);
+    let [nobody, bob] = [row("a", "", [1_100, 2_200, 6]), row("a", "bob", [10, 20, 3])];
+    let all = [nobody.clone(), bob.clone(), row("b", "ann", [1, 2, 3])];
+    let everything = ChargeFilter::default();
+    assert_eq!(charges(&[-QUARTER, 0, LATER], &everything).await, all, "deleted sessions are included");
+    let agents = Some(vec!["a".to_owned(), "x".to_owned()]);
+    let of_agent = ChargeFilter { agents, ..ChargeFilter::default() };
+    assert_eq!(charges(&[-QUARTER, 0], &of_agent).await, [nobody, bob.clone()], "the last interval does not end");
+    let of_bob = ChargeFilter { user: Some("bob".to_owned()), ..of_agent };
+    assert_eq!(charges(&[-1, 0, LATER], &of_bob).await, [bob], "a bound is rounded down");
+    assert_eq!(charges(&[LATER], &everything).await, []);
+    assert_eq!(charges(&[], &everything).await, []);
+    let no_agent = ChargeFilter { agents: Some(Vec::new()), user: None };
+    assert_eq!(charges(&[0], &no_agent).await, []);
 }
 
 pub(super) async fn all_tokens_of_a_prompt_are_charged(test: TestStore) {

@@ -25,6 +25,19 @@ async fn unexported(store: &Arc<dyn Store>) -> Vec<String> {
     store.unexported_sessions(&agents(), "", 10).await.expect("a list")
 }
 
+async fn claim(store: &Arc<dyn Store>, session: &str) -> Option<ExportPosition> {
+    let claims = store.claim_trace_exports(&[session.to_owned()]).await.expect("a list");
+    assert!(claims.len() <= 1 && claims.iter().all(|(claimed, _)| claimed == session), "{claims:?}");
+    claims.first().map(|(_, position)| *position)
+}
+
+/// Stores a position, and returns whether this instance had claimed the session.
+async fn set_position(store: &Arc<dyn Store>, session: &str, position: ExportPosition) -> bool {
+    let lost = store.set_export_positions(&[(session.to_owned(), position)]).await.expect("a list");
+    assert!(lost.is_empty() || lost == [session]);
+    lost.is_empty()
+}
+
 async fn turn_after(store: &Arc<dyn Store>, position: ExportPosition) -> StoredTurn {
     store.turn_after("s/new", position).await.expect("a read").expect("a turn")
 }
@@ -48,7 +61,7 @@ pub(super) async fn export_begins_with_new_events(test: TestStore) {
     assert_eq!(unexported(store).await, ["s/new", "s/old"], "the export has begun before");
     assert_eq!(store.unexported_sessions(&agents(), "s/new", 10).await.unwrap(), ["s/old"]);
     assert_eq!(store.unexported_sessions(&["other".to_owned()], "", 10).await.unwrap(), Vec::<String>::new());
-    let position = store.claim_trace_export("s/old").await.unwrap().expect("nobody else exports it");
+    let position = claim(store, "s/old").await.expect("nobody else exports it");
     assert_eq!((position.event, position.turn_start), (1, 0), "the open turn began with event 1");
     store.skip_trace_export("s/new").await.unwrap();
     assert_eq!(unexported(store).await, ["s/old"]);
@@ -79,16 +92,15 @@ pub(super) async fn one_instance_exports_a_session(test: TestStore) {
     let mut session = SessionWriter::new(store, "s/new").await;
     commit_event(&mut session, 1, "trace").await;
     let position = ExportPosition { event: 1, record: 1, turn_start: 1 };
-    let lost = Err(StoreError::LeaseLost { session: "s/new".to_owned(), epoch: 0 });
-    assert_eq!(store.set_export_position("s/new", position).await, lost, "the session is not claimed");
-    assert_eq!(store.claim_trace_export("s/new").await, Ok(Some(ExportPosition::default())));
-    store.set_export_position("s/new", position).await.unwrap();
-    assert_eq!(store.claim_trace_export("s/new").await, Ok(Some(position)), "a claim can be repeated");
-    assert_eq!(store.claim_trace_export("none").await, Ok(None));
+    assert!(!set_position(store, "s/new", position).await, "the session is not claimed");
+    assert_eq!(claim(store, "s/new").await, Some(ExportPosition::default()));
+    assert!(set_position(store, "s/new", position).await);
+    assert_eq!(claim(store, "s/new").await, Some(position), "a claim can be repeated");
+    assert_eq!(claim(store, "none").await, None);
     commit_event(&mut session, 1, "prompt").await;
     let Some(second) = test.second else { return };
-    assert_eq!(second.claim_trace_export("s/new").await, Ok(None));
-    assert_eq!(second.set_export_position("s/new", position).await, lost);
+    assert_eq!(claim(&second, "s/new").await, None);
+    assert!(!set_position(&second, "s/new", position).await);
     assert_eq!(unexported(&second).await, Vec::<String>::new(), "another instance exports the session");
     let mut later = SessionWriter::new(store, "s/newer").await;
     commit_event(&mut later, 1, "trace").await;
@@ -98,5 +110,30 @@ pub(super) async fn one_instance_exports_a_session(test: TestStore) {
     session.release().await;
     drop(test.store);
     assert_eq!(unexported(&second).await, ["s/new", "s/newer"], "the other instance was closed");
-    assert_eq!(second.claim_trace_export("s/new").await, Ok(Some(position)));
+    assert_eq!(claim(&second, "s/new").await, Some(position));
+}
+
+pub(super) async fn several_sessions_are_exported_together(test: TestStore) {
+    let store = &test.store;
+    for session in ["s/a", "s/b", "s/c"] {
+        let mut session = SessionWriter::new(store, session).await;
+        commit_event(&mut session, 1, "trace").await;
+        session.release().await;
+    }
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    let mut claims = store.claim_trace_exports(&names(&["s/b", "none", "s/a"])).await.unwrap();
+    claims.sort_by(|(left, _), (right, _)| left.cmp(right));
+    let start = ExportPosition::default();
+    assert_eq!(claims, [("s/a".to_owned(), start), ("s/b".to_owned(), start)]);
+    let position = |record| ExportPosition { event: 1, record, turn_start: 1 };
+    let positions = ["s/c", "s/a", "none", "s/b"].map(|session| (session.to_owned(), position(1)));
+    let lost = store.set_export_positions(&positions).await.unwrap();
+    assert_eq!(lost, ["s/c", "none"], "the others are stored, although these two are not");
+    assert_eq!(unexported(store).await, ["s/c"]);
+    store.delete("s/a").await.unwrap();
+    let lost = store.set_export_positions(&[("s/a".to_owned(), position(2)), ("s/b".to_owned(), position(2))]).await;
+    assert_eq!(lost, Ok(names(&["s/a"])), "a deleted session does not prevent the others");
+    assert_eq!(claim(store, "s/b").await, Some(position(2)));
+    assert_eq!(store.claim_trace_exports(&[]).await, Ok(Vec::new()));
+    assert_eq!(store.set_export_positions(&[]).await, Ok(Vec::new()));
 }

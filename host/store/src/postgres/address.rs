@@ -36,8 +36,8 @@ impl fmt::Debug for PostgresAddress {
     }
 }
 
-const ADVICE: &str = "write postgres://USER:PASSWORD@HOST:5432/DATABASE, and encode special characters of the user and the \
-                      password with %, for example @ as %40";
+const ADVICE: &str = "write postgres://USER@HOST:5432/DATABASE, set the variable PGPASSWORD to the password, and encode special \
+                      characters in the address with %, for example @ as %40";
 
 impl PostgresAddress {
     /// Parses an address. The error never contains a part of the address, because a wrong address may contain the

@@ -3,16 +3,17 @@
 use super::PostgresStore;
 use super::connections::{Connection, Transaction};
 use super::failure::Failure;
-use super::queries::number;
-use super::text::Text;
+use super::queries::{number, value};
+use super::text::{Text, list, optional, text};
 use super::usage;
 use crate::encoding::usage::spending;
 use crate::encoding::values::signed;
-use crate::{BudgetLedger, Charge, ChargedTo, StoreError};
+use crate::{BudgetLedger, Charge, ChargeFilter, ChargedTo, IntervalCharge, StoreError};
 use agent_core::budget::Spending;
 use agent_core::cost::TurnCost;
 use async_trait::async_trait;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 /// Length of a period, in microseconds.
@@ -32,6 +33,26 @@ impl BudgetLedger for PostgresStore {
             }
             transaction.roll_back().await?;
             Ok(charged)
+        })
+        .await
+    }
+
+    async fn charged_in_intervals(
+        &self,
+        bounds: Vec<i64>,
+        filter: ChargeFilter,
+    ) -> Result<Vec<IntervalCharge>, StoreError> {
+        let bounds: Vec<i64> = bounds.iter().map(|bound| bound.div_euclid(PERIOD)).collect();
+        let Some(first) = bounds.first() else { return Ok(Vec::new()) };
+        self.run(|| async {
+            let sql = format!(
+                "SELECT {SUMS}, width_bucket(period, $2::bigint[]) - 1, agent, user_name FROM period_charges
+                 WHERE period >= $1 AND ($3::text[] IS NULL OR agent = ANY($3)) AND ($4::text IS NULL OR user_name = $4)
+                 GROUP BY 4, 5, 6 ORDER BY 4, 5, 6"
+            );
+            let (agents, user) = (filter.agents.as_ref().map(list), optional(filter.user.as_deref()));
+            let parameters: [&(dyn ToSql + Sync); 4] = [first, &bounds, &agents, &user];
+            self.connection().await?.query(&sql, &parameters).await?.iter().map(interval_charge).collect()
         })
         .await
     }
@@ -136,5 +157,15 @@ async fn charged_to(connection: &Connection, to: &ChargedTo) -> Result<Spending,
         }
     };
     let row = connection.query_one(&format!("SELECT {SUMS} FROM {table}"), &[&Text(name), &place]).await?;
-    Ok(Spending { tokens: number(&row, 0)?, nanodollars: number(&row, 1)?, milliseconds: number(&row, 2)? })
+    amounts(&row)
+}
+
+fn interval_charge(row: &Row) -> Result<IntervalCharge, Failure> {
+    let (agent, user) = (text(row, 4)?, text(row, 5)?);
+    let interval = usize::try_from(value::<i32>(row, 3)?).unwrap_or_default();
+    Ok(IntervalCharge { interval, agent, user: (!user.is_empty()).then_some(user), spending: amounts(row)? })
+}
+
+fn amounts(row: &Row) -> Result<Spending, Failure> {
+    Ok(Spending { tokens: number(row, 0)?, nanodollars: number(row, 1)?, milliseconds: number(row, 2)? })
 }

@@ -10,6 +10,7 @@ use crate::encoding::values::{from_json, rfc3339, signed, sql_limit};
 use crate::{ExportPosition, SessionState, StoreError, StoredTurn, TimedEvent, TraceExports};
 use agent_core::event::Event;
 use async_trait::async_trait;
+use std::collections::HashSet;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -60,23 +61,28 @@ impl TraceExports for PostgresStore {
         .await
     }
 
-    async fn claim_trace_export(&self, session: &str) -> Result<Option<ExportPosition>, StoreError> {
-        self.run_repeatable(|| self.claim(session)).await
+    async fn claim_trace_exports(&self, sessions: &[String]) -> Result<Vec<(String, ExportPosition)>, StoreError> {
+        self.run_repeatable(|| self.claim(sessions)).await
     }
 
-    async fn set_export_position(&self, session: &str, position: ExportPosition) -> Result<(), StoreError> {
+    async fn set_export_positions(&self, positions: &[(String, ExportPosition)]) -> Result<Vec<String>, StoreError> {
+        let column = |value: fn(&ExportPosition) -> u64| -> Vec<i64> {
+            positions.iter().map(|(_, position)| signed(value(position))).collect()
+        };
+        let events = column(|position| position.event);
+        let records = column(|position| position.record);
+        let starts = column(|position| position.turn_start);
         self.run_repeatable(|| async {
-            let ExportPosition { event, record, turn_start } = position;
-            let sql = "UPDATE trace_exports SET event = $3, record = $4, turn_start = $5
-                       WHERE session = $1 AND owner = $2";
-            let connection = self.connection().await?;
-            let (event, record, turn_start) = (signed(event), signed(record), signed(turn_start));
-            let parameters: [&(dyn ToSql + Sync); 5] = [&Text(session), &self.owner.id(), &event, &record, &turn_start];
-            if connection.execute(sql, &parameters).await? == 0 {
-                check_session(&connection, session).await?;
-                return Err(StoreError::LeaseLost { session: session.to_owned(), epoch: 0 }.into());
-            }
-            Ok(())
+            let sql = "UPDATE trace_exports t SET event = n.event, record = n.record, turn_start = n.turn_start
+                       FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[])
+                           AS n (session, event, record, turn_start)
+                       WHERE t.session = n.session AND t.owner = $1 RETURNING t.session";
+            let sessions = list(positions.iter().map(|(session, _)| session));
+            let parameters: [&(dyn ToSql + Sync); 5] = [&self.owner.id(), &sessions, &events, &records, &starts];
+            let rows = self.connection().await?.query(sql, &parameters).await?;
+            let stored = rows.iter().map(|row| text(row, 0)).collect::<Result<HashSet<_>, _>>()?;
+            let lost = positions.iter().map(|(session, _)| session).filter(|session| !stored.contains(*session));
+            Ok(lost.cloned().collect())
         })
         .await
     }
@@ -102,31 +108,36 @@ impl TraceExports for PostgresStore {
 }
 
 impl PostgresStore {
-    async fn claim(&self, session: &str) -> Result<Option<ExportPosition>, Failure> {
+    /// Claims sessions. All transactions lock rows in the order of the sessions, so that they never wait for each other in a
+    /// circle.
+    async fn claim(&self, sessions: &[String]) -> Result<Vec<(String, ExportPosition)>, Failure> {
         let transaction = self.transaction().await?;
-        let sql = "SELECT 1 FROM sessions WHERE session = $1 AND state <> $2 FOR KEY SHARE";
+        let sql = "SELECT session FROM sessions WHERE session = ANY($1) AND state <> $2 ORDER BY session FOR KEY SHARE";
         let incomplete = SessionState::Incomplete.as_str();
-        if transaction.query_opt(sql, &[&Text(session), &incomplete]).await?.is_none() {
-            transaction.roll_back().await?;
-            return Ok(None);
-        }
-        let sql = "INSERT INTO trace_exports (session, event, record, turn_start) VALUES ($1, 0, 0, 0)
+        let rows = transaction.query(sql, &[&list(sessions), &incomplete]).await?;
+        let existing = rows.iter().map(|row| text(row, 0)).collect::<Result<Vec<_>, _>>()?;
+        let existing = list(&existing);
+        let sql = "INSERT INTO trace_exports (session, event, record, turn_start)
+                   SELECT session, 0, 0, 0 FROM unnest($1::text[]) AS n (session) ORDER BY session
                    ON CONFLICT (session) DO NOTHING";
-        transaction.execute(sql, &[&Text(session)]).await?;
-        // The row is locked first, so that the owner is checked with the newest data.
-        let sql = "SELECT 1 FROM trace_exports WHERE session = $1 FOR UPDATE";
-        transaction.query_opt(sql, &[&Text(session)]).await?;
+        transaction.execute(sql, &[&existing]).await?;
+        // The rows are locked first, so that the owners are checked with the newest data.
+        let sql = "SELECT 1 FROM trace_exports WHERE session = ANY($1) ORDER BY session FOR UPDATE";
+        transaction.query(sql, &[&existing]).await?;
         let alive = Owner::is_alive("t.owner", "$2");
         let sql = format!(
-            "UPDATE trace_exports t SET owner = $2 WHERE session = $1 AND (t.owner IS NOT DISTINCT FROM $2 OR NOT {alive})
-             RETURNING event, record, turn_start"
+            "UPDATE trace_exports t SET owner = $2
+             WHERE session = ANY($1) AND (t.owner IS NOT DISTINCT FROM $2 OR NOT {alive})
+             RETURNING session, event, record, turn_start"
         );
-        let row = transaction.query_opt(&sql, &[&Text(session), &self.owner.id()]).await?;
+        let rows = transaction.query(&sql, &[&existing, &self.owner.id()]).await?;
         transaction.commit().await?;
-        let position = |row: Row| {
-            Ok(ExportPosition { event: number(&row, 0)?, record: number(&row, 1)?, turn_start: number(&row, 2)? })
+        let claim = |row: &Row| {
+            let position =
+                ExportPosition { event: number(row, 1)?, record: number(row, 2)?, turn_start: number(row, 3)? };
+            Ok((text(row, 0)?, position))
         };
-        row.map(position).transpose()
+        rows.iter().map(claim).collect()
     }
 
     async fn read_turn_after(&self, session: &str, position: ExportPosition) -> Result<Option<StoredTurn>, Failure> {

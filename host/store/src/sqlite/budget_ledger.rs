@@ -1,15 +1,16 @@
 //! Charges the usage of commits to turns, sessions, agents and users, and adds up what was charged (O4).
 
 use super::SqliteStore;
-use super::failure::Failure;
+use super::failure::{Failure, invalid};
 use super::queries::{signed, unsigned};
 use super::usage;
 use crate::encoding::usage::spending;
-use crate::{BudgetLedger, Charge, ChargedTo, StoreError};
+use crate::{BudgetLedger, Charge, ChargeFilter, ChargedTo, IntervalCharge, StoreError};
 use agent_core::budget::Spending;
 use agent_core::cost::TurnCost;
 use async_trait::async_trait;
 use rusqlite::{Connection, Params, Row, params};
+use std::collections::BTreeMap;
 
 /// Length of a period, in microseconds.
 const PERIOD: i64 = 15 * 60 * 1_000_000;
@@ -18,6 +19,14 @@ const PERIOD: i64 = 15 * 60 * 1_000_000;
 impl BudgetLedger for SqliteStore {
     async fn charged(&self, to: Vec<ChargedTo>) -> Result<Vec<Spending>, StoreError> {
         self.read(move |connection| to.iter().map(|to| charged_to(connection, to)).collect()).await
+    }
+
+    async fn charged_in_intervals(
+        &self,
+        bounds: Vec<i64>,
+        filter: ChargeFilter,
+    ) -> Result<Vec<IntervalCharge>, StoreError> {
+        self.read(move |connection| charged_in_intervals(connection, &bounds, &filter)).await
     }
 }
 
@@ -99,6 +108,33 @@ fn charged_to(connection: &Connection, to: &ChargedTo) -> Result<Spending, Failu
     };
     let mut statement = connection.prepare_cached(&format!("SELECT {SUMS} FROM {table}"))?;
     Ok(statement.query_row(params![name, place], amounts)?)
+}
+
+fn charged_in_intervals(
+    connection: &Connection,
+    bounds: &[i64],
+    filter: &ChargeFilter,
+) -> Result<Vec<IntervalCharge>, Failure> {
+    let bounds: Vec<i64> = bounds.iter().map(|bound| bound.div_euclid(PERIOD)).collect();
+    let Some(first) = bounds.first() else { return Ok(Vec::new()) };
+    let agents = filter.agents.as_ref().map(serde_json::to_string).transpose();
+    let agents = agents.map_err(|error| invalid("a list of agents", error.to_string()))?;
+    let sql = "SELECT tokens, nanodollars, milliseconds, period, agent, user FROM period_charges
+               WHERE period >= ?1 AND (?2 IS NULL OR agent IN (SELECT value FROM json_each(?2)))
+               AND (?3 IS NULL OR user = ?3)";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params![first, agents, filter.user])?;
+    let mut sums: BTreeMap<(usize, String, String), Spending> = BTreeMap::new();
+    while let Some(row) = rows.next()? {
+        let period: i64 = row.get(3)?;
+        let interval = bounds.partition_point(|bound| *bound <= period) - 1;
+        *sums.entry((interval, row.get(4)?, row.get(5)?)).or_default() += amounts(row)?;
+    }
+    let charges = sums.into_iter().map(|((interval, agent, user), spending)| {
+        let user = (!user.is_empty()).then_some(user);
+        IntervalCharge { interval, agent, user, spending }
+    });
+    Ok(charges.collect())
 }
 
 fn amounts(row: &Row<'_>) -> rusqlite::Result<Spending> {

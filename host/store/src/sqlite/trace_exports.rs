@@ -48,23 +48,32 @@ impl TraceExports for SqliteStore {
         self.read(move |connection| unexported(connection, &owner, (&agents, &after), limit)).await
     }
 
-    async fn claim_trace_export(&self, session: &str) -> Result<Option<ExportPosition>, StoreError> {
-        let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(Effort::Short, move |connection| claim(connection, &owner, &session)).await
+    async fn claim_trace_exports(&self, sessions: &[String]) -> Result<Vec<(String, ExportPosition)>, StoreError> {
+        let (sessions, owner) = (sessions.to_vec(), self.owner.clone());
+        self.write(Effort::Long, move |connection| {
+            let claims = sessions.iter().map(|session| {
+                let position = claim(connection, &owner, session)?;
+                Ok(position.map(|position| (session.clone(), position)))
+            });
+            claims.filter_map(Result::transpose).collect()
+        })
+        .await
     }
 
-    async fn set_export_position(&self, session: &str, position: ExportPosition) -> Result<(), StoreError> {
-        let (session, owner) = (session.to_owned(), self.owner.clone());
-        self.write(Effort::Short, move |connection| {
-            let ExportPosition { event, record, turn_start } = position;
+    async fn set_export_positions(&self, positions: &[(String, ExportPosition)]) -> Result<Vec<String>, StoreError> {
+        let (positions, owner) = (positions.to_vec(), self.owner.clone());
+        self.write(Effort::Long, move |connection| {
             let sql = "UPDATE trace_exports SET event = ?3, record = ?4, turn_start = ?5
-                       WHERE session = ?1 AND owner = ?2";
-            let number = session_number(connection, &session)?;
-            let values = params![number, owner.id(), signed(event), signed(record), signed(turn_start)];
-            match connection.prepare_cached(sql)?.execute(values)? {
-                0 => Err(StoreError::LeaseLost { session: session.clone(), epoch: 0 }.into()),
-                _ => Ok(()),
+                       WHERE session = (SELECT id FROM sessions WHERE subject = ?1) AND owner = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            let mut lost = Vec::new();
+            for (session, ExportPosition { event, record, turn_start }) in &positions {
+                let values = params![session, owner.id(), signed(*event), signed(*record), signed(*turn_start)];
+                if statement.execute(values)? == 0 {
+                    lost.push(session.clone());
+                }
             }
+            Ok(lost)
         })
         .await
     }

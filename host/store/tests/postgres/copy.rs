@@ -78,10 +78,10 @@ async fn fill(store: &dyn Store) {
         store.commit(&opened.lease, 0, commit_with_everything(session)).await.unwrap();
         let about = agent_store::MediaDescription { mime_type: "image/png".to_owned(), ..Default::default() };
         store.put(session, vec![7; 3_000_000], about).await.unwrap();
-        store.claim_trace_export(session).await.unwrap();
+        store.claim_trace_exports(&[session.to_owned()]).await.unwrap();
         let record = store.records(session, RecordRange::Turn(1)).await.unwrap()[0].number;
         let position = agent_store::ExportPosition { event: 1, record, turn_start: 0 };
-        store.set_export_position(session, position).await.unwrap();
+        assert!(store.set_export_positions(&[(session.to_owned(), position)]).await.unwrap().is_empty());
         store.release(opened.lease).await.unwrap();
         let memory = Memory {
             user: "ann".to_owned(),

@@ -1,22 +1,24 @@
 //! The task that sends the spans of a group of agents.
 
-use super::batches::first_batch;
+use super::batches::{Batch, Limits, SessionCommit, Share, positions};
 use super::changed_sessions::{ChangedSessions, TakenSessions};
+use super::sender::Sender;
 use super::{AgentGroup, ExporterOptions};
 use crate::content::Scrubber;
 use crate::otlp::SendError;
 use crate::session_trace::SessionTrace;
-use crate::span::{CommitSpans, Span};
 use agent_store::{SessionFilter, Store, StoreError};
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Number of sessions that one query of the store returns.
 const PAGE: usize = 200;
+/// Maximum number of sessions that are claimed together. The transaction for them delays commits of turns only briefly.
+const GROUP: usize = 64;
 /// Maximum number of sessions from a session to the session with which the work began. The depth of delegation is limited to a
 /// smaller number.
 const MAX_DELEGATIONS: usize = 32;
@@ -27,6 +29,7 @@ const MAX_FOREIGN_SESSIONS: usize = 10_000;
 pub(super) struct Follower {
     store: Arc<dyn Store>,
     group: AgentGroup,
+    sender: Sender,
     changed: Arc<ChangedSessions>,
     options: ExporterOptions,
     /// Maximum number of spans of a request. It becomes smaller if the collector refuses requests as too large.
@@ -70,8 +73,19 @@ impl Follower {
     ) -> Self {
         let backoff = new_backoff(options);
         let batch_spans = options.batch_spans.max(1);
-        let foreign = HashSet::new();
-        Self { store, group, changed, options, batch_spans, backoff, foreign, has_begun: false, has_failed: false }
+        let (foreign, sender) = (HashSet::new(), Sender::new(group.collector.clone()));
+        Self {
+            store,
+            group,
+            sender,
+            changed,
+            options,
+            batch_spans,
+            backoff,
+            foreign,
+            has_begun: false,
+            has_failed: false,
+        }
     }
 
     /// Sends spans until `stop` is cancelled, and once more after that. Returns whether all spans were sent.
@@ -159,48 +173,101 @@ impl Follower {
         }
     }
 
+    /// Sends the spans of these sessions. Several sessions share a request and the transactions that claim them and store their
+    /// positions, because a host with many short sessions would otherwise spend more time on the export than on the spans.
     async fn export_all(&mut self, mut sessions: BTreeSet<String>, without: WithoutSpans) -> Result<(), Obstacle> {
-        while let Some(session) = sessions.first().cloned() {
-            match self.export(&session, without).await {
-                Ok(()) => drop(sessions.remove(&session)),
-                // The other sessions can still be exported. This session is tried again at the next search.
-                Err(Obstacle::Store(error)) if concerns_one_session(&error) => {
-                    tracing::warn!(session, %error, "the session cannot be exported now");
-                    sessions.remove(&session);
+        let exported = self.export_groups(&mut sessions, without).await;
+        if exported.is_err() {
+            self.changed.put_back(sessions);
+        }
+        exported
+    }
+
+    /// Sends the spans of sessions, and removes those whose spans were sent.
+    async fn export_groups(&mut self, left: &mut BTreeSet<String>, without: WithoutSpans) -> Result<(), Obstacle> {
+        let mut batch = Batch::default();
+        while !left.is_empty() {
+            let group: Vec<String> = left.iter().take(GROUP).cloned().collect();
+            let mut scrubbers = BTreeMap::new();
+            for session in &group {
+                if let Some(scrubber) = self.scrubber_of(session).await? {
+                    scrubbers.insert(session.clone(), scrubber);
                 }
-                Err(obstacle) => {
-                    self.changed.put_back(sessions);
-                    return Err(obstacle);
+            }
+            let own: Vec<String> = scrubbers.keys().cloned().collect();
+            for (session, position) in self.store.claim_trace_exports(&own).await? {
+                let Some(scrubber) = scrubbers.remove(&session) else { continue };
+                let trace = SessionTrace::new(self.store.clone(), &session, scrubber, position);
+                match self.add_session(&session, trace, &mut batch, without).await {
+                    // The other sessions can still be exported. This session is tried again at the next search.
+                    Err(Obstacle::Store(error)) if concerns_one_session(&error) => {
+                        tracing::warn!(session, %error, "the session cannot be exported now");
+                    }
+                    added => added?,
                 }
+            }
+            self.send_batch(&mut batch, without).await?;
+            for session in &group {
+                left.remove(session);
             }
         }
         Ok(())
     }
 
-    /// Sends the spans of a session that were not sent before.
-    async fn export(&mut self, session: &str, without: WithoutSpans) -> Result<(), Obstacle> {
-        let Some(scrubber) = self.scrubber_of(session).await? else { return Ok(()) };
-        let Some(position) = self.store.claim_trace_export(session).await? else { return Ok(()) };
-        let mut trace = SessionTrace::new(self.store.clone(), session, scrubber, position);
+    /// Adds the spans of a session that were not sent before. Sends the batch each time when it is full.
+    async fn add_session(
+        &mut self,
+        session: &str,
+        mut trace: SessionTrace,
+        batch: &mut Batch,
+        without: WithoutSpans,
+    ) -> Result<(), Obstacle> {
+        let session: Arc<str> = session.into();
         while let Some(commits) = trace.next().await? {
-            let mut left = commits.as_slice();
-            while left.iter().any(|commit| !commit.spans.is_empty()) {
-                let (batch, rest) = left.split_at(first_batch(left, (self.batch_spans, self.options.batch_bytes)));
-                match self.send(session, batch).await {
-                    Ok(()) => left = rest,
-                    // The next batch is smaller.
-                    Err(SendError::TooLarge { .. }) => continue,
-                    Err(error) => return Err(Obstacle::Collector(error)),
+            for commit in commits {
+                let commit = SessionCommit::new(&session, commit);
+                if !batch.has_room_for(&commit, self.limits()) {
+                    self.send_batch(batch, without).await?;
                 }
-                if let Some(last) = batch.last() {
-                    self.store.set_export_position(session, last.position).await?;
-                }
-            }
-            if let Some(last) = left.last().filter(|_| without == WithoutSpans::Store) {
-                self.store.set_export_position(session, last.position).await?;
+                batch.push(commit);
             }
         }
         Ok(())
+    }
+
+    /// Sends a batch and stores the positions after it. The batch is empty afterwards, unless this fails.
+    async fn send_batch(&mut self, batch: &mut Batch, without: WithoutSpans) -> Result<(), Obstacle> {
+        let mut share = Share::AllSessions;
+        while !batch.is_empty() {
+            let first = batch.first(self.limits(), share);
+            match self.sender.send(first, self.group.max_age).await {
+                Ok(()) => {}
+                Err(SendError::TooLarge { .. }) => {
+                    let spans = first.iter().map(|commit| commit.commit.spans.len()).sum::<usize>();
+                    self.batch_spans = (spans / 2).max(1);
+                    continue;
+                }
+                // Perhaps only the spans of one session are invalid.
+                Err(SendError::Rejected { .. }) => {
+                    share = Share::OneSession;
+                    continue;
+                }
+                Err(error) => return Err(Obstacle::Collector(error)),
+            }
+            let positions = positions(first, without == WithoutSpans::Skip);
+            let count = first.len();
+            if !positions.is_empty() {
+                for session in self.store.set_export_positions(&positions).await? {
+                    tracing::warn!(session, "the session was deleted, or another process has begun to export it");
+                }
+            }
+            batch.remove_first(count);
+        }
+        Ok(())
+    }
+
+    fn limits(&self) -> Limits {
+        (self.batch_spans, self.options.batch_bytes)
     }
 
     /// Returns what may leave the host of a session. Returns `None` if the session does not belong to the group, because its work
@@ -229,60 +296,6 @@ impl Follower {
         }
         let own = if agents.len() == 1 { None } else { self.group.delegates.get(own) };
         Ok(Some(own.unwrap_or(&self.group.scrubber).clone()))
-    }
-
-    /// Sends a batch. Spans that the collector will never accept are dropped and reported. Fails with
-    /// [`SendError::TooLarge`] if a smaller batch must be tried.
-    async fn send(&mut self, session: &str, batch: &[CommitSpans]) -> Result<(), SendError> {
-        let oldest = SystemTime::now().checked_sub(self.group.max_age).unwrap_or(UNIX_EPOCH);
-        let oldest = oldest.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-        let (new, old): (Vec<&CommitSpans>, _) = batch.iter().partition(|commit| u128::from(commit.time) >= oldest);
-        let old: usize = old.iter().map(|commit| commit.spans.len()).sum();
-        if old > 0 {
-            tracing::warn!(session, spans = old, "spans are too old and are not sent; see `telemetry.max_age_hours`");
-        }
-        let spans: Vec<&Span> = new.iter().flat_map(|commit| &commit.spans).collect();
-        if spans.is_empty() {
-            return Ok(());
-        }
-        match self.group.collector.send(&spans).await {
-            Ok(None) => Ok(()),
-            Ok(Some((refused, reason))) => {
-                tracing::warn!(session, refused, reason, "the collector refused spans");
-                Ok(())
-            }
-            Err(SendError::TooLarge { message }) if batch.len() == 1 || spans.len() == 1 => {
-                self.send_one_by_one(session, &spans, &message).await
-            }
-            Err(SendError::TooLarge { message }) => {
-                self.batch_spans = (spans.len() / 2).max(1);
-                Err(SendError::TooLarge { message })
-            }
-            Err(SendError::Rejected { message }) => {
-                tracing::error!(session, spans = spans.len(), message, "the collector rejected spans");
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Sends the spans of one commit that is too large for one request. Spans that are too large are dropped.
-    async fn send_one_by_one(&self, session: &str, spans: &[&Span], message: &str) -> Result<(), SendError> {
-        for span in spans {
-            let sent = if spans.len() == 1 {
-                Err(SendError::TooLarge { message: message.to_owned() })
-            } else {
-                self.group.collector.send(&[*span]).await
-            };
-            match sent {
-                Err(error @ SendError::Retryable { .. }) => return Err(error),
-                Err(SendError::TooLarge { message } | SendError::Rejected { message }) => {
-                    tracing::error!(session, span = span.name, message, "the collector rejected a span");
-                }
-                Ok(_) => {}
-            }
-        }
-        Ok(())
     }
 
     fn succeeded(&mut self) {

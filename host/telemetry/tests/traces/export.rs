@@ -1,6 +1,6 @@
 //! The export to a collector that is down, slow, killed or refuses spans: nothing is lost and nothing is doubled (O1).
 
-use crate::receiver::{Answer, Receiver};
+use crate::receiver::{Answer, Receiver, belongs_to};
 use crate::session::{StoredSession, scrubber};
 use agent_store::{SqliteStore, Store};
 use agent_telemetry::{
@@ -216,6 +216,40 @@ async fn o1_requests_are_divided_and_refused_spans_are_dropped() {
     })
     .await;
     exporter.shutdown(PATIENCE).await.expect("all spans are sent");
+}
+
+#[tokio::test]
+async fn o1_sessions_share_requests_and_an_invalid_session_harms_no_other() {
+    const SESSIONS: usize = 70;
+    let receiver = Receiver::start(&[]).await;
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open_in_memory().expect("a store"));
+    store.begin_trace_export("reader").await.expect("begun");
+    for number in 0..SESSIONS {
+        let mut session = StoredSession::open(&store, &format!("reader/{number}")).await;
+        session.turn_with_tool("Read.").await;
+        session.close().await;
+    }
+    let first = exporter(&store, &receiver.url(), options()).await;
+    first.shutdown(PATIENCE).await.expect("all spans are sent");
+    assert_eq!(receiver.ids().len(), SESSIONS * SPANS_OF_TURN);
+    assert_eq!(receiver.requests(), 2, "64 sessions share the first request, and the others share the second");
+    // The next turn of one session makes a request invalid. The spans of the other sessions arrive nevertheless, each once.
+    receiver.state.lock().expect("not poisoned").invalid_session = Some("reader/3");
+    for number in 0..9 {
+        let mut session = StoredSession::open(&store, &format!("reader/{number}")).await;
+        session.turn_with_tool("Again.").await;
+        session.close().await;
+    }
+    let second = exporter(&store, &receiver.url(), options()).await;
+    second.shutdown(PATIENCE).await.expect("the spans are sent or dropped");
+    let spans = receiver.state.lock().expect("not poisoned").spans.clone();
+    let count = |session: &str| spans.iter().filter(|span| belongs_to(span, session)).count();
+    for number in 0..9 {
+        let turns = if number == 3 { 1 } else { 2 };
+        assert_eq!(count(&format!("reader/{number}")), turns * SPANS_OF_TURN, "reader/{number}");
+    }
+    let left = store.unexported_sessions(&["reader".to_owned()], "", 9).await;
+    assert_eq!(left, Ok(Vec::new()), "the rejected spans are not sent again");
 }
 
 #[tokio::test]

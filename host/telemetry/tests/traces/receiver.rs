@@ -9,6 +9,7 @@ use axum::routing::post;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTracePartialSuccess, ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message;
 use std::collections::VecDeque;
@@ -38,6 +39,8 @@ pub(crate) struct Received {
     pub(crate) largest_request: usize,
     /// Refuses every request with more spans than this.
     pub(crate) max_spans: Option<usize>,
+    /// Rejects every request with a span of this session as invalid.
+    pub(crate) invalid_session: Option<&'static str>,
 }
 
 pub(crate) struct Receiver {
@@ -99,12 +102,15 @@ async fn receive(State(state): State<Arc<Mutex<Received>>>, headers: HeaderMap, 
         assert_eq!((span.trace_id.len(), span.span_id.len()), (16, 8), "{}", span.name);
         assert!(span.start_time_unix_nano <= span.end_time_unix_nano, "{}", span.name);
     }
-    let (answer, max_spans) = {
+    let (answer, max_spans, invalid_session) = {
         let mut state = state.lock().expect("not poisoned");
         state.requests += 1;
         state.largest_request = state.largest_request.max(spans.len());
-        (state.answers.pop_front(), state.max_spans)
+        (state.answers.pop_front(), state.max_spans, state.invalid_session)
     };
+    if invalid_session.is_some_and(|session| spans.iter().any(|span| belongs_to(span, session))) {
+        return StatusCode::BAD_REQUEST.into_response();
+    }
     if max_spans.is_some_and(|max| spans.len() > max) {
         return StatusCode::PAYLOAD_TOO_LARGE.into_response();
     }
@@ -127,4 +133,11 @@ async fn receive(State(state): State<Arc<Mutex<Received>>>, headers: HeaderMap, 
     }
     state.lock().expect("not poisoned").spans.extend(spans);
     ([(header::CONTENT_TYPE, "application/x-protobuf")], response.encode_to_vec()).into_response()
+}
+
+/// Whether the attribute `session.id` of a span has this value.
+pub(crate) fn belongs_to(span: &Span, session: &str) -> bool {
+    let session = Some(Value::StringValue(session.to_owned()));
+    let mut ids = span.attributes.iter().filter(|attribute| attribute.key == "session.id");
+    ids.any(|attribute| attribute.value.as_ref().and_then(|value| value.value.clone()) == session)
 }
