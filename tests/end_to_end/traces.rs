@@ -212,7 +212,7 @@ fn o1_a_turn_of_several_processes_and_agents_is_one_trace() {
     let exported = collector::spans_of_file(&text);
     assert_eq!(collector::ids(&exported), collector::ids(&spans));
     let (code, output) = agents.run(&["trace", "export", &session, "--user", "somebody-else", "--out", "-"]);
-    assert!(code == Some(2) && output.contains("there is no session"), "another user's session: {output}");
+    assert!(code == Some(2) && output.contains("belongs to the user"), "another user's session: {output}");
 }
 
 /// O1: While the collector is down, turns run as usual, and the next process sends their spans. `trace export` fails with

@@ -24,7 +24,7 @@ fn o4_usage_is_reported_by_day_agent_and_user() {
         assert_eq!(code, Some(0), "{stderr}");
     }
     let (_, sessions, _) = cli.run(&["session", "list", "--user", "ann", "--json"]);
-    let session = json_lines(&sessions)[0]["session"].as_str().expect("an id").to_owned();
+    let session = json_lines(&sessions)[0]["subject"].as_str().expect("an id").to_owned();
     let (code, _, stderr) = cli.run(&["session", "delete", "--user", "ann", &session]);
     assert_eq!(code, Some(0), "{stderr}");
 
