@@ -22,6 +22,7 @@ mod crash;
 #[cfg(unix)]
 mod delegation_example;
 mod denials;
+mod deployment;
 mod desktop_agent_flow;
 mod documentation_page;
 mod event_watchers;

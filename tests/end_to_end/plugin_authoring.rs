@@ -382,3 +382,43 @@ async fn s1_new_projects_in_c_work() {
         check_new_projects_in_a_turn(&test_host).await;
     }
 }
+
+/// Row 16: programs of a build do not get the secrets of the host, but all other variables.
+#[test]
+#[cfg(unix)]
+fn row_16_builds_do_not_get_the_secrets_of_the_host() {
+    use std::os::unix::fs::PermissionsExt;
+    let cli = TestCli::new();
+    let bin = cli.path("bin");
+    std::fs::create_dir(&bin).unwrap();
+    // Each program writes its variables, and fails.
+    for program in ["cargo", "componentize-py", "node", "zig"] {
+        let file = cli.path(&format!("{program}.env"));
+        std::fs::write(bin.join(program), format!("#!/bin/sh\nenv > '{}'\nexit 1\n", file.display())).unwrap();
+        std::fs::set_permissions(bin.join(program), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let path = std::env::var("PATH").expect("a PATH");
+    let secrets = [
+        ("OPENAI_API_KEY", "secret-1"),
+        ("PGPASSWORD", "secret-2"),
+        ("AGENT_HOST_NATS", "nats://secret-3@127.0.0.1"),
+        ("KEPT", "kept"),
+    ];
+    let programs = [
+        ("CARGO", bin.join("cargo")),
+        ("COMPONENTIZE_PY", bin.join("componentize-py")),
+        ("JCO", bin.join("node")),
+        ("ZIG", bin.join("zig")),
+        ("PATH", PathBuf::from(format!("{}:{path}", bin.display()))),
+    ];
+    let variables: Vec<_> = secrets.iter().map(|(name, value)| (*name, PathBuf::from(value))).chain(programs).collect();
+    for (language, program) in [("rust", "cargo"), ("python", "componentize-py"), ("javascript", "node"), ("c", "zig")]
+    {
+        cli.succeed(&["plugin", "new", language, "--lang", language], &[]);
+        let (code, _, stderr) = cli.run(&["plugin", "build", language], &variables);
+        assert_ne!(code, Some(0), "the program fails");
+        let inherited = std::fs::read_to_string(cli.path(&format!("{program}.env")));
+        let inherited = inherited.unwrap_or_else(|error| panic!("{language}: {error}: {stderr}"));
+        assert!(inherited.contains("KEPT=kept") && !inherited.contains("secret-"), "{language}: {inherited}");
+    }
+}

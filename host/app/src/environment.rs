@@ -183,7 +183,15 @@ pub(crate) fn toolchain() -> Toolchain {
     let cargo = named("CARGO").or_else(|| program_in("cargo", &path));
     let rustup = program_in("rustup", &path);
     let named = VARIABLES.into_iter().filter_map(|variable| Some((variable, absolute(named(variable)?)))).collect();
-    Toolchain { cargo, rustup, tools: Tools { path, named }, purpose: Purpose::Release, shared: None }
+    let (tools, secrets) = (Tools { path, named }, secret_variables());
+    Toolchain { cargo, rustup, tools, secrets, purpose: Purpose::Release, shared: None }
+}
+
+/// Returns the names of the variables with secrets that the host itself uses: those of its database and its message server, and
+/// the keys of models. Keys whose variables have other names are not known here, because builds also run without an agent.
+fn secret_variables() -> Vec<String> {
+    let keys = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| name.ends_with("_API_KEY"));
+    ["AGENT_HOST_STORE", "AGENT_HOST_NATS", "PGPASSWORD"].into_iter().map(str::to_owned).chain(keys).collect()
 }
 
 /// The same toolchain, for components that are only tried. What their builds have in common is kept in the data folder.

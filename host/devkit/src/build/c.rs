@@ -56,7 +56,7 @@ pub(super) async fn compile(
 fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'static str), BuildError> {
     let tools = &toolchain.tools;
     if let Some(sdk) = tools.named.get("WASI_SDK_PATH").filter(|_| !tools.named.contains_key("ZIG")) {
-        let mut command = Command::new(sdk.join("bin").join(format!("clang{}", std::env::consts::EXE_SUFFIX)));
+        let mut command = toolchain.command(sdk.join("bin").join(format!("clang{}", std::env::consts::EXE_SUFFIX)));
         command.arg("--target=wasm32-wasip1");
         return Ok((command, "clang"));
     }
@@ -70,7 +70,7 @@ fn compiler(toolchain: &Toolchain, project: &Project) -> Result<(Command, &'stat
                 &format!("python3 -m venv .venv && .venv/bin/pip install {}", packages(project, PACKAGE)),
             ),
         })?;
-    let mut command = Command::new(zig);
+    let mut command = toolchain.command(zig);
     command.args(["cc", "-target", "wasm32-wasi"]);
     Ok((command, "zig cc"))
 }

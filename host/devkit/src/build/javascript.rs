@@ -55,7 +55,7 @@ fn command_of_sdk(
     jco: &Path,
     sdk: &Path,
 ) -> Result<(Command, Vec<PathBuf>), BuildError> {
-    let mut command = Command::new(node(toolchain, project)?);
+    let mut command = toolchain.command(node(toolchain, project)?);
     command.current_dir(project.directory()).arg(sdk.join(JAVASCRIPT_BUILD_SCRIPT)).arg("--jco").arg(jco);
     command.arg("--source").arg(source(project)?).arg("--build").arg(project.build_folder()?);
     if !project.has_own_wit() {
@@ -74,11 +74,11 @@ fn command_of_jco(
     component: &Path,
 ) -> Result<(Command, Vec<PathBuf>), BuildError> {
     let mut command = if is_script(jco) {
-        let mut command = Command::new(node(toolchain, project)?);
+        let mut command = toolchain.command(node(toolchain, project)?);
         command.arg(jco);
         command
     } else {
-        Command::new(jco)
+        toolchain.command(jco)
     };
     let world = World::of(project)?;
     command.current_dir(project.directory()).arg("componentize").arg(source(project)?).arg("--wit").arg(world.wit());

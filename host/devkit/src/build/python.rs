@@ -9,7 +9,6 @@ use super::contract::World;
 use super::{BuildError, BuildProgress, Project, Toolchain, build_cache};
 use crate::project::PYTHON_SOURCE;
 use std::path::{Path, PathBuf};
-use tokio::process::Command;
 
 /// Name of the build tool, for messages.
 const TOOL: &str = "componentize-py";
@@ -39,7 +38,7 @@ pub(super) async fn compile(
     let source = project.source(PYTHON_SOURCE)?;
     let (folder, module) = (source.parent(), source.file_stem());
     let component = project.build_folder()?.join("component.wasm");
-    let mut command = Command::new(program);
+    let mut command = toolchain.command(program);
     command.current_dir(project.directory()).arg("-d").arg(world.wit()).args(["-w", &world.name, "componentize"]);
     if let Some(folder) = folder.filter(|folder| *folder != project.directory()) {
         command.arg("-p").arg(folder);

@@ -1,6 +1,7 @@
 //! Finds the Rust toolchain that compiles plugins, and adds the Rust target for plugins if it is missing.
 
 use super::{BuildError, BuildEvent, BuildProgress, TARGET, Tools};
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tokio::process::Command;
@@ -16,6 +17,9 @@ pub struct Toolchain {
     pub tools: Tools,
     /// What the components are built for.
     pub purpose: Purpose,
+    /// Environment variables with secrets of the host, such as the keys of models. Builds run programs of the project and of
+    /// its dependencies, which do not need them.
+    pub secrets: Vec<String>,
     /// Folder for what the development builds of several projects have in common. None: each project has its own files.
     pub shared: Option<PathBuf>,
 }
@@ -69,7 +73,7 @@ const NOT_INHERITED: &[&str] = &[
 impl Toolchain {
     /// Returns a cargo command that runs in `directory`, where cargo and rustup search for their configuration.
     pub(super) fn cargo(&self, directory: &Path) -> Result<Command, BuildError> {
-        self.cargo_program().map(|cargo| command(cargo, directory))
+        self.cargo_program().map(|cargo| self.rust_command(cargo, directory))
     }
 
     fn cargo_program(&self) -> Result<&Path, BuildError> {
@@ -99,7 +103,7 @@ impl Toolchain {
         };
         let command_line = format!("rustup target add {TARGET}");
         progress(BuildEvent::AddingTarget { command: &command_line });
-        let output = command(rustup, directory).args(["target", "add", TARGET]).output().await;
+        let output = self.rust_command(rustup, directory).args(["target", "add", TARGET]).output().await;
         let output = output.map_err(|source| BuildError::Start { program: rustup.clone(), source })?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr);
@@ -124,7 +128,8 @@ impl Toolchain {
     /// Returns whether the Rust toolchain that is used in `directory` has the target for plugins.
     pub async fn has_target(&self, directory: &Path) -> Result<bool, BuildError> {
         let rustc = self.rustc()?;
-        let output = command(&rustc, directory)
+        let output = self
+            .rust_command(&rustc, directory)
             .args(["--print", "target-libdir", "--target", TARGET])
             .output()
             .await
@@ -141,13 +146,22 @@ impl Toolchain {
         }
         Ok(Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir())
     }
-}
 
-fn command(program: &Path, directory: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.current_dir(directory).stdin(Stdio::null()).kill_on_drop(true);
-    for name in NOT_INHERITED {
-        command.env_remove(name);
+    /// Returns a command that does not inherit the secrets of the host.
+    pub(super) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        for name in &self.secrets {
+            command.env_remove(name);
+        }
+        command
     }
-    command
+
+    fn rust_command(&self, program: &Path, directory: &Path) -> Command {
+        let mut command = self.command(program);
+        command.current_dir(directory).stdin(Stdio::null()).kill_on_drop(true);
+        for name in NOT_INHERITED {
+            command.env_remove(name);
+        }
+        command
+    }
 }

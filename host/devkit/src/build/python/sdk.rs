@@ -21,6 +21,7 @@ const MAIN_MODULE: &str = "agent_host_plugin";
 
 /// The folders and names of a build.
 struct SdkBuild<'a> {
+    toolchain: &'a Toolchain,
     program: PathBuf,
     project: &'a Project,
     /// The folder that contains the package of the SDK.
@@ -51,7 +52,7 @@ pub(super) async fn compile(
     if place == SdkPlace::Binary {
         write_files(&sdk_folder.join(PYTHON_SDK_FOLDER), &python_sdk_files())?;
     }
-    let build = SdkBuild { program, project, sdk_folder, source_folder, module, folder };
+    let build = SdkBuild { toolchain, program, project, sdk_folder, source_folder, module, folder };
     // A project with its own WIT does not import the interface from which a development build gets its sources.
     if toolchain.purpose == Purpose::Development
         && !project.has_own_wit()
@@ -144,7 +145,7 @@ impl SdkBuild<'_> {
 
     /// Returns the command that builds a component from the modules in these folders, without the path of the component.
     fn command(&self, world: &World, folders: &[&Path]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.toolchain.command(&self.program);
         // The SDK uses the full names of the interfaces, because short names depend on the other interfaces of the world.
         command.current_dir(self.project.directory()).arg("--full-names").arg("-d").arg(world.wit());
         command.args(["-w", &world.name, "componentize"]);
