@@ -1,5 +1,6 @@
 //! Several processes that share the sessions of a PostgreSQL database (F1, F2), with a real server and real processes.
 
+mod clocks;
 mod commands;
 mod doors;
 mod killed;

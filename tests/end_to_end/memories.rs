@@ -14,7 +14,7 @@ use agent_runtime::{
 };
 use agent_store::{
     Announcement, Announcements, Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger,
-    CallFilter, ChargeFilter, ChargedTo, Commit, ContinuableSession, Deletion, ExportPosition, Integrity,
+    CallFilter, ChargeFilter, ChargedTo, Clock, Commit, ContinuableSession, Deletion, ExportPosition, Integrity,
     IntervalCharge, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit,
     MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions,
     ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey, RequestState, Rollback,
@@ -466,6 +466,12 @@ impl Monitoring for FullMemoryStore {
     }
     fn write_statistics(&self) -> WriteStatistics {
         self.0.write_statistics()
+    }
+}
+
+impl Clock for FullMemoryStore {
+    fn now(&self) -> i64 {
+        self.0.now()
     }
 }
 

@@ -68,6 +68,12 @@ pub(crate) fn debian(program: &str) -> Option<PathBuf> {
     peer("debian/usr/bin", program)
 }
 
+/// Returns the path of a library that shows a process another time. If it is missing, prints a note and returns `None`.
+#[cfg(target_os = "linux")]
+pub(crate) fn faketime() -> Option<PathBuf> {
+    peer(&format!("debian/usr/lib/{}-linux-gnu/faketime", std::env::consts::ARCH), "libfaketimeMT.so.1")
+}
+
 /// Returns the path of a program of this system, such as `npm`. If the program is missing, prints a note and
 /// returns `None`.
 #[cfg(target_os = "linux")]

@@ -23,4 +23,4 @@ pub use key_values::StoredValues;
 pub use observer::{CommittedEvents, ModelCallEnding, Observation, ObservedModelCall, Observer};
 pub(crate) use plugin_model::{FinishedQuestion, question_record};
 pub use services::Host;
-pub(crate) use services::SessionServices;
+pub(crate) use services::{SessionServices, now_ms};

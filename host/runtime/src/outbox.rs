@@ -8,7 +8,7 @@ mod service_requests;
 
 pub(crate) use events::{announce_end, attributes};
 pub(crate) use memories::{ResultOrigin, add_memories};
-pub(crate) use service_requests::{ForwardedCall, ServiceContract, forward, now_ms};
+pub(crate) use service_requests::{ForwardedCall, ServiceContract, forward};
 
 use crate::agent::OutboxConfig;
 use crate::host::{Checkpoint, SessionServices};

@@ -21,7 +21,7 @@ use crate::history::LoadedHistory;
 use crate::host::{Account, BudgetUse, Checkpoint, FinishedQuestion, Reservation, SessionServices};
 use crate::media::AttachError;
 use crate::open_sessions::Inbox;
-use crate::outbox::{self, DeferredDelivery, OutboxError, Receivers, ResultOrigin, now_ms};
+use crate::outbox::{self, DeferredDelivery, OutboxError, Receivers, ResultOrigin};
 use crate::records::{CommitNotes, HostAnswersRecord, ServiceRequestRecord, StepRecordBody};
 use crate::requests::{Accepted, RequestReply};
 use agent_core::change::{Change, Denial};
@@ -351,7 +351,7 @@ impl Session {
 
     /// Returns the first call whose time limit for the answer has passed, or `None` if no limit has passed.
     pub(crate) fn overdue_call(&self) -> Option<CallId> {
-        let now = now_ms();
+        let now = self.services.now_ms();
         let waits = self.run.waits().into_iter();
         waits.filter(|wait| wait.cause.expires_at().is_some_and(|time| time <= now)).map(|wait| wait.call).next()
     }
@@ -401,7 +401,7 @@ impl Session {
         let (input, notes) = redacted.map_err(|error| *error)?;
         let results = ResultOrigin::of(&input);
         let mut run = self.run.clone();
-        let mut change = run.apply_at(input, now_ms())?;
+        let mut change = run.apply_at(input, self.services.now_ms())?;
         let states = (&self.run, &run);
         outbox::announce_end(&self.services, &mut self.history, states, &mut change).await?;
         outbox::add_memories(&self.services, &mut self.history, states, results, &mut change).await;

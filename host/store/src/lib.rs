@@ -9,6 +9,7 @@ mod approvals;
 mod audit;
 mod blobs;
 mod budget_ledger;
+mod clock;
 pub mod conformance;
 mod copy;
 mod encoding;
@@ -38,6 +39,7 @@ pub use audit::verify::{AuditAnchor, AuditProblem, VerifiedAudit, verify_lines, 
 pub use audit::{Audit, AuditAction, AuditEntry, MAX_AUDIT_TEXT_BYTES};
 pub use blobs::{BlobReference, Blobs, MAX_BLOB_BYTES, MAX_READ_BYTES, MediaDescription, digest_of};
 pub use budget_ledger::{BudgetLedger, ChargeFilter, ChargedTo, IntervalCharge};
+pub use clock::Clock;
 pub use copy::{CopyEnd, CopyError, CopyProgress, CopyReport, copy_store};
 pub use error::StoreError;
 pub use integrity::Integrity;
@@ -86,6 +88,7 @@ pub trait Store:
     + Monitoring
     + SessionRequests
     + Announcements
+    + Clock
 {
 }
 
@@ -107,5 +110,6 @@ impl<T> Store for T where
         + Monitoring
         + SessionRequests
         + Announcements
+        + Clock
 {
 }

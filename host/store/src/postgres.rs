@@ -9,6 +9,7 @@ mod approvals;
 mod audit;
 mod blobs;
 mod budget_ledger;
+mod clock;
 mod commit;
 mod connections;
 mod copy;
@@ -38,6 +39,7 @@ use crate::{Integrity, StoreError};
 pub use address::PostgresAddress;
 use announcements::Listener;
 use async_trait::async_trait;
+use clock::DatabaseClock;
 use deadpool_postgres::Pool;
 use failure::Failure;
 use owner::Owner;
@@ -51,6 +53,7 @@ use tls::Tls;
 pub struct PostgresStore {
     pool: Pool,
     owner: Owner,
+    clock: DatabaseClock,
     turn_plugins: TurnPluginCache,
     listener: Listener,
     /// The address of the database without secrets.
@@ -107,7 +110,7 @@ impl PostgresStore {
     pub async fn open(address: PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let (mut store, tls) = Self::connect(&address, &options)?;
         store.prepare(options.durability).await.map_err(|failure| failure.into_error(&store.path))?;
-        store.owner.start_renewal(address.clone(), tls.clone())?;
+        store.owner.start_renewal(address.clone(), tls.clone(), store.clock.clone())?;
         store.listener.start(address, tls);
         Ok(store)
     }
@@ -132,10 +135,11 @@ impl PostgresStore {
             problem: format!("TLS cannot be used: {error}"),
         })?;
         let pool = connections::pool(address, tls.clone(), options)?;
-        let (owner, turn_plugins) = (Owner::new(options.lease), TurnPluginCache::default());
+        let (owner, clock, turn_plugins) =
+            (Owner::new(options.lease), DatabaseClock::default(), TurnPluginCache::default());
         let (max_wait, writes) = (options.max_wait, CommitCounters::default());
         let listener = Listener::new();
-        Ok((Self { pool, owner, turn_plugins, listener, path, max_wait, writes }, tls))
+        Ok((Self { pool, owner, clock, turn_plugins, listener, path, max_wait, writes }, tls))
     }
 
     /// Checks the settings of the server, migrates the database, and registers the store as an owner of leases.
@@ -147,6 +151,7 @@ impl PostgresStore {
         let until = Instant::now() + self.max_wait;
         self.run_until(until, || schema::migrate(self)).await?;
         let connection = self.connection().await?;
+        self.clock.measure(connection.client()).await?;
         self.owner.register(&connection).await
     }
 }

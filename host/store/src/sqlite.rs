@@ -31,7 +31,7 @@ mod versions;
 mod writer;
 
 use crate::encoding::versions::TurnPluginCache;
-use crate::{Integrity, StoreError};
+use crate::{Clock, Integrity, StoreError};
 use async_trait::async_trait;
 use failure::Failure;
 use owners::Owner;
@@ -282,6 +282,9 @@ impl SqliteStore {
         }
     }
 }
+
+/// All processes of a file run on one machine.
+impl Clock for SqliteStore {}
 
 #[async_trait]
 impl Integrity for SqliteStore {

@@ -247,10 +247,11 @@ impl ApprovalContext<'_> {
                 .map_err(|error| refused(format!("the schema of its answer cannot be used: {error}")))?;
         }
         let scope = self.services.scope(self.run, Some(SpanKey::Call(&record.id)));
+        let now = self.services.now_ms();
         match self.service_of(request).map_err(refused)? {
             None => {
                 let contract = ServiceContract::of_request(request);
-                let forwarded = forward(&scope, &record.id, (request.clone(), None), contract);
+                let forwarded = forward(&scope, &record.id, (request.clone(), None), contract, now);
                 Ok(PermittedRequest { forwarded, service: None, denial: self.domain_denied(record, request, None) })
             }
             Some((name, config)) => {
@@ -258,7 +259,7 @@ impl ApprovalContext<'_> {
                 let data = service.outgoing(&request.data, &self.run.session).into_owned();
                 let outgoing = ServiceRequest { data, ..request.clone() };
                 let contract = ServiceContract::of_service(config, Some(request));
-                let forwarded = forward(&scope, &record.id, (outgoing, config.domain.clone()), contract);
+                let forwarded = forward(&scope, &record.id, (outgoing, config.domain.clone()), contract, now);
                 let denial = self.domain_denied(record, request, config.domain.as_deref());
                 Ok(PermittedRequest { forwarded, service: Some(service), denial })
             }

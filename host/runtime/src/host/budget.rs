@@ -212,7 +212,8 @@ impl BudgetGate {
 
     /// Returns what was charged to the owners of these budgets.
     async fn charged(&self, account: &Account, limited: &[Limited]) -> Result<Vec<Spending>, StoreError> {
-        let since = account.day_begins(Timestamp::now());
+        let now = Timestamp::from_microsecond(self.store.now()).unwrap_or_else(|_| Timestamp::now());
+        let since = account.day_begins(now);
         let to = limited.iter().map(|limited| match limited.owner.clone() {
             Owner::Turn(session, turn) => ChargedTo::Turn { session, turn },
             Owner::Session(session) => ChargedTo::Session { session },

@@ -128,6 +128,11 @@ pub(crate) struct SessionServices {
     pub(crate) budget_gate: BudgetGate,
 }
 
+/// Returns the time of the store's clock in milliseconds since the start of 1970 (UTC).
+pub(crate) fn now_ms(store: &dyn Store) -> u64 {
+    u64::try_from(store.now() / 1_000).unwrap_or_default()
+}
+
 impl SessionServices {
     /// Creates the services of a session. `run` is the current state of the session.
     pub(crate) fn new(host: &Host, live: LiveAgent, subject: String, run: &Run) -> Self {
@@ -166,6 +171,11 @@ impl SessionServices {
             news: host.news.clone(),
             budget_gate,
         }
+    }
+
+    /// Returns the time of the store's clock in milliseconds since the start of 1970 (UTC).
+    pub(crate) fn now_ms(&self) -> u64 {
+        now_ms(&*self.store)
     }
 
     /// Returns a copy of these services that uses `agent` for the open turn.

@@ -10,7 +10,6 @@ use agent_core::plugin::Scope;
 use agent_core::run::Awaited;
 use agent_core::tool::ServiceRequest;
 use agent_store::digest_of;
-use jiff::Timestamp;
 use serde_json::json;
 use std::time::Duration;
 
@@ -52,21 +51,17 @@ pub(crate) struct ForwardedCall {
     pub(crate) contract: Option<String>,
 }
 
-/// Returns the current time in milliseconds since the start of 1970 (UTC).
-pub(crate) fn now_ms() -> u64 {
-    u64::try_from(Timestamp::now().as_millisecond()).unwrap_or_default()
-}
-
 /// Creates the outgoing event for a service request, and the description of the answer that the call waits for. The
-/// type and the data of the event come from the request. The host sets all other attributes.
+/// type and the data of the event come from the request. The host sets all other attributes. `now` is the time in milliseconds
+/// since 1970.
 pub(crate) fn forward(
     scope: &Scope,
     call: &CallId,
     (request, domain): (ServiceRequest, Option<String>),
     ServiceContract { emits: contract, within }: ServiceContract,
+    now: u64,
 ) -> ForwardedCall {
-    let expires_at =
-        within.map(|within| now_ms().saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
+    let expires_at = within.map(|within| now.saturating_add(u64::try_from(within.as_millis()).unwrap_or(u64::MAX)));
     let emits = contract.as_ref().map(|contract| digest_of(contract.as_bytes()));
     let cause = WaitCause::Service { event_type: request.event_type.to_string(), expires_at, emits };
     let attributes = EventAttributes { domain, ..attributes(scope, call.0.clone()) };
@@ -78,6 +73,7 @@ pub(crate) fn forward(
 mod tests {
     use super::*;
     use agent_core::plugin::TraceContext;
+    use jiff::Timestamp;
     use std::collections::BTreeMap;
 
     fn scope() -> Scope {
@@ -101,7 +97,8 @@ mod tests {
         };
         let request = ServiceRequest { answer_within: Some(60_000), ..config.request(json!({"n": 1})) };
         let contract = ServiceContract::of_service(&config, Some(&request));
-        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (request, config.domain.clone()), contract);
+        let forwarded =
+            forward(&scope(), &CallId("call_1_1_1".into()), (request, config.domain.clone()), contract, 70_000);
         let mut event = serde_json::to_value(forwarded.awaits.event.unwrap()).unwrap();
         let time = event.as_object_mut().unwrap().remove("time").unwrap();
         assert!(time.as_str().unwrap().parse::<Timestamp>().is_ok(), "{time}");
@@ -111,10 +108,8 @@ mod tests {
             "deduplicationid": "call_1_1_1", "traceparent": "00-a-b-01", "tracestate": "v=1", "data": {"n": 1},
         });
         assert_eq!(event, expected);
-        let WaitCause::Service { expires_at: Some(expires_at), emits: None, .. } = forwarded.awaits.cause else {
-            panic!()
-        };
-        assert!(expires_at > now_ms() && expires_at <= now_ms() + 5_000, "the shorter of the two time limits is used");
+        let WaitCause::Service { expires_at, emits: None, .. } = forwarded.awaits.cause else { panic!() };
+        assert_eq!(expires_at, Some(75_000), "the shorter of the two time limits is used");
     }
 
     /// P2: if both the service's configuration and the plugin's request contain schemas for answers, the schemas in

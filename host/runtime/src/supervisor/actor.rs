@@ -2,7 +2,6 @@
 
 use super::{Opened, OpenedFor, Shared};
 use crate::agent::UserName;
-use crate::outbox::now_ms;
 use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::session::{Session, SessionError, TurnResult};
 use crate::waiting::{check_delegation, check_turn, with_attachments};
@@ -30,7 +29,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut session: Session, (first, opene
     let mut actor = Actor { shared: &shared, session: &mut session };
     let result = actor.run(first).await;
     let (revision, is_open) = (session.revision(), session.state().is_open());
-    let is_due = session.state().continues_at().is_some_and(|time| time <= now_ms());
+    let is_due = session.state().continues_at().is_some_and(|time| time <= session.services.now_ms());
     let closed = close(&shared, session).await;
     match result.and(closed) {
         // The session could continue, but made no progress. Without a delay, it would be opened again immediately.
@@ -105,7 +104,8 @@ impl Actor<'_> {
         if is_finished_child && self.session.state().turns > 0 {
             return Ok(Next::Close);
         }
-        let until_due = self.session.state().continues_at().map(|time| time.saturating_sub(now_ms()));
+        let now = self.session.services.now_ms();
+        let until_due = self.session.state().continues_at().map(|time| time.saturating_sub(now));
         let timeout = self.shared.options.idle_timeout;
         let is_due = until_due.map(Duration::from_millis).filter(|until_due| *until_due <= timeout);
         tokio::select! {

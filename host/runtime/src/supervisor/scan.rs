@@ -2,6 +2,7 @@
 //! committed.
 
 use super::{Opened, Shared};
+use crate::host::now_ms;
 use crate::requests::{PendingRequest, SessionRequest};
 use crate::session::SessionError;
 use agent_core::event::WaitCause;
@@ -45,7 +46,8 @@ async fn continue_sessions(shared: &Arc<Shared>) -> Result<(), StoreError> {
     let agents: Vec<String> = shared.agents.keys().cloned().collect();
     let mut after = String::new();
     loop {
-        let page = shared.host.store.continuable(&agents, crate::outbox::now_ms(), &after, PAGE).await?;
+        let store = &shared.host.store;
+        let page = store.continuable(&agents, now_ms(&**store), &after, PAGE).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = last.subject.clone();
         for session in page {

@@ -47,7 +47,8 @@ impl States {
         (agent, name): (&str, &str),
         schedule: &Schedule,
     ) -> Result<(), RequestError> {
-        let (now, key) = (Timestamp::now(), (agent.to_owned(), name.to_owned()));
+        let now = Timestamp::from_microsecond(shared.host.store.now()).unwrap_or_else(|_| Timestamp::now());
+        let key = (agent.to_owned(), name.to_owned());
         let is_current = |state: &&ScheduleState| state.definition == schedule.times.definition();
         if self.0.get(&key).filter(is_current).is_some_and(|state| state.due > now.as_millisecond()) {
             return Ok(());

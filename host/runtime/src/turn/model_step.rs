@@ -7,7 +7,6 @@ use super::plan_step::{add_plan_prompt, read_plan};
 use super::text_dialect::{StreamFilter, forward_visible_pieces, read_text_calls, write_tools_as_text};
 use super::tool_selection::tool_tokens;
 use crate::host::{BudgetRefusal, Checkpoint, MeteredCall, ModelCallEnding, Observation, ObservedModelCall};
-use crate::outbox::now_ms;
 use crate::prompts;
 use crate::records::{
     BuilderCallRecord, BuilderSurroundings, CommitNotes, MessagePositions, PromptRecord, Question, ReplyRecord,
@@ -262,7 +261,7 @@ fn prompt_record(
         tool_dialect: context.agent().config().tool_dialect,
         output_schema: request.output_schema.clone(),
         last_call: last_call_notice(context),
-        sent_at: Some(now_ms()),
+        sent_at: Some(context.services.now_ms()),
     };
     (record, blocks)
 }

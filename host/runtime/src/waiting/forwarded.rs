@@ -11,7 +11,7 @@ use agent_core::trace::SpanKey;
 
 /// Returns a description of the answer that a call waits for. Returns `None` if the host runs the call itself.
 pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &CallRecord) -> Option<ForwardedCall> {
-    if let Some(awaits) = awaited_agent(services, record).or_else(|| awaited_answer(run, record)) {
+    if let Some(awaits) = awaited_agent(services, record).or_else(|| awaited_answer(run, record, services.now_ms())) {
         return Some(ForwardedCall { awaits, contract: None });
     }
     let tool = services.agent.registry().get(&record.name)?;
@@ -25,7 +25,8 @@ pub(crate) fn forwarded_call(services: &SessionServices, run: &Run, record: &Cal
     let data = tool.outgoing(record.effective_arguments(), &run.session).into_owned();
     let contract = ServiceContract::of_service(service, None);
     let request = (service.request(data), service.domain.clone());
-    Some(forward(&services.scope(run, Some(SpanKey::Call(&record.id))), &record.id, request, contract))
+    let scope = services.scope(run, Some(SpanKey::Call(&record.id)));
+    Some(forward(&scope, &record.id, request, contract, services.now_ms()))
 }
 
 /// Returns a description of the result that a call to another agent waits for, or `None` if the call is not to

@@ -1,7 +1,6 @@
 //! Questions that only a user can answer: the questions that the model asks during a turn (L18), and how to continue
 //! with a call whose outcome is unknown (D3).
 
-use crate::outbox::now_ms;
 use crate::records::CommitNotes;
 use crate::session::{Session, SessionError};
 use agent_core::change::{CallRecord, CallResult};
@@ -52,15 +51,15 @@ impl Session {
 }
 
 /// Returns a description of the answer that a question to the user waits for, or `None` if the call is not a question
-/// to the user.
-pub(super) fn awaited_answer(run: &Run, record: &CallRecord) -> Option<Awaited> {
+/// to the user. `now` is the time in milliseconds since 1970.
+pub(super) fn awaited_answer(run: &Run, record: &CallRecord, now: u64) -> Option<Awaited> {
     let is_own = record.source == Some(ToolSource::BuiltIn);
     if !is_own || LoopBreak::of_tool(&record.name) != Some(LoopBreak::Ask) {
         return None;
     }
     let question = record.effective_arguments().get(argument::QUESTION).and_then(Value::as_str);
     let within = run.turn.as_ref().and_then(|turn| turn.config.answer_within_ms);
-    let expires_at = within.map(|within| now_ms().saturating_add(within));
+    let expires_at = within.map(|within| now.saturating_add(within));
     Some(Awaited {
         cause: WaitCause::Answer { question: question.unwrap_or_default().to_owned(), expires_at },
         event: None,

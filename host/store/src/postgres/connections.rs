@@ -145,6 +145,11 @@ impl Connection {
         Ok(self.0.execute(&statement, parameters).await?)
     }
 
+    /// Returns the client of the library.
+    pub(super) fn client(&self) -> &tokio_postgres::Client {
+        &self.0
+    }
+
     pub(super) async fn batch_execute(&self, sql: &str) -> Result<(), Failure> {
         Ok(self.0.batch_execute(sql).await?)
     }

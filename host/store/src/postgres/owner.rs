@@ -2,6 +2,7 @@
 //! in the table `owners`. All times are those of the database's clock.
 
 use super::address::PostgresAddress;
+use super::clock::DatabaseClock;
 use super::connections::Connection;
 use super::failure::{Failure, described};
 use super::queries::NOW;
@@ -81,11 +82,17 @@ impl Owner {
 
     /// Starts the thread that renews the row. It has a connection and a runtime of its own, so that neither busy
     /// connections nor long computations of the process let the leases expire.
-    pub(super) fn start_renewal(&mut self, address: PostgresAddress, tls: Tls) -> Result<(), StoreError> {
+    pub(super) fn start_renewal(
+        &mut self,
+        address: PostgresAddress,
+        tls: Tls,
+        clock: DatabaseClock,
+    ) -> Result<(), StoreError> {
         let (stop, stopped) = oneshot::channel();
         let (closing, closed) = mpsc::channel();
         let path = address.path();
-        let renewal = Renewal { id: self.id.clone(), machine: self.machine.clone(), lease: self.lease, address, tls };
+        let (id, machine, lease) = (self.id.clone(), self.machine.clone(), self.lease);
+        let renewal = Renewal { id, machine, lease, address, tls, clock };
         thread::Builder::new()
             .name("store leases".to_owned())
             .spawn(move || {
@@ -126,6 +133,7 @@ struct Renewal {
     lease: Duration,
     address: PostgresAddress,
     tls: Tls,
+    clock: DatabaseClock,
 }
 
 impl Renewal {
@@ -193,6 +201,7 @@ impl Renewal {
         let (lease, process) = (microseconds(self.lease), i64::from(std::process::id()));
         let Machine { id: machine, name } = &self.machine;
         client.execute(&renewal(), &[&self.id, &process, &Text(machine), &Text(name), &lease]).await?;
+        self.clock.measure(&client).await?;
         Ok(client)
     }
 }
