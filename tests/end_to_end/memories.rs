@@ -15,11 +15,11 @@ use agent_runtime::{
 use agent_store::{
     Announcement, Announcements, Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger,
     CallFilter, ChargeFilter, ChargedTo, Clock, Commit, ContinuableSession, Deletion, ExportPosition, Integrity,
-    IntervalCharge, KeyValue, Lease, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind, MessageHit,
-    MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions,
+    IntervalCharge, KeyValue, Lease, ListPosition, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind,
+    MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions,
     ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey, RequestState, Rollback,
-    ScheduleState, Schedules, ServedPlugin, SessionCount, SessionFilter, SessionIndex, SessionLog, SessionMeta,
-    SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry, StoredGrant,
+    ScheduleState, Schedules, SearchedSessions, ServedPlugin, SessionCount, SessionFilter, SessionIndex, SessionLog,
+    SessionMeta, SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry, StoredGrant,
     StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls,
     Undelivered, UsageTotal, VersionChange, VersionFilter, WriteStatistics,
 };
@@ -524,12 +524,13 @@ forward_to_real_store! {
     }
     SessionIndex {
         fn sessions(filter: SessionFilter, limit: usize) -> Vec<SessionSummary>;
+        fn suspended(agents: &[String], user: Option<&str>, after: Option<ListPosition>, limit: usize) -> Vec<(ListPosition, SessionSummary)>;
         fn latest(agent: &str) -> Option<String>;
         fn unfinished(after: &str, limit: usize) -> Vec<(String, Vec<u8>)>;
         fn continuable(agents: &[String], now: u64, after: &str, limit: usize) -> Vec<ContinuableSession>;
         fn last_events(sessions: &[String]) -> Vec<(String, u64)>;
         fn usage(agents: &[String], user: Option<&str>) -> Vec<UsageTotal>;
-        fn search_messages(query: &str, limit: usize) -> Vec<MessageHit>;
+        fn search_messages_of(sessions: &SearchedSessions, query: &str, limit: usize) -> Vec<MessageHit>;
         fn search_evicted(session: &str, query: &str, limit: usize) -> Vec<MessageHit>;
     }
     Outbox {

@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-const CTRL_C: &str = "\u{3}";
+pub(crate) const CTRL_C: &str = "\u{3}";
 pub(crate) const CTRL_D: &str = "\u{4}";
 const CTRL_BACKSLASH: &str = "\u{1c}";
 const ENTER: &str = "\r";

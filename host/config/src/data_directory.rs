@@ -7,7 +7,7 @@ use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
 use crate::text::shell_word;
 use crate::trust::{TRUST_FOLDER, TrustStore};
-use agent_store::{SessionFilter, Unowned};
+use agent_store::{SearchedSessions, SessionFilter, Unowned};
 use std::path::{Path, PathBuf};
 
 /// Name of the file with the database.
@@ -96,6 +96,12 @@ impl DataDirectory {
         let is_owner = self.user.is_none() || self.user == self.logged_in;
         let unowned = if is_owner { Unowned::Shown } else { Unowned::Hidden };
         SessionFilter { user: self.user(), unowned, ..filter }
+    }
+
+    /// Returns the sessions of this user, for a search. They are those of [`DataDirectory::sessions_of_user`].
+    pub fn searched_sessions(&self) -> SearchedSessions {
+        let SessionFilter { user, unowned, .. } = self.sessions_of_user(SessionFilter::default());
+        SearchedSessions { agents: None, user, unowned }
     }
 
     /// Returns the path of the data folder.

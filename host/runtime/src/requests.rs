@@ -142,6 +142,25 @@ impl SessionName {
     }
 }
 
+/// The kind in the name of a session that a schedule has begun.
+pub const SCHEDULE: &str = "schedule";
+/// The kind in the name of a session that a webhook has begun.
+pub const WEBHOOK: &str = "webhook";
+
+/// Returns whether a session with this id (subject) was begun by a schedule or a webhook, so that nobody waits for the end of its
+/// first turn.
+///
+/// ```
+/// use agent_runtime::{SessionName, begins_unattended};
+///
+/// assert!(begins_unattended(&format!("clerk/{}", SessionName::new("schedule", "report 7"))));
+/// assert!(!begins_unattended("clerk/0198c2f0-schedule-1"));
+/// ```
+pub fn begins_unattended(subject: &str) -> bool {
+    let name = subject.rsplit('/').next().unwrap_or_default();
+    [SCHEDULE, WEBHOOK].iter().any(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.starts_with('-')))
+}
+
 impl fmt::Display for SessionName {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

@@ -4,6 +4,7 @@ mod ag_ui;
 mod agents;
 mod answers;
 mod configuration;
+mod denials;
 mod direct_calls;
 mod events;
 mod first_uses;
@@ -21,18 +22,20 @@ mod session_changes;
 mod sessions;
 mod sign_ins;
 mod transcript;
+mod transcript_notes;
 mod turns;
 mod webhooks;
 
 use crate::console;
 use crate::mcp::McpAgent;
 use crate::metrics::AnsweredRequest;
+use crate::open_connections::Activity;
 use crate::openai;
 use crate::problem::Problem;
 use crate::state::ApiState;
 use agent_runtime::RefusedRequest;
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
@@ -46,6 +49,11 @@ use utoipa_axum::routes;
 
 /// Routes that need no token: they contain no data of the host, or a code replaces the token.
 const PUBLIC_ROUTES: [&str; 3] = ["/health", "/ready", sign_ins::CODE_PATH];
+
+/// Maximum size of the text of an error that did not come from a handler, in bytes.
+const MAX_ERROR_BYTES: usize = 16 << 10;
+/// The headers that describe a body.
+const BODY_HEADERS: [HeaderName; 3] = [header::CONTENT_TYPE, header::CONTENT_LENGTH, header::TRANSFER_ENCODING];
 
 /// Returns the routes and the document that describes them.
 pub(crate) fn router(state: Arc<ApiState>) -> Router {
@@ -79,6 +87,7 @@ pub(crate) fn health_router(state: Arc<ApiState>) -> Router {
         .route("/ready", get(health::ready))
         .route("/metrics", get(metrics::read_worker_metrics))
         .fallback(|| async { Problem::not_found("this process has only the routes /health, /ready and /metrics") })
+        .method_not_allowed_fallback(async || method_not_allowed("the routes of this process accept only GET"))
         .with_state(state)
 }
 
@@ -86,12 +95,14 @@ pub(crate) fn health_router(state: Arc<ApiState>) -> Router {
 fn checked(router: Router<Arc<ApiState>>, state: Arc<ApiState>) -> Router {
     router
         .fallback(|| async { Problem::not_found("there is no such route; `/openapi.json` lists all routes") })
-        .method_not_allowed_fallback(|| async {
-            let detail = "this route does not accept this method; `/openapi.json` lists all routes";
-            Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
-        })
+        .method_not_allowed_fallback(async || method_not_allowed("`/openapi.json` lists all routes"))
         .layer(middleware::from_fn_with_state(state.clone(), check_access))
         .with_state(state)
+}
+
+fn method_not_allowed(advice: &str) -> Problem {
+    let detail = format!("this route does not accept this method; {advice}");
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", detail)
 }
 
 /// Returns the OpenAPI document of the HTTP API.
@@ -205,12 +216,16 @@ async fn checked_answer(state: &Arc<ApiState>, mut request: Request, next: Next)
         Ok(caller) => {
             if let Some(caller) = caller {
                 token = Some(caller.token.name.clone());
+                if let Some(connection) = request.extensions().get::<Arc<Activity>>() {
+                    connection.note_token();
+                }
                 request.extensions_mut().insert(caller);
             }
             next.run(request).await
         }
         Err(problem) => problem.into_response(),
     };
+    response = with_problem(response).await;
     let protocol = if may_be_signed { "webhook" } else { "http" };
     if let Some(refused) = refusal(&response, token, (protocol, requested)) {
         state.supervisor.refusals().record(refused).await;
@@ -233,6 +248,41 @@ async fn checked_answer(state: &Arc<ApiState>, mut request: Request, next: Next)
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// Replaces the text of an error that did not come from a handler, such as one about a path that is not UTF-8, by a problem.
+async fn with_problem(response: Response) -> Response {
+    let (status, headers) = (response.status(), response.headers());
+    let is_text = |value: &HeaderValue| value.as_bytes().starts_with(b"text/plain");
+    let is_other = headers.get(header::CONTENT_TYPE).is_some_and(|value| !is_text(value));
+    if !(status.is_client_error() || status.is_server_error()) || is_other {
+        return response;
+    }
+    let code = match status {
+        StatusCode::NOT_FOUND => "not_found",
+        StatusCode::METHOD_NOT_ALLOWED => "method_not_allowed",
+        StatusCode::PAYLOAD_TOO_LARGE => "too_large",
+        StatusCode::UNSUPPORTED_MEDIA_TYPE => "not_json",
+        status if status.is_server_error() => "failed",
+        _ => "bad_request",
+    };
+    let (parts, body) = response.into_parts();
+    let text = axum::body::to_bytes(body, MAX_ERROR_BYTES).await.unwrap_or_default();
+    let text = String::from_utf8_lossy(&text).trim().to_owned();
+    let detail = match (status.is_server_error(), text.is_empty()) {
+        // The text may describe the inside of the host.
+        (true, _) => {
+            tracing::error!(text, "a request failed");
+            "the host failed; the host's log contains the reason".to_owned()
+        }
+        (false, true) => "the request cannot be carried out".to_owned(),
+        (false, false) => text,
+    };
+    let mut problem = Problem::new(status, code, detail).into_response();
+    for (name, value) in parts.headers.iter().filter(|(name, _)| !BODY_HEADERS.contains(name)) {
+        problem.headers_mut().insert(name, value.clone());
+    }
+    problem
 }
 
 /// Returns the method and the route of a request. Both are one of few texts, whatever the client sends.

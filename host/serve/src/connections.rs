@@ -6,27 +6,33 @@ use crate::first_uses::FirstUseQuestions;
 use crate::listener::{Accepted, Endpoint, ListenError, Listener};
 use crate::mcp::McpAgent;
 use crate::metrics::ServerMetrics;
+use crate::open_connections::{OpenConnection, OpenConnections};
 use crate::sign_ins::SignIns;
 use crate::state::{ApiState, StreamLimits};
 use crate::tokens::{TokenFile, digest};
 use agent_config::Settings;
 use agent_runtime::Supervisor;
 use axum::Router;
+use axum::http::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_io_timeout::TimeoutStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 /// Maximum size of the headers of a request, in bytes.
 const HEADER_BYTES: usize = 32 << 10;
+/// Time between two checks whether the tokens of MCP clients still exist as they were.
+const MCP_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time after which the server accepts connections again after the system has refused one, for example because the process
 /// has too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -49,7 +55,8 @@ pub struct ServerOptions {
     pub settings: BTreeMap<String, Settings>,
     /// The questions about missing grants, which people answer in the inbox. The program asks them.
     pub first_uses: FirstUseQuestions,
-    /// Maximum number of connections. Further clients wait until a connection is closed. Default: 512.
+    /// Maximum number of connections. For a further client, a connection without a request is closed, or one whose request has no
+    /// valid token. If all connections have requests with tokens, further clients wait. Default: 512.
     pub connections: usize,
     /// Maximum number of event streams of one token. Default: 3.
     pub streams_per_token: usize,
@@ -124,13 +131,14 @@ impl Server {
         let state = ApiState::new(supervisor, origins, tokens, options.settings, (streams, replies, stop.clone()));
         let state = Arc::new(state.with_metrics(options.metrics).with_first_uses(options.first_uses));
         let sign_ins = state.sign_ins.clone();
+        tasks.spawn(close_outdated_mcp_sessions(state.clone(), stop.clone()));
         let accepting = Accepting {
             router: match options.routes {
                 Routes::All => router(state),
                 Routes::OnlyMcp(agent) => mcp_router(state, agent),
                 Routes::OnlyHealth => health_router(state),
             },
-            slots: Arc::new(Semaphore::new(connections)),
+            connections: OpenConnections::new(connections),
             stop: stop.clone(),
             tasks: tasks.clone(),
             timeouts,
@@ -168,10 +176,21 @@ impl Server {
     }
 }
 
+/// Ends the sessions of MCP clients soon after their token was revoked or changed, even if they send nothing.
+async fn close_outdated_mcp_sessions(state: Arc<ApiState>, stop: CancellationToken) {
+    while !stop.is_cancelled() {
+        state.close_outdated_mcp_sessions();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = tokio::time::sleep(MCP_CHECK_INTERVAL) => {}
+        }
+    }
+}
+
 /// What is needed to serve a connection.
 struct Accepting {
     router: Router,
-    slots: Arc<Semaphore>,
+    connections: OpenConnections,
     stop: CancellationToken,
     tasks: TaskTracker,
     /// The maximum time until headers have arrived, and until a client reads a part of an answer.
@@ -187,8 +206,8 @@ impl Accepting {
                 accepted = self.next(&listener) => accepted,
             };
             match accepted {
-                Ok((accepted, slot)) => {
-                    self.tasks.spawn(self.serve(accepted, slot));
+                Ok((accepted, open)) => {
+                    self.tasks.spawn(self.serve(accepted, open));
                 }
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
@@ -198,18 +217,29 @@ impl Accepting {
         }
     }
 
-    /// Waits for a free slot and then for a connection.
-    async fn next(&self, listener: &Listener) -> io::Result<(Accepted, OwnedSemaphorePermit)> {
-        let slot = self.slots.clone().acquire_owned().await.map_err(io::Error::other)?;
-        Ok((listener.accept().await?, slot))
+    /// Waits for a connection, and then until there is room for it.
+    async fn next(&self, listener: &Listener) -> io::Result<(Accepted, OpenConnection)> {
+        let (accepted, peer) = listener.accept().await?;
+        Ok((accepted, self.connections.add(peer).await))
     }
 
-    /// Serves one connection until the client closes it, a limit is exceeded, or the server shuts down.
-    fn serve(&self, accepted: Accepted, slot: OwnedSemaphorePermit) -> impl Future<Output = ()> + Send + use<> {
+    /// Serves one connection until the client closes it, a limit is exceeded, the server shuts down, or the connection is closed
+    /// for another client.
+    fn serve(&self, accepted: Accepted, open: OpenConnection) -> impl Future<Output = ()> + Send + use<> {
+        let must_close = open.must_close();
+        let served = self.serve_until_end(accepted, open);
+        async move {
+            tokio::select! {
+                () = served => {}
+                () = must_close => tracing::debug!("a connection was closed, because there are too many connections"),
+            }
+        }
+    }
+
+    fn serve_until_end(&self, accepted: Accepted, open: OpenConnection) -> impl Future<Output = ()> + Send + use<> {
         let (router, stop) = (self.router.clone(), self.stop.clone());
         let (header_timeout, write_timeout) = self.timeouts;
         async move {
-            let _slot = slot;
             let established = tokio::select! {
                 established = tokio::time::timeout(header_timeout, accepted.establish()) => established,
                 () = stop.cancelled() => return,
@@ -224,7 +254,14 @@ impl Accepting {
             let mut stream = TimeoutStream::new(stream);
             stream.set_write_timeout(Some(write_timeout));
             let stream = TokioIo::new(Box::pin(stream));
-            let connection = builder.serve_connection(stream, TowerToHyperService::new(router));
+            let (router, activity) = (TowerToHyperService::new(router), open.activity.clone());
+            let service = service_fn(move |mut request: Request<Incoming>| {
+                let counted = activity.begin_request();
+                request.extensions_mut().insert(activity.clone());
+                let answer = router.call(request);
+                async move { Ok::<_, Infallible>(answer.await?.map(|body| counted.with_body(body))) }
+            });
+            let connection = builder.serve_connection(stream, service);
             tokio::pin!(connection);
             let ended = tokio::select! {
                 ended = connection.as_mut() => ended,

@@ -1,5 +1,6 @@
 //! The web console: its files, which are part of the program, and the headers that limit what its pages can do (I3).
 
+use crate::problem::Problem;
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -120,7 +121,7 @@ pub(crate) async fn file(Path(path): Path<String>, headers: HeaderMap) -> Respon
 
 fn answer(path: &str, request: &HeaderMap) -> Response {
     let Some(bytes) = FILES.iter().find(|file| file.path == path).and_then(bytes_of) else {
-        return (StatusCode::NOT_FOUND, "the console has no such file\n").into_response();
+        return Problem::not_found("the console has no such file").into_response();
     };
     let tag = format!("\"{}\"", &blake3::hash(&bytes).to_hex()[..32]);
     let is_known = request.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == tag.as_bytes());
@@ -193,6 +194,50 @@ mod tests {
         let listed: BTreeSet<String> = FILES.iter().map(|file| file.path.to_owned()).collect();
         assert_eq!(listed, found);
         assert!(FILES.iter().all(|file| content_type(file.path) != "application/octet-stream"));
+    }
+
+    /// Returns the modules that a module imports when it is loaded, with their paths below [`PATH`].
+    fn imports_of(path: &str) -> BTreeSet<String> {
+        let bytes = FILES.iter().find(|file| file.path == path).and_then(bytes_of).unwrap();
+        let (text, folder) = (std::str::from_utf8(&bytes).unwrap(), Path::new(path).parent().unwrap());
+        let statements = text.lines().filter(|line| line.starts_with("import ") || line.starts_with("} from "));
+        let sources = statements.filter_map(|line| line.split('"').nth(1));
+        let resolved = sources.map(|source| {
+            let mut parts: Vec<&str> = folder.iter().map(|part| part.to_str().unwrap()).collect();
+            for part in source.split('/') {
+                match part {
+                    "." => {}
+                    ".." => drop(parts.pop()),
+                    part => parts.push(part),
+                }
+            }
+            parts.join("/")
+        });
+        resolved.collect()
+    }
+
+    /// I3: a page names the modules that it needs first, and no others, so that a browser loads them at once. Each of them is a file
+    /// of the console.
+    #[test]
+    fn i3_the_first_modules_are_loaded_at_once() {
+        let page = FILES.iter().find(|file| file.path == "index.html").and_then(bytes_of).unwrap();
+        let page = std::str::from_utf8(&page).unwrap();
+        let named = page.split("rel=\"modulepreload\" href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        let named: BTreeSet<String> = named.map(str::to_owned).collect();
+        let listed: BTreeSet<String> = FILES.iter().map(|file| file.path.to_owned()).collect();
+        // The chat is the first page.
+        let mut needed = imports_of("main.js");
+        needed.insert("pages/chat.js".to_owned());
+        let mut waiting: Vec<String> = needed.iter().cloned().collect();
+        while let Some(module) = waiting.pop() {
+            assert!(listed.contains(&module), "{module} is imported, and is no file of the console");
+            waiting.extend(imports_of(&module).into_iter().filter(|imported| needed.insert(imported.clone())));
+        }
+        assert_eq!(named, needed, "modules on the left are named in index.html, and those on the right are imported");
+        let styles = page.split("rel=\"stylesheet\" href=\"").skip(1).map(|rest| rest.split('"').next().unwrap());
+        let styles: BTreeSet<String> = styles.map(str::to_owned).collect();
+        let all: BTreeSet<String> = listed.into_iter().filter(|path| path.ends_with(".css")).collect();
+        assert_eq!(styles, all);
     }
 
     /// Row 24: the pages contain no inline scripts and styles, which the policy would refuse, and name no other server.

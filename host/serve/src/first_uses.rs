@@ -1,9 +1,10 @@
 //! Questions about the missing grants of plugins, which people answer in the inbox (P6, I3).
 //!
-//! A question waits only while somebody who may answer it looks at the inbox. Otherwise, an agent that works without people,
-//! such as one with a schedule, would wait for nobody.
+//! A question waits only while somebody who may answer it says that they look at the inbox. Otherwise, an agent that works without
+//! people would wait for nobody. Turns of schedules and webhooks never wait. What a plugin did without is listed afterwards.
 
 use agent_config::first_use::{FirstUseAnswer, FirstUseQuestion, Keeping};
+use agent_plugins::UnmetNeed;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use utoipa::ToSchema;
 use uuid::Uuid;
 
-/// Time for which somebody counts as present after the inbox was read. The web console reads it every few seconds.
+/// Time for which somebody counts as present after their last sign. The web console sends one every few seconds.
 const PRESENCE: Duration = Duration::from_secs(30);
 /// Maximum time for which a question waits.
 const MAX_WAIT: Duration = Duration::from_secs(10 * 60);
@@ -25,6 +26,10 @@ const MAX_QUESTIONS: usize = 256;
 const QUESTIONS_OF_USER: usize = 8;
 /// Maximum number of readers of the inbox that are remembered.
 const MAX_READERS: usize = 256;
+/// Maximum number of denied grants that are listed.
+const MAX_DENIED: usize = 256;
+/// Maximum number of denied grants that are listed for the sessions of one user with one agent.
+const DENIED_OF_USER: usize = 16;
 /// Time between two checks whether somebody is still present.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -36,14 +41,25 @@ pub struct FirstUseQuestions(Arc<Mutex<State>>);
 struct State {
     /// By the id of the question.
     waiting: BTreeMap<String, Waiting>,
-    /// Who has read the inbox and may answer, and when.
+    /// What plugins did without, the oldest first.
+    denied: Vec<DeniedFirstUse>,
+    /// Who has said that they look at the inbox and may answer, and when.
     readers: Vec<(Reader, Instant)>,
+}
+
+/// A question that nobody was there to answer, so that the plugin ran without the grants.
+#[derive(Clone, Debug)]
+pub(crate) struct DeniedFirstUse {
+    pub(crate) id: String,
+    pub(crate) question: OpenFirstUse,
+    /// What the plugin lacked.
+    pub(crate) lacked: Vec<UnmetNeed>,
 }
 
 #[derive(Debug)]
 struct Waiting {
     question: OpenFirstUse,
-    answer: oneshot::Sender<FirstUseAnswer>,
+    answer: oneshot::Sender<GivenAnswer>,
 }
 
 /// Whose sessions a reader of the inbox sees.
@@ -72,6 +88,17 @@ pub struct SessionOfQuestion {
     pub user: Option<String>,
     /// Beginning of the session's first prompt.
     pub title: Option<String>,
+    /// What began the turn.
+    pub turn: TurnOrigin,
+}
+
+/// What began a turn that uses a plugin. A turn of a delegate has the origin of the turn that delegated the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TurnOrigin {
+    /// A prompt or a call.
+    Prompt,
+    /// A schedule or a webhook. Such a turn never waits for a person who could give grants.
+    Unattended,
 }
 
 /// A question that waits.
@@ -90,8 +117,8 @@ pub(crate) struct OpenFirstUse {
     pub(crate) can_be_kept: bool,
     /// Time at which the question was asked, as RFC 3339.
     pub(crate) since: String,
-    /// Time after which the question no longer waits, as RFC 3339.
-    pub(crate) expires: String,
+    /// Time after which the question no longer waits, as RFC 3339. `None` if it does not wait.
+    pub(crate) expires: Option<String>,
 }
 
 /// A grant that the plugin gets if a person allows it.
@@ -99,6 +126,9 @@ pub(crate) struct OpenFirstUse {
 pub(crate) struct OfferedGrant {
     /// What the grant allows, in words.
     meaning: String,
+    /// The table of the agent's file to which the line belongs.
+    #[schema(example = "[plugins.files.grants]")]
+    table: String,
     /// The line that the answer `always` writes into the agent's file.
     pub(crate) line: String,
 }
@@ -110,7 +140,9 @@ pub(crate) struct MissingGrant {
     thing: String,
     /// Why it cannot be granted here.
     why: String,
-    /// The lines of the configuration that would grant it.
+    /// The table of the configuration to which the line belongs. Empty if no configuration can grant it.
+    table: String,
+    /// The line of the configuration that would grant it, or what to do instead if `table` is empty.
     line: String,
 }
 
@@ -151,26 +183,78 @@ impl From<GrantAnswer> for FirstUseAnswer {
     }
 }
 
+/// An answer, and where its effect is reported.
+#[derive(Debug)]
+pub struct GivenAnswer {
+    /// The answer.
+    pub answer: FirstUseAnswer,
+    /// Receives the effect of the answer. If it is dropped, the answer was not used.
+    pub effect: EffectReport,
+}
+
+/// Reports the effect of an answer to the person who gave it.
+#[derive(Debug)]
+pub struct EffectReport(oneshot::Sender<AnswerEffect>);
+
+impl EffectReport {
+    /// Reports the effect. If nobody waits for the report any more, it is dropped.
+    pub fn send(self, effect: AnswerEffect) {
+        let _ = self.0.send(effect);
+    }
+}
+
+/// What an answer changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnswerEffect {
+    /// The answer is used in the session.
+    Used,
+    /// The answer is used, and it was written into the agent's file.
+    Kept,
+    /// The answer is used in the session, and it was not written into the agent's file.
+    NotKept {
+        /// Why it was not written.
+        reason: String,
+    },
+    /// The plugin did not get the grants.
+    NotUsed {
+        /// Why the answer could not be used.
+        reason: String,
+    },
+}
+
 /// Why an answer was not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAnswered {
     /// The question no longer waits, or never existed.
     NotWaiting,
+    /// Nobody was asked, and the plugin has run without the grants.
+    AlreadyDenied,
     /// The agent has no file into which the answer could be written.
     CannotBeKept,
 }
 
 impl FirstUseQuestions {
-    /// Asks a question, and waits for its answer. Returns [`FirstUseAnswer::Stopped`] if nobody who may answer looks at the
-    /// inbox, after 10 minutes, and if `stop` is cancelled.
+    /// Asks a question, and waits for its answer. Returns `None` if nobody who may answer looks at the inbox, if a schedule or a
+    /// webhook has begun the turn, after 10 minutes, and if `stop` is cancelled. What the plugin then does without is listed in
+    /// the inbox, unless `stop` was cancelled.
     pub async fn ask(
         &self,
         session: SessionOfQuestion,
         question: &FirstUseQuestion<'_>,
         stop: &CancellationToken,
-    ) -> FirstUseAnswer {
+    ) -> Option<GivenAnswer> {
+        let asked = open_question(session, question);
+        let answer = self.answer_to(asked.clone(), stop).await;
+        if answer.is_none() && !stop.is_cancelled() {
+            self.note_denied(asked, question.offers().requested());
+        }
+        answer
+    }
+
+    async fn answer_to(&self, asked: OpenFirstUse, stop: &CancellationToken) -> Option<GivenAnswer> {
+        let session = asked.session.clone();
         let (answer, answered) = oneshot::channel();
-        let Some(id) = self.begin(session.clone(), question, answer) else { return FirstUseAnswer::Stopped };
+        let id = self.begin(asked, answer)?;
         // The question no longer waits, even if the future is dropped.
         let _waiting = EndOnDrop(self, id);
         let expired = tokio::time::sleep(MAX_WAIT);
@@ -180,48 +264,19 @@ impl FirstUseQuestions {
             }
         };
         tokio::select! {
-            answer = answered => answer.unwrap_or(FirstUseAnswer::Stopped),
-            () = expired => FirstUseAnswer::Stopped,
-            () = left_alone => FirstUseAnswer::Stopped,
-            () = stop.cancelled() => FirstUseAnswer::Stopped,
+            answer = answered => answer.ok(),
+            () = expired => None,
+            () = left_alone => None,
+            () = stop.cancelled() => None,
         }
     }
 
-    fn begin(
-        &self,
-        session: SessionOfQuestion,
-        question: &FirstUseQuestion<'_>,
-        answer: oneshot::Sender<FirstUseAnswer>,
-    ) -> Option<String> {
-        let now = Timestamp::now();
-        let offers = question.offers();
-        let offered =
-            offers.offered.iter().map(|offer| OfferedGrant { meaning: offer.meaning.clone(), line: offer.line() });
-        let not_offered = offers.not_offered.iter().map(|request| MissingGrant {
-            thing: request.unmet.thing.clone(),
-            why: request.why.clone(),
-            line: format!("{} {}", request.unmet.advice.table, request.unmet.advice.line),
-        });
-        let question = OpenFirstUse {
-            plugin: question.plugin.name.clone(),
-            digest: question.plugin.digest.to_string(),
-            tool: question.tool.map(str::to_owned),
-            offered: offered.collect(),
-            not_offered: not_offered.collect(),
-            can_be_kept: question.keeping == Keeping::File,
-            since: now.to_string(),
-            expires: now.checked_add(MAX_WAIT).unwrap_or(now).to_string(),
-            session,
-        };
-        if !self.is_watched(&question.session) {
+    fn begin(&self, question: OpenFirstUse, answer: oneshot::Sender<GivenAnswer>) -> Option<String> {
+        if question.session.turn == TurnOrigin::Unattended || !self.is_watched(&question.session) {
             return None;
         }
         let mut state = self.state();
-        let is_same = |waiting: &&Waiting| {
-            let SessionOfQuestion { agent, user, .. } = &waiting.question.session;
-            *agent == question.session.agent && *user == question.session.user
-        };
-        let own = state.waiting.values().filter(is_same).count();
+        let own = state.waiting.values().filter(|waiting| waiting.question.has_same_owner(&question)).count();
         if state.waiting.len() >= MAX_QUESTIONS || own >= QUESTIONS_OF_USER {
             return None;
         }
@@ -230,7 +285,46 @@ impl FirstUseQuestions {
         Some(id)
     }
 
-    /// Notes that somebody who may answer questions has read the inbox.
+    /// Lists what a plugin did without, instead of what the same plugin did without before.
+    fn note_denied(&self, question: OpenFirstUse, lacked: Vec<UnmetNeed>) {
+        let mut state = self.state();
+        state.denied.retain(|denied| {
+            let is_same = denied.question.has_same_owner(&question) && denied.question.plugin == question.plugin;
+            !is_same || denied.lacked != lacked
+        });
+        let own = |denied: &DeniedFirstUse| denied.question.has_same_owner(&question);
+        if state.denied.iter().filter(|denied| own(denied)).count() >= DENIED_OF_USER {
+            if let Some(oldest) = state.denied.iter().position(own) {
+                state.denied.remove(oldest);
+            }
+        } else if state.denied.len() >= MAX_DENIED {
+            state.denied.remove(0);
+        }
+        let question = OpenFirstUse { expires: None, ..question };
+        state.denied.push(DeniedFirstUse { id: Uuid::new_v4().to_string(), question, lacked });
+    }
+
+    /// Returns what plugins did without in sessions that the reader sees. What `is_outdated` says is forgotten.
+    pub(crate) fn denied_for(
+        &self,
+        reader: &Reader,
+        is_outdated: impl Fn(&DeniedFirstUse) -> bool,
+    ) -> Vec<DeniedFirstUse> {
+        let mut state = self.state();
+        state.denied.retain(|denied| !is_outdated(denied));
+        state.denied.iter().filter(|denied| reader.sees(&denied.question.session)).cloned().collect()
+    }
+
+    /// Forgets what a plugin did without in this session, because a person has seen it.
+    pub(crate) fn dismiss(&self, session: &str, id: &str) -> Result<(), NotAnswered> {
+        let mut state = self.state();
+        let is_meant = |denied: &DeniedFirstUse| denied.id == id && denied.question.session.session == session;
+        let place = state.denied.iter().position(is_meant).ok_or(NotAnswered::NotWaiting)?;
+        state.denied.remove(place);
+        Ok(())
+    }
+
+    /// Notes that somebody who may answer questions looks at the inbox.
     pub(crate) fn note_reader(&self, reader: Reader) {
         let mut state = self.state();
         state.readers.retain(|(known, time)| *known != reader && time.elapsed() < PRESENCE);
@@ -251,21 +345,66 @@ impl FirstUseQuestions {
         seen.map(|(id, waiting)| (id.clone(), waiting.question.clone())).collect()
     }
 
-    /// Answers a question of this session, and returns the question.
-    pub(crate) fn answer(&self, session: &str, id: &str, answer: GrantAnswer) -> Result<OpenFirstUse, NotAnswered> {
+    /// Answers a question of this session. Returns the question, and the effect of the answer when it is known.
+    pub(crate) fn answer(
+        &self,
+        session: &str,
+        id: &str,
+        answer: GrantAnswer,
+    ) -> Result<(OpenFirstUse, oneshot::Receiver<AnswerEffect>), NotAnswered> {
         let mut state = self.state();
+        if state.denied.iter().any(|denied| denied.id == id && denied.question.session.session == session) {
+            return Err(NotAnswered::AlreadyDenied);
+        }
         let waiting = state.waiting.get(id).filter(|waiting| waiting.question.session.session == session);
         let waiting = waiting.ok_or(NotAnswered::NotWaiting)?;
         if matches!(answer, GrantAnswer::Always | GrantAnswer::Never) && !waiting.question.can_be_kept {
             return Err(NotAnswered::CannotBeKept);
         }
         let Waiting { question, answer: sender } = state.waiting.remove(id).ok_or(NotAnswered::NotWaiting)?;
-        sender.send(answer.into()).map_err(|_| NotAnswered::NotWaiting)?;
-        Ok(question)
+        let (report, effect) = oneshot::channel();
+        let given = GivenAnswer { answer: answer.into(), effect: EffectReport(report) };
+        sender.send(given).map_err(|_| NotAnswered::NotWaiting)?;
+        Ok((question, effect))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenFirstUse {
+    /// Whether another question is about a session of the same user with the same agent.
+    fn has_same_owner(&self, other: &Self) -> bool {
+        self.session.agent == other.session.agent && self.session.user == other.session.user
+    }
+}
+
+/// Describes a question for people.
+fn open_question(session: SessionOfQuestion, question: &FirstUseQuestion<'_>) -> OpenFirstUse {
+    let now = Timestamp::now();
+    let offers = question.offers();
+    let offered = offers.offered.iter().map(|offer| OfferedGrant {
+        meaning: offer.meaning.clone(),
+        table: offer.unmet.advice.table.clone(),
+        line: offer.line(),
+    });
+    let not_offered = offers.not_offered.iter().map(|request| MissingGrant {
+        thing: request.unmet.thing.clone(),
+        why: request.why.clone(),
+        table: request.unmet.advice.table.clone(),
+        line: request.unmet.advice.line.clone(),
+    });
+    OpenFirstUse {
+        plugin: question.plugin.name.clone(),
+        digest: question.plugin.digest.to_string(),
+        tool: question.tool.map(str::to_owned),
+        offered: offered.collect(),
+        not_offered: not_offered.collect(),
+        can_be_kept: question.keeping == Keeping::File,
+        since: now.to_string(),
+        expires: Some(now.checked_add(MAX_WAIT).unwrap_or(now).to_string()),
+        session,
     }
 }
 

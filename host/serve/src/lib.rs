@@ -2,7 +2,8 @@
 //! over an HTTP API (I3). Each request needs a token, even from the same machine, and each token has rights.
 //!
 //! Each module imports only modules that come before it in this list: `problem`, `tokens`, `sign_ins`, `first_uses`,
-//! `access`, `body`, `attachments`, `rendering`, `mcp`, `metrics`, `state`, `openai`, `console`, `api`, `tls`, `listener`, `connections`.
+//! `access`, `body`, `attachments`, `rendering`, `mcp`, `metrics`, `state`, `open_connections`, `openai`, `console`, `api`, `tls`,
+//! `listener`, `connections`.
 
 mod access;
 mod api;
@@ -14,6 +15,7 @@ mod first_uses;
 mod listener;
 pub mod mcp;
 mod metrics;
+mod open_connections;
 mod openai;
 mod problem;
 mod rendering;
@@ -25,7 +27,7 @@ mod tokens;
 pub use access::AllowedOrigins;
 pub use api::openapi;
 pub use connections::{Routes, Server, ServerOptions};
-pub use first_uses::{FirstUseQuestions, SessionOfQuestion};
+pub use first_uses::{AnswerEffect, EffectReport, FirstUseQuestions, GivenAnswer, SessionOfQuestion, TurnOrigin};
 pub use listener::{Endpoint, ListenError};
 pub use mcp::{Expose, McpAgent};
 pub use metrics::{AnsweredRequest, ServerMetrics};

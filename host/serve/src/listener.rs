@@ -2,7 +2,7 @@
 
 use crate::tls::{ReloadedCertificate, TlsError, TlsFiles};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -101,19 +101,21 @@ impl Listener {
         }
     }
 
-    /// Waits for a connection.
-    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
+    /// Waits for a connection, and returns it with the address of the client. A client of a socket in the file system has no
+    /// address.
+    pub(crate) async fn accept(&self) -> io::Result<(Accepted, Option<IpAddr>)> {
         match self {
             Self::Tcp(listener, certificate) => {
-                let (stream, _) = listener.accept().await?;
+                let (stream, peer) = listener.accept().await?;
                 // Small events must not wait for more data. A failure only makes them slower.
                 let _ = stream.set_nodelay(true);
-                Ok(match certificate {
+                let accepted = match certificate {
                     None => Accepted::Plain(Box::pin(stream)),
                     Some(certificate) => Accepted::Tls(Box::new(certificate.acceptor().accept(stream))),
-                })
+                };
+                Ok((accepted, Some(peer.ip().to_canonical())))
             }
-            Self::Unix(listener, _) => Ok(Accepted::Plain(Box::pin(listener.accept().await?.0))),
+            Self::Unix(listener, _) => Ok((Accepted::Plain(Box::pin(listener.accept().await?.0)), None)),
         }
     }
 }

@@ -206,14 +206,22 @@ impl ApiState {
     /// Returns whether the token of the caller still exists and allows what it allowed when the request arrived.
     pub(crate) fn is_still_valid(&self, caller: &Caller) -> bool {
         let is_signed_in = caller.sign_in.as_ref().is_none_or(|sign_in| self.sign_ins.token_of(sign_in).is_some());
-        is_signed_in && self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(&caller.token))
+        is_signed_in && self.exists(&caller.token)
     }
 
     /// Returns the endpoint for MCP clients with the caller's token.
     pub(crate) fn mcp_endpoint(&self, caller: &Caller, agent: McpAgent) -> Result<HttpEndpoint, Problem> {
-        self.mcp_endpoints.endpoint((caller, agent), &self.supervisor, &self.draining, |digest| {
-            self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.iter().any(|token| token.digest == digest))
-        })
+        self.mcp_endpoints.endpoint((caller, agent), &self.supervisor, &self.draining, |token| self.exists(token))
+    }
+
+    /// Ends the sessions of MCP clients whose token was revoked or changed, together with their calls.
+    pub(crate) fn close_outdated_mcp_sessions(&self) {
+        self.mcp_endpoints.close_outdated(|token| self.exists(token));
+    }
+
+    /// Returns whether the token exists exactly as it is.
+    fn exists(&self, token: &Token) -> bool {
+        self.tokens(TOKEN_LIFETIME).is_ok_and(|tokens| tokens.contains(token))
     }
 
     /// Reads a JSON body with media. The result contains a place among the large bodies, which must be kept as long as the

@@ -16,6 +16,7 @@ mod monitoring;
 mod outbox;
 mod projections;
 mod schedules;
+mod session_lists;
 mod session_requests;
 mod sessions;
 mod trace_exports;
@@ -87,6 +88,8 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     sessions::open_modes_are_enforced(new_store()).await;
     sessions::sessions_are_listed_newest_first(new_store()).await;
     sessions::delegated_sessions_are_listed_by_parent(new_store()).await;
+    session_lists::suspended_sessions_are_listed_oldest_first(new_store()).await;
+    session_lists::search_is_limited_to_sessions(new_store()).await;
     sessions::records_are_read_by_turn_kind_and_page(new_store()).await;
     sessions::incomplete_session_can_only_be_listed_and_deleted(new_store()).await;
     sessions::page_ends_after_max_page_bytes(new_store()).await;

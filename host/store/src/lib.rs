@@ -52,8 +52,8 @@ pub use projections::{Projection, ProjectionComparison, Projections, RebuiltProj
 pub use schedules::{ScheduleState, Schedules};
 pub use session_holder::SessionHolder;
 pub use session_index::{
-    ContinuableSession, ContinuationReason, MessageHit, SessionFilter, SessionIndex, SessionSummary, SessionUsage,
-    Unowned, UsageTotal,
+    ContinuableSession, ContinuationReason, ListPosition, MessageHit, SearchedSessions, SessionFilter, SessionIndex,
+    SessionSummary, SessionUsage, Unowned, UsageTotal,
 };
 pub use session_log::{
     CallFilter, Charge, Commit, Deletion, Lease, MAX_JSON_DEPTH, MAX_PAGE, MAX_PAGE_BYTES, MessageRange, OpenMode,

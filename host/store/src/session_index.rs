@@ -13,6 +13,18 @@ pub trait SessionIndex: Send + Sync {
     /// Returns up to `limit` sessions that the filter selects, most recently changed first.
     async fn sessions(&self, filter: SessionFilter, limit: usize) -> Result<Vec<SessionSummary>, StoreError>;
 
+    /// Returns up to `limit` suspended sessions of these agents, the session whose turn stopped first at first. With `user`, only
+    /// the sessions of this user are returned. The list continues after the position `after`, which is the position of the
+    /// last session of the list before. A session whose turn goes on and stops again moves to the end. At most
+    /// [`MAX_PAGE`](crate::MAX_PAGE) agents are allowed.
+    async fn suspended(
+        &self,
+        agents: &[String],
+        user: Option<&str>,
+        after: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<Vec<(ListPosition, SessionSummary)>, StoreError>;
+
     /// Returns the subject of the agent's most recently changed session. Sessions without a commit, and sessions to
     /// which another session delegated work, are ignored.
     async fn latest(&self, agent: &str) -> Result<Option<String>, StoreError>;
@@ -41,10 +53,20 @@ pub trait SessionIndex: Send + Sync {
     /// user count. At most [`MAX_PAGE`](crate::MAX_PAGE) totals are returned, ordered by agent and user.
     async fn usage(&self, agents: &[String], user: Option<&str>) -> Result<Vec<UsageTotal>, StoreError>;
 
-    /// Searches the messages of all sessions. Returns up to `limit` messages that contain every word of the query,
+    /// Searches the messages of all sessions, as [`SessionIndex::search_messages_of`] does.
+    async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
+        self.search_messages_of(&SearchedSessions::default(), query, limit).await
+    }
+
+    /// Searches the messages of some sessions. Returns up to `limit` messages that contain every word of the query,
     /// best match first. Words consist of letters and digits; all other characters separate words. A query without
-    /// words finds nothing.
-    async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError>;
+    /// words finds nothing. Messages of other sessions do not count towards any limit.
+    async fn search_messages_of(
+        &self,
+        sessions: &SearchedSessions,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<MessageHit>, StoreError>;
 
     /// Searches the messages that were evicted from the view of one session (L27). Returns up to `limit` messages that
     /// contain at least one word of the query, best match first. Undone and superseded messages are not found.
@@ -91,6 +113,26 @@ pub struct SessionFilter {
     pub state: Option<SessionState>,
     /// Selects only sessions to which the session with this subject delegated work (L16).
     pub delegated_by: Option<String>,
+}
+
+/// Selects the sessions whose messages are searched. The default selects all sessions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SearchedSessions {
+    /// Configured names of the agents, at most [`MAX_PAGE`](crate::MAX_PAGE). `None` means all agents.
+    pub agents: Option<Vec<String>>,
+    /// Selects only sessions of the user with this id.
+    pub user: Option<String>,
+    /// Whether sessions without a user are searched in addition to the sessions of [`SearchedSessions::user`].
+    pub unowned: Unowned,
+}
+
+/// The position of a session in a list that continues later.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ListPosition {
+    /// The place of the session, by which lists are ordered.
+    pub place: i64,
+    /// Distinguishes sessions with the same place. 0 in a store whose places are unique.
+    pub number: i64,
 }
 
 /// Whether a list of one user's sessions contains sessions without a user.

@@ -52,7 +52,7 @@ fn agents() -> [(&'static str, &'static str, Value); 12] {
     let mut chat = vec![json!({"text": "Hello."})];
     chat.extend((1..=CHAT_TURNS).map(|turn| json!({"text": format!("Reply {turn}. It has **two** sentences.")})));
     let long = format!(
-        "{} and https://example.com/{}\n\n> A quote.\n\n1. first\n2. `a piece of code that is rather long`\n\n- [x] done\n\n\
+        "{} and https://example.com/{}\n\nSee [https://bank.example/sign-in](https://evil.example/) and [the notes](https://notes.example/).\n\n> A quote.\n\n1. first\n2. `a piece of code that is rather long`\n\n- [x] done\n\n\
          | a | b | c | d | e | f |\n|---|---|---|---|---|---|\n|{}",
         "L".repeat(150),
         "path/".repeat(40),
@@ -192,6 +192,12 @@ fn i3_p6_a_missing_grant_is_given_in_the_console() {
         let file = std::fs::read_to_string(folder.path().join("counter.toml")).expect("a file");
         assert!(file.contains("[plugins.text.grants]") && file.contains("read = ["), "{file}");
     }
+}
+
+/// I3, P6: what a plugin did without while nobody looked is in the inbox, and an answer that is not kept says why.
+#[test]
+fn i3_p6_denied_grants_are_shown_in_the_console() {
+    play_with("denied_grants", |folder| json!({"folder": folder}));
 }
 
 /// I3, L17: an approval is edited in the inbox, and the call runs with the changed arguments.

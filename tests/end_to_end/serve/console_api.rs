@@ -229,6 +229,39 @@ async fn i3_l17_the_inbox_lists_what_waits() {
     server.stop().await;
 }
 
+/// I3: the inbox is read in parts, the session that waits longest first. However many sessions wait, each is listed once, and the
+/// oldest is in the first part.
+#[tokio::test(flavor = "multi_thread")]
+async fn i3_the_inbox_is_read_in_parts() {
+    let test_host = TestHost::new(&["payer"]).await;
+    let pay = call_reply(&[("payer.pay", json!({"to": "ann", "amount": 3}))]);
+    let agent = test_host.agent(with_tree_grant(&test_host, "payer"), script(&[pay, text_reply("Decided.")])).await;
+    let server = TestServer::start(&test_host, &[&agent]).await;
+    let client = server.client_with_all_rights();
+    let mut begun = Vec::new();
+    for number in 0..7 {
+        let (session, path) = begin(&client, "test", &format!("Pay ann {number}.")).await;
+        until(async || (client.get(&path).await.json(200)["state"] == "suspended").then_some(())).await;
+        begun.push(session);
+    }
+    for limit in [1, 3, 7, 200] {
+        let (mut listed, mut after) = (Vec::new(), String::new());
+        loop {
+            let part = client.get(&format!("/api/inbox?limit={limit}{after}")).await.json(200);
+            let items = part["items"].as_array().expect("items");
+            assert!(items.len() <= limit, "{part}");
+            listed.extend(items.iter().map(|item| item["session"].as_str().expect("a session").to_owned()));
+            let Some(next) = part["next"].as_str() else { break };
+            after = format!("&after={next}");
+        }
+        assert_eq!(listed, begun, "{limit}");
+    }
+    for query in ["limit=0", "limit=201", "after=x", "after=1", "after=1.x", "present=perhaps", "more=1"] {
+        assert_eq!(client.get(&format!("/api/inbox?{query}")).await.status, 422, "{query}");
+    }
+    server.stop().await;
+}
+
 /// I3: a search finds only messages of sessions that the token may see.
 #[tokio::test(flavor = "multi_thread")]
 async fn i3_messages_are_searched_with_the_rights_of_the_token() {

@@ -9,6 +9,9 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
+/// Reads the inbox as a person does who looks at it.
+const INBOX: &str = "/api/inbox?present=true";
+
 /// An agent whose plugin requests to read files, and has no grants.
 fn folder() -> TempDir {
     let folder = tempfile::tempdir().expect("a folder");
@@ -37,7 +40,7 @@ async fn result(client: &Client, session: &str) -> String {
 
 async fn question(client: &Client, session: &str) -> Value {
     until(async || {
-        let items = client.get("/api/inbox").await.json(200)["items"].clone();
+        let items = client.get(INBOX).await.json(200)["items"].clone();
         let items = items.as_array().cloned().unwrap_or_default();
         items.into_iter().find(|item| item["kind"] == "first_use" && item["session"] == session)
     })
@@ -66,7 +69,7 @@ async fn p6_missing_grants_are_given_in_the_inbox() {
     let alone = begin(&client).await;
     assert!(result(&client, &alone).await.contains("denied"), "without a reader, the call runs without the grant");
 
-    client.get("/api/inbox").await.json(200);
+    client.get(INBOX).await.json(200);
     let session = begin(&client).await;
     let item = question(&client, &session).await;
     let asked = &item["first_use"];
@@ -90,12 +93,12 @@ async fn p6_missing_grants_are_given_in_the_inbox() {
     );
     let bob = limited_token(folder.path(), "bob", &["--right", "read", "--right", "administer", "--user", "bob"]);
     let bob = server.client_with(&bob);
-    assert_eq!(bob.get("/api/inbox").await.json(200)["items"], json!([]));
+    assert_eq!(bob.get(INBOX).await.json(200)["items"], json!([]));
     assert_eq!(bob.post(&path, allow.clone()).await.status, 404, "the session belongs to somebody else");
     let elsewhere = format!("/api/sessions/{}/first-uses", encoded(&alone));
     assert_eq!(client.post(&elsewhere, allow.clone()).await.status, 409, "the question belongs to another session");
     assert_eq!(client.post(&path, json!({"question": asked["question"], "answer": "yes"})).await.status, 422);
-    assert_eq!(client.post(&path, allow.clone()).await.json(200), json!({"status": "used"}));
+    assert_eq!(client.post(&path, allow.clone()).await.json(200), json!({"status": "used", "reason": null}));
     assert_eq!(client.post(&path, allow).await.status, 409, "a question has one answer");
     assert!(result(&client, &session).await.contains("2 lines"), "the call runs with the grant");
 
@@ -112,7 +115,10 @@ async fn p6_missing_grants_are_given_in_the_inbox() {
     }
     let item = question(&client, &next).await;
     let always = json!({"question": item["first_use"]["question"], "answer": "always"});
-    client.post(&format!("/api/sessions/{}/first-uses", encoded(&next)), always).await.json(200);
+    let kept = client.post(&format!("/api/sessions/{}/first-uses", encoded(&next)), always).await.json(200);
+    assert_eq!(kept, json!({"status": "kept", "reason": null}));
+    let file = std::fs::read_to_string(folder.path().join("clerk.toml")).expect("a file");
+    assert!(file.contains("read = ["), "the file is written before the answer: {file}");
     assert!(result(&client, &next).await.contains("2 lines"));
     let file = std::fs::read_to_string(folder.path().join("clerk.toml")).expect("a file");
     assert!(file.contains("[plugins.text.grants]") && file.contains("read = ["), "{file}");
@@ -138,12 +144,12 @@ async fn p6_a_question_ends_with_its_turn() {
     let folder = folder();
     let server = ServeProcess::start(folder.path(), &["--agent", "clerk.toml"]);
     let client = server.client();
-    client.get("/api/inbox").await.json(200);
+    client.get(INBOX).await.json(200);
     let session = begin(&client).await;
     let asked = question(&client, &session).await["first_use"]["question"].clone();
     client.post(&format!("/api/sessions/{}/cancel", encoded(&session)), json!({})).await;
     until(async || {
-        let items = client.get("/api/inbox").await.json(200)["items"].clone();
+        let items = client.get(INBOX).await.json(200)["items"].clone();
         (items == json!([])).then_some(())
     })
     .await;
@@ -152,4 +158,133 @@ async fn p6_a_question_ends_with_its_turn() {
     assert_eq!(client.post(&path, late).await.status, 409);
     let file = std::fs::read_to_string(folder.path().join("clerk.toml")).expect("a file");
     assert!(!file.contains("grants"), "{file}");
+}
+
+/// Returns the item about what a plugin did without in a session, when it is listed.
+async fn denied(client: &Client, session: &str) -> Value {
+    until(async || {
+        let items = client.get("/api/inbox").await.json(200)["items"].clone();
+        let items = items.as_array().cloned().unwrap_or_default();
+        items.into_iter().find(|item| item["kind"] == "denied_grants" && item["session"] == session)
+    })
+    .await
+}
+
+/// P6: an answer that cannot be written into the agent's file says so, with the reason, and applies to the session.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_an_answer_that_is_not_kept_says_why() {
+    for answer in ["always", "never"] {
+        let folder = folder();
+        let server = ServeProcess::start(folder.path(), &["--agent", "clerk.toml"]);
+        let client = server.client();
+        client.get(INBOX).await.json(200);
+        let session = begin(&client).await;
+        let asked = question(&client, &session).await["first_use"]["question"].clone();
+        // Somebody changes the file while the question waits.
+        let file = folder.path().join("clerk.toml");
+        let text = std::fs::read_to_string(&file).expect("a file") + "# A remark.\n";
+        std::fs::write(&file, &text).expect("written");
+        let path = format!("/api/sessions/{}/first-uses", encoded(&session));
+        let used = client.post(&path, json!({"question": asked, "answer": answer})).await.json(200);
+        assert_eq!(used["status"], json!("not_kept"), "{used}");
+        assert!(used["reason"].as_str().is_some_and(|reason| reason.contains("changed")), "{used}");
+        assert_eq!(std::fs::read_to_string(&file).expect("a file"), text, "the file is not changed");
+        let expected = if answer == "always" { "2 lines" } else { "denied" };
+        assert!(result(&client, &session).await.contains(expected), "the answer applies to the session");
+    }
+}
+
+/// P6: a program that reads the inbox, and a person who looks, make no turn of a webhook wait. What the plugin did
+/// without is in the inbox afterwards, until the plugin has the grants or a person has seen it.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_unattended_turns_never_wait_for_grants() {
+    let folder = folder();
+    let file = folder.path().join("clerk.toml");
+    let agent = std::fs::read_to_string(&file).expect("a file");
+    std::fs::write(&file, format!("{agent}[webhooks.tickets]\n")).expect("written");
+    let call = json!({"calls": [{"name": "text.count_file", "arguments": {"path": "a.txt"}}]});
+    let script = json!({"replies": [call, {"text": "Counted."}, call, {"text": "Counted again."}]});
+    std::fs::write(folder.path().join("clerk.json"), script.to_string()).expect("written");
+    let server = ServeProcess::start(folder.path(), &["--agent", "clerk.toml"]);
+    let client = server.client();
+    // A program reads the inbox, and says nothing about a person.
+    client.get("/api/inbox").await.json(200);
+    let polled = begin(&client).await;
+    assert!(result(&client, &polled).await.contains("denied"), "reading the inbox is no sign of a person");
+    let item = denied(&client, &polled).await;
+    assert_eq!((&item["expires"], &item["first_use"]["plugin"]), (&Value::Null, &json!("text")), "{item}");
+    let offered = &item["first_use"]["offered"][0];
+    assert_eq!(offered["table"], json!("[plugins.text.grants]"), "{item}");
+    let turn = client.get(&format!("/api/sessions/{}/transcript", encoded(&polled))).await.json(200);
+    let denial = &turn["calls"][0]["result"]["denials"][0];
+    assert_eq!(denial["table"], offered["table"], "{turn}");
+    assert!(denial["line"].as_str().is_some_and(|line| line.starts_with("read = [")), "{turn}");
+
+    // A person looks, and a webhook begins turns: without an id, and with one.
+    for headers in [vec![], vec![("webhook-id".to_owned(), "7".to_owned())]] {
+        client.get(INBOX).await.json(200);
+        let started = std::time::Instant::now();
+        let sent = client.send("POST", "/webhooks/clerk/tickets", "application/json", &headers, "{}".to_owned()).await;
+        let session = sent.json(202)["session"].as_str().expect("an id").to_owned();
+        assert!(result(&client, &session).await.contains("denied"));
+        assert!(started.elapsed() < std::time::Duration::from_secs(25), "{:?}", started.elapsed());
+        let item = denied(&client, &session).await;
+        // The same grants of the same plugin are listed once.
+        let all = client.get("/api/inbox").await.json(200)["items"].as_array().cloned().unwrap_or_default();
+        assert_eq!(all.len(), 1, "{all:?}");
+        // A prompt of the person in the same session may wait.
+        client.get(INBOX).await.json(200);
+        let path = format!("/api/sessions/{}", encoded(&session));
+        client.post(&format!("{path}/prompts"), json!({"prompt": "Count."})).await;
+        let asked = question(&client, &session).await["first_use"]["question"].clone();
+        let refused = client.post(&format!("{path}/first-uses"), json!({"question": asked, "answer": "no"})).await;
+        assert_eq!(refused.json(200)["status"], json!("used"));
+        until_idle(&client, &session).await;
+        let question = &item["first_use"]["question"];
+        let late = client.post(&format!("{path}/first-uses"), json!({"question": question, "answer": "always"})).await;
+        assert_eq!(late.status, 409, "the plugin has run: {}", late.body);
+        let dismissed = client.post(&format!("{path}/first-uses"), json!({"question": question, "answer": "no"})).await;
+        assert_eq!(dismissed.json(200)["status"], json!("dismissed"));
+        assert_eq!(client.get("/api/inbox").await.json(200)["items"], json!([]));
+    }
+    // What a plugin did without is not listed any more when the plugin has the grants.
+    let sent = client.post("/webhooks/clerk/tickets", json!({})).await.json(202);
+    denied(&client, sent["session"].as_str().expect("an id")).await;
+    let grants = "[plugins.text.grants]\nread = [\".\"]\n";
+    std::fs::write(&file, format!("{agent}[webhooks.tickets]\n{grants}")).expect("written");
+    until(async || (client.get("/api/inbox").await.json(200)["items"] == json!([])).then_some(())).await;
+}
+
+/// P6: a turn of a schedule does not wait for grants, although a person looks at the inbox.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_a_turn_of_a_schedule_never_waits_for_grants() {
+    let folder = folder();
+    let file = folder.path().join("clerk.toml");
+    let agent = std::fs::read_to_string(&file).expect("a file");
+    let schedule = "[schedules.often]\ntimes = \"* * * * *\"\nprompt = \"Count.\"\n";
+    std::fs::write(&file, format!("{agent}{schedule}")).expect("written");
+    let server = ServeProcess::start(folder.path(), &["--agent", "clerk.toml"]);
+    let client = server.client();
+    // The person looks again and again, so that a question would wait for 10 minutes.
+    let look = async || {
+        let items = client.get(INBOX).await.json(200)["items"].clone();
+        assert!(
+            items.as_array().is_some_and(|items| items.iter().all(|item| item["kind"] == "denied_grants")),
+            "{items}"
+        );
+        let sessions = client.get("/api/sessions?state=idle").await.json(200)["sessions"].clone();
+        let of_schedule = |session: &&Value| session["session"].as_str().is_some_and(|id| id.contains("/schedule-"));
+        sessions.as_array().and_then(|sessions| sessions.iter().find(of_schedule).cloned())
+    };
+    // The schedule begins its first turn within a minute.
+    let ended = async {
+        loop {
+            if let Some(session) = look().await {
+                return session;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        }
+    };
+    let ended = tokio::time::timeout(std::time::Duration::from_secs(100), ended).await.expect("the turn ends");
+    assert!(result(&client, ended["session"].as_str().expect("an id")).await.contains("denied"));
 }

@@ -323,3 +323,71 @@ async fn l29_clients_that_go_away_cancel_their_calls() {
     assert_eq!(result["result"]["isError"], json!(false), "{result}");
     server.stop().await;
 }
+
+/// I3, row 24: if a token loses a right, an agent or its user, or is revoked, its sessions of the protocol end, a running call is
+/// cancelled, and nothing that it may no longer do is possible with a session that was opened before.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_24_sessions_lose_the_rights_that_their_token_loses() {
+    type Change = fn(&mut Value);
+    let narrowed: Change = |token| token["rights"] = json!(["read"]);
+    let of_user: Change = |token| token["user"] = json!("ann");
+    let of_agent: Change = |token| token["agents"] = json!(["other"]);
+    let revoked: Change = |token| token["digest"] = json!("0".repeat(64));
+    for (name, change, status) in
+        [("narrowed", narrowed, 200), ("user", of_user, 200), ("agent", of_agent, 404), ("revoked", revoked, 401)]
+    {
+        let test_host = TestHost::new(&["probe"]).await;
+        let agent = test_host.agent(AgentConfig::new("clerk"), script(&[text_reply("Nobody asks the model.")])).await;
+        let server = TestServer::start(&test_host, &[&agent]).await;
+        let client = server.client(&TALKS);
+        let session = open_session(&client).await.expect("a session");
+        let headers = [("mcp-session-id", session.as_str()), ("mcp-protocol-version", WITH_HANDSHAKE)];
+        let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string();
+        post(&client, PATH, &headers, initialized).await;
+        let request = |tool: &str, arguments: Value| {
+            let params = json!({"name": tool, "arguments": arguments});
+            json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string()
+        };
+        let echo = request("probe.echo", json!({"text": "a"}));
+        let before = response(&post(&client, PATH, &headers, echo.clone()).await);
+        assert_eq!(before["result"]["isError"], json!(false), "{name}: {before}");
+        let (running, sleep) = (client.clone(), request("probe.sleep", json!({"ms": 50_000})));
+        let owned = session.clone();
+        let running = tokio::spawn(async move {
+            let headers = [("mcp-session-id", owned.as_str()), ("mcp-protocol-version", WITH_HANDSHAKE)];
+            post(&running, PATH, &headers, sleep).await
+        });
+        let states = || async {
+            let sessions =
+                test_host.store.sessions(SessionFilter::default(), 500).await.expect("the sessions are listed");
+            sessions.into_iter().map(|session| session.state).collect::<Vec<_>>()
+        };
+        super::until(async || states().await.contains(&SessionState::Running).then_some(())).await;
+
+        let mut tokens: Value =
+            serde_json::from_str(&std::fs::read_to_string(server.tokens.path()).expect("a file")).expect("JSON");
+        change(&mut tokens["tokens"][0]);
+        // The server recognises a changed file by its time and its size.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        std::fs::write(server.tokens.path(), tokens.to_string()).expect("written");
+        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        let after = post(&client, PATH, &headers, echo.clone()).await;
+        assert_ne!(after.status, 200, "{name}: the session has ended: {}", after.body);
+        let without_session = post(
+            &client,
+            PATH,
+            &[("mcp-protocol-version", STATELESS), ("mcp-method", "tools/list")],
+            stateless_request("tools/list", json!({}), json!({})),
+        )
+        .await;
+        assert_eq!(without_session.status, status, "{name}: {}", without_session.body);
+        if name == "narrowed" {
+            let refused = call(&client, PATH, "probe.echo", json!({"text": "a"})).await;
+            assert!(refused["error"]["message"].as_str().is_some_and(|text| text.contains("\"talk\"")), "{refused}");
+        }
+        super::until(async || states().await.iter().all(|state| *state != SessionState::Running).then_some(())).await;
+        assert!(states().await.contains(&SessionState::Cancelled), "{name}: the running call is cancelled");
+        running.await.expect("the request ends");
+        server.stop().await;
+    }
+}

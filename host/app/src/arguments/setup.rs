@@ -4,7 +4,7 @@ use clap::Args;
 use std::path::PathBuf;
 
 /// Options of `setup`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub(crate) struct SetupArguments {
     /// Default model: PROVIDER/MODEL, or `offline`
     #[arg(long, value_name = "MODEL", value_parser = clap::builder::NonEmptyStringValueParser::new())]

@@ -5,19 +5,23 @@ mod first_use;
 use super::first_use_queues::FirstUseQueues;
 use super::open_session::FIRST_USE_QUEUE;
 use super::served_agents::ServedAgents;
+use super::setup;
+use super::starting_agent::{self, StartingAgent};
+use super::user_presence::UserPresence;
 use crate::arguments::serve::{RunningAgents, ServeArguments};
+use crate::arguments::setup::SetupArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::interrupt::{Activity, Interrupts};
 use crate::terminal::{BOLD, Terminal};
 use agent_config::assembly::AssembledAgents;
 use agent_config::first_use::FirstUsePrompt;
-use agent_config::{AgentOptions, DataDirectory, DataLocation};
+use agent_config::{AgentOptions, DataDirectory, DataLocation, HostEnvironment, UserFile};
 use agent_runtime::{FirstUse, Host, Supervisor, SupervisorOptions};
 use agent_serve::{AllowedOrigins, Endpoint, FirstUseQuestions, Server, ServerOptions, TokenFile};
 use first_use::InboxPrompt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -31,13 +35,16 @@ pub(crate) async fn run(
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let endpoint = arguments.endpoint().map_err(Failure::refused)?;
-    let environment = environment::host();
+    let (options, environment) = tokio::select! {
+        chosen = agents_to_serve(&arguments.agents, data, terminal) => chosen?,
+        () = stop.cancelled() => return Ok(Exit::Cancelled),
+    };
     let data = DataDirectory::open(data, &environment)?;
     let tokens = token_file(&data);
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);
     let asking = |host| Host { first_uses: Some(sender), ..host };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(agent_options(&arguments.agents), (&data, &environment), asking, terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), asking, terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();
@@ -77,6 +84,38 @@ pub(crate) async fn run(
     Ok(Exit::Done)
 }
 
+/// Returns the options of the agents that are served, and their environment. If the command line names no agent, it is the agent
+/// that `agent-host` starts in this folder. If there is none yet, the user at the terminal chooses a model and plugins first.
+async fn agents_to_serve(
+    agents: &RunningAgents,
+    data: DataLocation<'_>,
+    terminal: &Terminal,
+) -> Result<(Vec<AgentOptions>, HostEnvironment), Failure> {
+    let mut options = agent_options(agents);
+    if !agents.agent.is_empty() || agents.plugins.is_some() {
+        let environment = environment::host();
+        let user_file = starting_agent::user_file(&environment).map(UserFile::DefaultModel);
+        options.iter_mut().for_each(|options| options.user_file = user_file.clone());
+        return Ok((options, environment));
+    }
+    let user = UserPresence::of(terminal);
+    if !starting_agent::can_start_unnamed() {
+        if user == UserPresence::Absent {
+            return Err(Failure::refused(
+                "there is no agent to serve yet: choose a model and plugins once with `agent-host setup` (with --yes, it asks \
+                 nothing), or name an agent's file with --agent FILE, or a folder with plugins with --plugins DIR",
+            ));
+        }
+        terminal.note("there is no agent yet, so first choose which model answers and which plugins the agent has");
+        if setup::run(SetupArguments::default(), terminal).await? != Exit::Done {
+            return Err(Failure { exit: Exit::Cancelled, message: String::new() });
+        }
+    }
+    let StartingAgent { options, environment } =
+        starting_agent::find_with(options.remove(0), data, user, terminal).await?;
+    Ok((vec![options], environment))
+}
+
 /// Begins to ask the people who read the inbox for missing grants, until the server stops.
 fn answer_first_uses(
     (questions, first_uses): (FirstUseQuestions, Receiver<FirstUse>),
@@ -88,7 +127,7 @@ fn answer_first_uses(
     let stored = store.clone();
     let prompt = move |session| -> Arc<dyn FirstUsePrompt> {
         let (questions, store, terminal) = (questions.clone(), stored.clone(), terminal.clone());
-        Arc::new(InboxPrompt { questions, store, terminal, session })
+        Arc::new(InboxPrompt { questions, store, terminal, session, applying: Mutex::default() })
     };
     let files = served.agents.iter().flat_map(AssembledAgents::files).collect();
     let queues = FirstUseQueues { prompts: Box::new(prompt), store, files, stop: stop.child_token() };
@@ -112,8 +151,20 @@ fn show_console_address(server: &Server, host_name: Option<&str>, data: &DataDir
     let code = first_token.filter(|_| terminal.is_interactive()).map(|token| server.create_sign_in_code(token.trim()));
     let fragment = code.map(|code| format!("#sign-in={code}")).unwrap_or_default();
     terminal.note(format!("web console: {BOLD}{scheme}://{authority}/console/{fragment}{BOLD:#}"));
-    if !fragment.is_empty() {
-        terminal.note("the address signs in once, within 10 minutes; do not share it");
+    match fragment.is_empty() {
+        false => terminal.note("the address signs in once, within 10 minutes; do not share it"),
+        true => terminal.note(how_to_sign_in(data)),
+    }
+}
+
+/// Says how a person gets a token with which they can sign in, without a secret.
+fn how_to_sign_in(data: &DataDirectory) -> String {
+    let first = data.root().join(FIRST_TOKEN_FILE);
+    match first.is_file() {
+        true => format!("to sign in, enter the token in {}", first.display()),
+        false => {
+            "to sign in, enter a token; `agent-host token create NAME --right read --right talk` creates one".to_owned()
+        }
     }
 }
 

@@ -39,6 +39,10 @@ impl ServedAgents {
         let mut all_settings = Vec::new();
         for options in options {
             let mut settings = Settings::read(&options, environment)?;
+            for note in &settings.unapplied_grants {
+                let line = format!("{YELLOW}!{YELLOW:#} {}", text::harmless(note));
+                terminal.note(text::wrapped(&line, terminal.width()));
+            }
             choose_model(&mut settings, terminal, terminal).await?;
             settings.user = data.user();
             all_settings.push(settings);

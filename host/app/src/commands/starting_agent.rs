@@ -73,7 +73,17 @@ pub(crate) async fn find(
     user: UserPresence,
     terminal: &Terminal,
 ) -> Result<StartingAgent, Failure> {
-    let (mut options, mut environment) = (arguments.options(), environment::host_in_project());
+    find_with(arguments.options(), data, user, terminal).await
+}
+
+/// Does the same as [`find`], for options of a command that has other arguments.
+pub(crate) async fn find_with(
+    mut options: AgentOptions,
+    data: DataLocation<'_>,
+    user: UserPresence,
+    terminal: &Terminal,
+) -> Result<StartingAgent, Failure> {
+    let mut environment = environment::host_in_project();
     let user_file = user_file(&environment);
     let is_named = options.agent.is_some() || options.plugins.is_some();
     if !is_named && let Some(path) = file_of_folder(&environment) {

@@ -457,6 +457,7 @@ fn errors_never_show_secrets() {
     }
 }
 
+mod large_files;
 mod limits;
 mod one_list;
 mod services;

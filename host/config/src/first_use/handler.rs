@@ -70,9 +70,13 @@ impl FirstUseHandler {
     /// Asks the user about the missing grants, except those that the user has already refused, and applies the answer.
     /// The turn continues after this method has returned.
     pub async fn serve(&mut self, first_use: FirstUse, stop: &CancellationToken) {
-        if !first_use.is_pending() {
-            return;
+        if first_use.is_pending() {
+            self.ask_and_apply(&first_use, stop).await;
+            self.prompt.applied();
         }
+    }
+
+    async fn ask_and_apply(&mut self, first_use: &FirstUse, stop: &CancellationToken) {
         let agent = first_use.agent.current().config().name.clone();
         let key = (agent, first_use.plugin.name.clone());
         let lacking = to_ask(&first_use.still_lacking(), self.answers.entry(key.clone()).or_default());
@@ -84,7 +88,7 @@ impl FirstUseHandler {
             std::future::pending::<()>().await;
         };
         let answer = tokio::select! {
-            answer = self.ask(&first_use, &key.0, &lacking, &ended) => answer,
+            answer = self.ask(first_use, &key.0, &lacking, &ended) => answer,
             () = watch => None,
         };
         let Some(answer) = answer else { return };

@@ -17,6 +17,9 @@ pub trait FirstUsePrompt: Send + Sync {
 
     /// Reports the effect of an answer.
     fn report(&self, report: &FirstUseReport);
+
+    /// Called after the answer to a question was applied, and its effect was reported.
+    fn applied(&self) {}
 }
 
 /// The user's answer to the question whether the plugin gets the offered grants.

@@ -16,9 +16,9 @@ import { errorView, loading } from "../components/page.js";
 import { showBudget } from "./budget-bar.js";
 import { Composer, readOnlyNote } from "./composer.js";
 import { LiveText } from "./live-text.js";
-import { incompleteReply, messageView, pendingPrompt, turnEnd } from "./message-view.js";
+import { incompleteReply, messageView, noteView, pendingPrompt, turnEnd } from "./message-view.js";
 import { forkSession, isOpenState, retryTurn, sessionActions } from "./session-actions.js";
-import { ToolCard, denialView } from "./tool-card.js";
+import { ToolCard } from "./tool-card.js";
 
 /** Distance from the end, in pixels, within which the view follows new messages. */
 const NEAR_END = 120;
@@ -28,7 +28,7 @@ const MOST_MESSAGES = 160;
 const FEWEST_MESSAGES = 100;
 
 /** Events after which the transcript is read again. */
-const CHANGES = new Set(["loop_start", "context_built", "tool_call", "tool_result", "tool_result_error", "tool_not_found", "tool_deferred", "denied", "stream_complete", "suspended", "resumed", "approval_requested", "approval_resolved", "outcome_unknown", "steered", "evicted", "output_rejected", "error", "loop_end", "nudge", "no_tool_call", "budget_exceeded"]);
+const CHANGES = new Set(["loop_start", "context_built", "tool_call", "tool_result", "tool_result_error", "tool_not_found", "tool_deferred", "denied", "stream_complete", "suspended", "resumed", "approval_requested", "approval_resolved", "outcome_unknown", "steered", "evicted", "output_rejected", "error", "loop_end", "nudge", "no_tool_call", "budget_exceeded", "plugin_swapped", "plugin_rolled_back", "model_fallback", "tool_disabled"]);
 
 /** Events that come after the reply before them is complete. */
 const ENDS_REPLY = new Set(["stream_complete", "tool_call", "loop_iteration", "approval_requested", "suspended"]);
@@ -36,6 +36,8 @@ const ENDS_REPLY = new Set(["stream_complete", "tool_call", "loop_iteration", "a
 export class Conversation {
   #cards = new Map();
   #messages = new Map();
+  /** What happened besides messages, by the number of the event. */
+  #notes = new Map();
   #pending = [];
   #decisions = new Map();
   #unfinished = new Map();
@@ -112,6 +114,11 @@ export class Conversation {
     fill(this.list, loading());
   }
 
+  /** Moves the focus to the field for prompts. */
+  focus() {
+    this.composer?.field.focus();
+  }
+
   async start({ message } = {}) {
     inbox.addEventListener("change", () => this.#showWaits(), { signal: this.signal });
     try {
@@ -179,6 +186,7 @@ export class Conversation {
         if (part.kind === "call" && calls.get(part.call)?.result === null) this.#unfinished.set(part.call, message.id);
       }
     }
+    this.#showNotes(transcript.notes);
     if (messages.length > 0) this.#firstMessage = Math.min(this.#firstMessage, messages[0].id);
     if (this.#lastMessage === 0) this.earlier.hidden = !transcript.has_earlier;
     this.#lastMessage = Math.max(this.#lastMessage, transcript.last_message);
@@ -195,6 +203,9 @@ export class Conversation {
     for (const id of ids.slice(0, -FEWEST_MESSAGES)) this.#messages.delete(id);
     const { element } = this.#messages.get(first);
     while (this.list.firstChild !== element) this.list.firstChild.remove();
+    for (const [sequence, note] of this.#notes) {
+      if (!note.isConnected) this.#notes.delete(sequence);
+    }
     for (const [call, card] of this.#cards) {
       if (!card.element.isConnected && !this.#unfinished.has(call)) this.#cards.delete(call);
     }
@@ -204,6 +215,20 @@ export class Conversation {
     this.#firstMessage = first;
     this.earlier.hidden = false;
     this.#moveToEnd();
+  }
+
+  /** Shows what happened in the turns besides messages, before the first or after the last message of each turn. */
+  #showNotes(notes) {
+    for (const note of notes) {
+      if (this.#notes.has(note.sequence)) continue;
+      const shown = [...this.#messages.entries()].sort(([one], [other]) => one - other).map(([, message]) => message);
+      if (shown.length > 0 && note.turn < shown[0].turn) continue;
+      const element = noteView(note.event, this.session);
+      this.#notes.set(note.sequence, element);
+      const next = shown.find(({ turn }) => (note.place === "start" ? turn >= note.turn : turn > note.turn));
+      if (next) next.element.before(element);
+      else this.list.append(element);
+    }
   }
 
   #show(message) {
@@ -223,7 +248,7 @@ export class Conversation {
       if (!element.querySelector("details.thinking")) element.querySelector(".parts").prepend(this.#keptThinking);
       this.#keptThinking = null;
     }
-    this.#messages.set(message.id, { element, version });
+    this.#messages.set(message.id, { element, version, turn: message.turn });
     if (known) {
       known.element.replaceWith(element);
       return;
@@ -273,7 +298,9 @@ export class Conversation {
 
   #fillStatus(recent) {
     if (this.#state === "running") {
-      fill(this.status, h("p", { class: "row", role: "status" }, h("span", { class: "spinner" }), this.#doing ?? "Working…"));
+      // A question about grants waits while the turn runs.
+      const isAsked = this.#decisions.size > 0;
+      fill(this.status, h("p", { class: "row", role: "status" }, isAsked ? icon("clock") : h("span", { class: "spinner" }), isAsked ? "Waiting for your decision" : this.#doing ?? "Working…"));
       return;
     }
     this.#doing = null;
@@ -325,6 +352,7 @@ export class Conversation {
         card.update(call);
       }
       transcript.messages.forEach((message) => this.#show(message));
+      this.#showNotes(transcript.notes);
       this.#firstMessage = transcript.messages[0]?.id ?? 1;
       this.earlier.hidden = !transcript.has_earlier;
       if (this.earlier.hidden) this.scroll.focus({ preventScroll: true });
@@ -382,24 +410,11 @@ export class Conversation {
       case "retry":
         this.#note(`The model ${data.model} did not answer (${shorten(data.reason, 120)}). Attempt ${data.attempt} follows in ${Math.ceil(data.wait_ms / 1_000)} s…`);
         return;
-      case "model_fallback":
-        this.#line("warning", `${data.from} did not answer, so ${data.to} continues.`);
-        return;
-      case "plugin_swapped":
-        this.#line("plugins", data.to ? `This turn uses another version of the plugin ${data.plugin}.` : `The plugin ${data.plugin} was removed.`);
-        return;
-      case "plugin_rolled_back":
-        this.#line("plugins", `This turn uses an earlier version of the plugin ${data.plugin}.`);
-        return;
-      case "tool_disabled":
-        this.#line("warning", `The tool ${data.name} failed three times in the same way and is disabled for this turn.`);
-        return;
       default:
     }
     if (ENDS_REPLY.has(type)) this.#isSealed = true;
     if (type === "tool_call") this.#note(`Running ${data.name}…`);
     if (type === "loop_iteration") this.#note(null);
-    if (type === "denied" && !data.call) this.list.append(denialView(data, this.session));
     if (type === "loop_start") this.#state = "running";
     if (type === "loop_end" || type === "loop_start") this.#about();
     if (type === "suspended") announce("The turn waits for an answer.");
@@ -411,12 +426,6 @@ export class Conversation {
     if (this.#doing === text) return;
     this.#doing = text;
     if (this.#state === "running") this.#statusLine({});
-  }
-
-  /** Adds a line about the turn, which is not a message. */
-  #line(name, text) {
-    this.list.append(h("p", { class: "event-line muted small" }, icon(name), outside(text)));
-    this.#stay();
   }
 
   /** Shows a further piece of the thinking. */
@@ -478,9 +487,10 @@ export class Conversation {
 
   #showWaits() {
     // A question about grants waits while the turn runs.
-    const mayWait = (item) => this.#state === "suspended" || (this.#state === "running" && item.kind === "first_use");
+    const mayWait = (item) => item.kind !== "denied_grants" && (this.#state === "suspended" || (this.#state === "running" && item.kind === "first_use"));
     const items = (inbox.items ?? []).filter((item) => mayWait(item) && this.#waitsHere(item));
     const keys = new Set(items.map(itemKey));
+    const count = this.#decisions.size;
     for (const [key, card] of this.#decisions) {
       if (keys.has(key) && card.element.isConnected) continue;
       card.element.remove();
@@ -494,6 +504,7 @@ export class Conversation {
       this.waits.append(card.element);
       this.#stay();
     }
+    if (count !== this.#decisions.size && this.#state === "running") this.#statusLine({});
   }
 
   #wasDecided({ item, needsFocus }) {
@@ -539,6 +550,7 @@ export class Conversation {
     // An answer to an earlier request describes what was shown before, so that it is not used.
     this.#reloads += 1;
     this.#messages.clear();
+    this.#notes.clear();
     this.#cards.clear();
     this.#unfinished.clear();
     this.#pending = [];

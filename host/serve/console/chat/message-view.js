@@ -7,6 +7,7 @@ import { sentence } from "../core/sign-in.js";
 import { copyButton, jsonBlock } from "../components/json-view.js";
 import { icon } from "../components/icon.js";
 import { mediaView } from "../components/media.js";
+import { denialView, shortDigest } from "./tool-card.js";
 
 const HIDDEN = {
   undone: "Undone. The model no longer sees this message.",
@@ -45,6 +46,22 @@ function partView(session, part, isModel, cards) {
     case "call": return cards(part.call);
     case "thinking": return h("details", { class: "thinking" }, h("summary", null, icon("thought"), h("span", null, "Thinking")), outside(part.text, { class: "plain-text" }, "div"));
     default: return null;
+  }
+}
+
+/** Returns a line about something that happened in a turn and is not a message. */
+export function noteView(event, session) {
+  if (event.type === "denied") return denialView(event, session);
+  const name = outside(event.plugin ?? event.name ?? "", { class: "mono" });
+  const line = (picture, ...text) => h("p", { class: "event-line muted small" }, icon(picture), h("span", null, ...text));
+  switch (event.type) {
+    case "plugin_swapped":
+      if (!event.to) return line("plugins", "The plugin ", name, " was removed before this turn.");
+      return line("plugins", event.from ? "From here on, another version of the plugin " : "From here on, there is a further plugin, ", name, event.from ? ` is used: ${shortDigest(event.from)} → ${shortDigest(event.to)}.` : ".");
+    case "plugin_rolled_back": return line("plugins", "From here on, the plugin ", name, ` is rolled back: ${shortDigest(event.from)} → ${shortDigest(event.to)}.`);
+    case "model_fallback": return line("warning", outside(event.from), " did not answer, so ", outside(event.to), " continues.");
+    case "tool_disabled": return line("warning", "The tool ", name, " failed three times in the same way and is disabled for this turn.");
+    default: return line("warning", outside(event.type.replaceAll("_", " ")));
   }
 }
 

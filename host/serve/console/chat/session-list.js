@@ -3,6 +3,7 @@
 import { api } from "../core/api.js";
 import { fill, h, outside, shorten, textNodes, uniqueId } from "../core/dom.js";
 import { ago, exactTime } from "../core/format.js";
+import { inbox } from "../core/inbox-count.js";
 import { shortcut, shownKeys } from "../core/keys.js";
 import { href } from "../core/router.js";
 import { signIn } from "../core/sign-in.js";
@@ -54,7 +55,8 @@ export class SessionList {
     try {
       const { sessions } = await api.get("api/sessions", { query: { limit: 200 }, signal: this.page.signal });
       // The list is drawn again only if it changes, or if its times do.
-      const version = `${Math.floor(Date.now() / 60_000)} ${JSON.stringify(sessions)}`;
+      const asked = (inbox.items ?? []).filter(({ kind }) => kind === "first_use").map(({ session }) => session);
+      const version = `${Math.floor(Date.now() / 60_000)} ${JSON.stringify([sessions, asked])}`;
       if (version === this.#version) return;
       this.#version = version;
       this.#sessions = sessions;
@@ -103,7 +105,9 @@ export class SessionList {
   }
 
   #item(session, several) {
-    const [kind, word] = STATES[session.state] ?? [];
+    // A turn that runs may wait for the grants of a plugin.
+    const isAsked = inbox.items?.some((item) => item.kind === "first_use" && item.session === session.session);
+    const [kind, word] = STATES[isAsked ? "suspended" : session.state] ?? [];
     return h("li", null, h("a", { href: href("chat", session.session), "aria-current": session.session === this.#selected ? "true" : null },
       h("span", { class: "title cut" }, outside(shorten(session.title ?? "Untitled", 120))),
       h("span", { class: "details muted small" },

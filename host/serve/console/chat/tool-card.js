@@ -9,7 +9,7 @@ import { copyButton, jsonBlock, textBlock, valueView } from "../components/json-
 import { mediaView } from "../components/media.js";
 
 const STATES = {
-  waiting: ["waiting", "Waits for other calls"],
+  waiting: ["waiting", "Not begun yet"],
   asking: ["waiting", "Waits for an approval"],
   outstanding: ["waiting", "Waits for an answer"],
   started: ["running", "Running"],
@@ -89,8 +89,7 @@ function results(session, result) {
 
 /** Returns what a plugin was denied in a session, with the lines of the configuration that would allow it. */
 export function denialView(denial, session) {
-  // The advice of the host contains a table of the configuration and one line.
-  const [, table, line] = /^(\[[^\]\n]+\])\n(.+)$/m.exec(denial.grant) ?? [];
+  const { table, line } = denial;
   const [agent] = session.split("/");
   return h("div", { class: "callout warn stack tight" },
     h("p", null, h("strong", null, "Denied: "), outside(denial.plugin, { class: "mono" }), " is not granted ", outside(denial.thing), "."),

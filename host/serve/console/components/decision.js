@@ -7,7 +7,7 @@ import { fill, h, outside, shorten, uniqueId } from "../core/dom.js";
 import { ago, bytes, exactTime } from "../core/format.js";
 import { inbox } from "../core/inbox-count.js";
 import { difference } from "../core/rendered.js";
-import { href } from "../core/router.js";
+import { configurationWith, href } from "../core/router.js";
 import { signIn } from "../core/sign-in.js";
 import { sourceText } from "../chat/tool-card.js";
 import { confirmed } from "./dialog.js";
@@ -25,6 +25,13 @@ const KINDS = {
   outcome_unknown: { icon: "warning", title: "Outcome unknown", right: "approve" },
   overdue_service: { icon: "clock", title: "No answer yet", right: "talk" },
   first_use: { icon: "plugins", title: "First use", right: "administer" },
+  denied_grants: { icon: "plugins", title: "Ran without grants", right: "administer" },
+};
+
+/** What happened with an answer about grants, by the status of the response. */
+const GRANT_RESULTS = {
+  kept: { always: "The plugin has the grants. They are in the agent's file.", never: "Nobody is asked again. The answer is in the agent's file." },
+  used: { this_session: "The plugin has the grants in this session.", no: "The plugin does not get the grants in this session." },
 };
 
 /** A card for one item of the inbox. `withSession` adds a link to the session. */
@@ -63,6 +70,7 @@ export class DecisionCard {
       case "question": return this.#question();
       case "outcome_unknown": return this.#unknown();
       case "first_use": return this.#firstUse();
+      case "denied_grants": return this.#deniedGrants();
       default: return this.#service();
     }
   }
@@ -308,24 +316,53 @@ export class DecisionCard {
 
   #firstUse() {
     const { item } = this;
-    const { plugin, digest, offered, not_offered: missing, can_be_kept: canBeKept } = item.first_use;
-    const answer = (label, key, value, success, kind) => this.#button(label, key, () => this.#grant(value, success), kind);
+    const { plugin, offered, can_be_kept: canBeKept } = item.first_use;
+    const answer = (label, key, value, kind) => this.#button(label, key, () => this.#grant(value), kind);
     return [
       h("p", null, "The plugin ", outside(plugin, { class: "mono" }), item.tool ? [" is about to run ", outside(item.tool, { class: "mono" })] : " is about to build the context", ", and asks for these grants:"),
-      h("ul", { class: "plain stack tight" }, offered.map((grant) => h("li", { class: "stack tight" }, outside(grant.meaning), h("pre", { class: "small" }, outside(grant.line))))),
-      missing.length > 0 && h("div", { class: "stack tight" }, h("h3", { class: "small muted" }, "Cannot be granted here"),
-        h("ul", { class: "plain stack tight small muted" }, missing.map((one) => h("li", null, outside(shorten(one.thing, 120), { class: "mono" }), `, ${one.why}: `, outside(shorten(one.line, 200), { class: "mono" }))))),
-      h("dl", { class: "facts" }, h("div", { class: "digest" }, h("dt", null, "Digest"), h("dd", { class: "mono" }, digest))),
+      h("ul", { class: "plain stack tight" }, offered.map((grant) => h("li", { class: "claim stack tight" }, outside(grant.meaning), h("pre", { class: "small" }, outside(grant.line))))),
+      ...this.#aboutPlugin(),
       h("div", { class: "row decide" },
-        answer("Allow in this session", null, "this_session", "The plugin has the grants in this session.", "primary"),
-        canBeKept && answer("Always", null, "always", "The plugin has the grants. They are written into the configuration, unless somebody has just changed it."),
-        answer("Deny", "d", "no", "The plugin does not get the grants in this session.", "danger"),
-        canBeKept && answer("Never ask again", null, "never", "The plugin does not get the grants, and nobody is asked again.", "quiet")),
+        answer("Allow in this session", null, "this_session", "primary"),
+        canBeKept && answer("Always", null, "always"),
+        answer("Deny", "d", "no", "danger"),
+        canBeKept && answer("Never ask again", null, "never", "quiet")),
     ];
   }
 
-  #grant(answer, success) {
-    return this.#decide("first-uses", { question: this.item.first_use.question, answer }, success);
+  /** What a plugin did without, because nobody was there to answer. */
+  #deniedGrants() {
+    const { item } = this;
+    const { plugin, offered, can_be_kept: canBeKept } = item.first_use;
+    const add = (label, grant) => h("a", { class: "button small", href: configurationWith(item.agent, grant.table, grant.line) }, label);
+    return [
+      h("p", null, "The plugin ", outside(plugin, { class: "mono" }), item.tool ? [" ran ", outside(item.tool, { class: "mono" })] : " built the context", " without these grants, because nobody was there to give them:"),
+      h("ul", { class: "plain stack tight" }, offered.map((grant) => h("li", { class: "claim stack tight" }, outside(grant.meaning), h("pre", { class: "small" }, outside(grant.line)), canBeKept && h("p", null, add("Add it to the configuration…", grant))))),
+      ...this.#aboutPlugin(),
+      h("div", { class: "row decide" },
+        this.#button("Dismiss", "d", () => this.#grant("no")),
+        canBeKept && offered.length > 0 && add("Never ask again…", { table: offered[0].table, line: "ask = false" })),
+    ];
+  }
+
+  /** What no answer can grant, and which plugin it is. Names and lines come from the plugin's manifest, so they are in boxes. */
+  #aboutPlugin() {
+    const { digest, not_offered: missing } = this.item.first_use;
+    return [
+      missing.length > 0 && h("div", { class: "stack tight" }, h("h3", { class: "small muted" }, "The plugin also asks for this, which cannot be granted here"),
+        h("ul", { class: "plain stack tight small" }, missing.map((one) => h("li", { class: "claim stack tight" },
+          h("p", null, h("span", { class: "muted" }, "Asks for: "), outside(shorten(one.thing, 120), { class: "mono" })),
+          h("p", null, h("span", { class: "muted" }, "Why not: "), outside(shorten(one.why, 200))),
+          h("p", null, h("span", { class: "muted" }, one.table ? "In the configuration: " : "Instead: "), outside(shorten(`${one.table} ${one.line}`.trim(), 200), { class: "mono" })))))),
+      h("dl", { class: "facts" }, h("div", { class: "digest" }, h("dt", null, "Digest"), h("dd", null, outside(digest, { class: "mono" })))),
+    ];
+  }
+
+  #grant(answer) {
+    const said = ({ status, reason }) => (status === "not_kept"
+      ? `The answer applies to this session, but it is not in the agent's file: ${reason}. To keep it, add the lines yourself.`
+      : GRANT_RESULTS[status]?.[answer] ?? "Dismissed.");
+    return this.#decide("first-uses", { question: this.item.first_use.question, answer }, said);
   }
 
   /** Sends a decision. If somebody else was first, the person is told. */
@@ -339,7 +376,7 @@ export class DecisionCard {
       if (answer.status === "late") this.#gone("Somebody else decided first. Your decision was not used.");
       else if (answer.status === "duplicate") this.#gone("Somebody else already decided the same.");
       else if (answer.violations?.length > 0) this.#gone("The answer does not fit its schema, so the model gets an error.");
-      else this.#gone(success);
+      else this.#gone(typeof success === "function" ? success(answer) : success, answer.status === "not_kept" ? "bad" : "info");
     } catch (error) {
       if (error instanceof ApiError && [404, 409].includes(error.status)) {
         this.#gone(`This does not wait any more: somebody else decided first, or the turn ended. ${error.message}`);
@@ -353,8 +390,8 @@ export class DecisionCard {
   }
 
   /** Removes the card. The focus moves to the next card, or to what the page chooses. */
-  #gone(text) {
-    notify(text);
+  #gone(text, kind = "info") {
+    notify(text, { kind });
     const next = [this.element.nextElementSibling, this.element.previousElementSibling].find((sibling) => sibling?.matches(".decision"));
     const { parentElement } = this.element;
     this.element.remove();

@@ -58,7 +58,9 @@ function link(node, children) {
     return append(document.createDocumentFragment(), children);
   }
   if (!["http:", "https:", "mailto:"].includes(address.protocol)) return append(document.createDocumentFragment(), children);
-  return h("a", { href: address.href, title: address.href, target: "_blank", rel: "noopener noreferrer nofollow" }, children);
+  const element = h("a", { href: address.href, title: address.href, target: "_blank", rel: "noopener noreferrer nofollow" }, children);
+  // The text of the link could be taken for another address.
+  return node.host ? append(document.createDocumentFragment(), [element, " ", h("span", { class: "link-host badge warn" }, "leads to ", outside(node.host, { class: "mono" }))]) : element;
 }
 
 /** Returns a block of code: `{ tag: "code_block", language, tokens: [[kind, text], …] }`. */

@@ -15,6 +15,8 @@ const LAST_AGENT = "agent-host.agent";
 
 class ChatPage extends Page {
   #conversation = null;
+  /** The session that a person has just begun here. They go on writing in its field. */
+  #begun = null;
 
   render() {
     this.sessions = new SessionList(this);
@@ -46,6 +48,8 @@ class ChatPage extends Page {
     });
     fill(this.place, this.#conversation.element);
     this.#conversation.start({ message: this.route.query.get("message") });
+    if (this.#begun === session) this.#conversation.focus();
+    this.#begun = null;
   }
 
   #new() {
@@ -84,6 +88,7 @@ class ChatPage extends Page {
         const { session } = await api.post("api/sessions", { agent, prompt: text, attachments });
         localStorage.setItem(LAST_AGENT, agent);
         this.sessions.refresh();
+        this.#begun = session;
         go(href("chat", session));
       },
       stop: () => {},

@@ -17,9 +17,10 @@ class InboxPage extends Page {
     this.state = h("div", null, loading());
     this.help = h("p", { class: "muted small keys", hidden: true },
       h("kbd", null, "↓"), " ", h("kbd", null, "↑"), " next and previous; the keys on the buttons work while a card has the focus");
-    this.more = h("p", { class: "callout", hidden: true }, "More sessions wait than are listed here. They appear when some of these are decided.");
+    this.more = h("div", { class: "row", hidden: true }, h("p", { class: "muted small grow" }, "More sessions wait. These have waited for the longest time."),
+      h("button", { class: "button", type: "button", on: { click: (event) => this.#showMore(event.currentTarget) } }, "Show more"));
     this.append(h("div", { class: "page narrow" },
-      pageHeader("Inbox", "Approvals, questions and everything else that waits for a person."),
+      pageHeader("Inbox", "Approvals, questions and everything else that waits for a person, the oldest first."),
       this.help, this.state, this.list, this.more));
     this.list.addEventListener("decided", ({ detail: { item, needsFocus } }) => {
       this.#decided.set(itemKey(item), Date.now());
@@ -65,6 +66,15 @@ class InboxPage extends Page {
     fill(this.state, items.length === 0
       ? emptyView("inbox", "Nothing waits for you", "When an agent needs an approval or asks a question, it is listed here. The page looks for new items by itself.")
       : h("p", { class: "visually-hidden", role: "status" }, plural(items.length, "item")));
+  }
+
+  async #showMore(button) {
+    button.disabled = true;
+    await inbox.showMore();
+    button.disabled = false;
+    // The button that was disabled has lost the focus.
+    if (this.more.hidden) this.list.lastElementChild?.focus();
+    else button.focus();
   }
 
   /** Shows that somebody else decided, before the card disappears. */

@@ -2,23 +2,26 @@
 
 use super::configuration::check_rights;
 use crate::access::Caller;
-use crate::first_uses::{MissingGrant, OfferedGrant, OpenFirstUse, Reader, SessionOfQuestion};
+use crate::first_uses::{DeniedFirstUse, MissingGrant, OfferedGrant, OpenFirstUse, Reader, SessionOfQuestion};
 use crate::problem::{ApiProblems, Problem};
 use crate::state::ApiState;
 use crate::tokens::Right;
 use agent_core::event::{ApprovalDetails, EventKind, Wait, WaitCause};
 use agent_core::run::Run;
-use agent_store::{CallFilter, SessionFilter, SessionState, SessionSummary, Store, StoreError, TimedEvent};
-use axum::extract::State;
+use agent_store::{CallFilter, ListPosition, SessionSummary, Store, StoreError, TimedEvent};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use jiff::{SignedDuration, Timestamp};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-/// Maximum number of waiting sessions of one agent that are read.
-const MAX_SESSIONS: usize = 200;
+/// Number of waiting sessions of one answer if the request does not say how many.
+const DEFAULT_LIMIT: usize = 100;
+/// Maximum number of waiting sessions of one answer.
+const MAX_LIMIT: usize = 200;
 /// Maximum size of the arguments of an item, in bytes of JSON.
 const ARGUMENT_BYTES: usize = 64 << 10;
 /// Number of the last events of a session that are searched for the requests.
@@ -26,19 +29,38 @@ const RECENT_EVENTS: u64 = 64;
 /// Time after which a service that has not answered is in the inbox.
 const OVERDUE_AFTER: SignedDuration = SignedDuration::from_mins(10);
 
+/// Selects a part of the inbox.
+#[derive(Debug, Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct InboxQuery {
+    /// Only what comes after the part whose `next` had this value.
+    after: Option<String>,
+    /// Maximum number of sessions, 1 to 200. A session can have several items. Default: 100.
+    #[param(minimum = 1, maximum = 200)]
+    limit: Option<usize>,
+    /// `true` says that a person looks at the inbox now, and will answer questions about grants. A program that reads the inbox
+    /// without a person leaves it out. Default: `false`.
+    #[serde(default)]
+    #[param(required = false)]
+    present: bool,
+}
+
 /// Everything that waits for a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct Inbox {
-    /// The items, the one that waits longest first.
+    /// The items. Each part begins with the item that waits longest, and the sessions of the first part wait longest.
     items: Vec<InboxItem>,
-    /// Whether more sessions wait than are listed. They are listed when others have been decided.
-    has_more: bool,
+    /// If more sessions wait, the value of `after` for the next part. Otherwise `null`.
+    #[schema(example = "118.7")]
+    next: Option<String>,
 }
 
 /// Something that waits for a person.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct InboxItem {
-    /// `approval`, `question`, `outcome_unknown`, `overdue_service` or `first_use`.
+    /// `approval`, `question`, `outcome_unknown`, `overdue_service`, `first_use` or `denied_grants`. An item of the kind
+    /// `denied_grants` does not wait: a plugin has run without grants, because nobody was there to give them.
     #[schema(example = "approval")]
     kind: &'static str,
     /// The session.
@@ -49,7 +71,7 @@ pub(crate) struct InboxItem {
     user: Option<String>,
     /// Beginning of the session's first prompt.
     title: Option<String>,
-    /// Id of the call that waits. Empty for the kind `first_use`, which waits before a call begins.
+    /// Id of the call that waits. Empty for the kinds `first_use` and `denied_grants`, which come before a call begins.
     call: String,
     /// Name of the tool as its author wrote it.
     tool: String,
@@ -78,7 +100,7 @@ pub(crate) struct InboxItem {
     traits: Option<Value>,
     /// What requires the approval: a key of the configuration, or `the tool itself`.
     because: Option<String>,
-    /// The grants that a plugin lacks, for the kind `first_use`.
+    /// The grants that a plugin lacks, for the kinds `first_use` and `denied_grants`.
     first_use: Option<FirstUseItem>,
 }
 
@@ -102,61 +124,92 @@ pub(crate) struct FirstUseItem {
 /// Lists everything that waits for a person: approvals, questions, calls whose outcome is unknown, services that have not
 /// answered for 10 minutes, and grants that a plugin lacks.
 ///
-/// A plugin that lacks grants is asked about only if a token with the right `administer` has read the inbox in the last 30 s.
-/// Otherwise, nobody would answer, and the agent goes on without the grants.
+/// A turn waits for the grants that a plugin lacks only if a request with a token that has the right `administer` said
+/// `present=true` in the last 30 s, and if neither a schedule nor a webhook has begun the turn. Otherwise, the plugin runs
+/// without the grants, and the first part contains an item of the kind `denied_grants` until the plugin has the grants, somebody
+/// dismisses the item, or the server stops.
 #[utoipa::path(
-    get, path = "/api/inbox", tag = "answers", security(("token" = [])),
+    get, path = "/api/inbox", tag = "answers", security(("token" = [])), params(InboxQuery),
     responses((status = 200, body = Inbox), ApiProblems)
 )]
 pub(crate) async fn list_inbox(
     State(state): State<Arc<ApiState>>,
     Extension(caller): Extension<Caller>,
+    query: Result<Query<InboxQuery>, QueryRejection>,
 ) -> Result<Json<Inbox>, Problem> {
     caller.require(Right::Read)?;
-    let (mut items, mut has_more) = (Vec::new(), false);
-    for agent in caller.agents(state.supervisor.agents().keys()) {
-        let filter = SessionFilter {
-            agent: Some(agent.to_owned()),
-            user: caller.token.user.clone(),
-            state: Some(SessionState::Suspended),
-            ..SessionFilter::default()
-        };
-        let sessions = state.store().sessions(filter, MAX_SESSIONS).await?;
-        has_more |= sessions.len() == MAX_SESSIONS;
-        for session in sessions {
-            match items_of(state.store(), session).await {
-                Ok(found) => items.extend(found),
-                // The session was deleted a moment ago.
-                Err(StoreError::NoSession { .. }) => {}
-                Err(error) => return Err(error.into()),
-            }
+    let Query(InboxQuery { after, limit, present }) = query.map_err(|error| Problem::invalid(error.body_text()))?;
+    let limit = match limit.unwrap_or(DEFAULT_LIMIT) {
+        limit @ 1..=MAX_LIMIT => limit,
+        limit => return Err(Problem::invalid(format!("`limit` is {limit}, but must be 1 to {MAX_LIMIT}"))),
+    };
+    let after = after.as_deref().map(position_of).transpose()?;
+    let agents: Vec<String> = caller.agents(state.supervisor.agents().keys()).into_iter().map(str::to_owned).collect();
+    let reader = Reader { agents: agents.clone(), user: caller.token.user.clone() };
+    if present && caller.token.rights.contains(&Right::Administer) {
+        state.first_uses.note_reader(reader.clone());
+    }
+    let mut sessions = state.store().suspended(&agents, caller.token.user.as_deref(), after, limit + 1).await?;
+    let has_more = sessions.len() > limit;
+    sessions.truncate(limit);
+    let next = sessions.last().filter(|_| has_more).map(|(position, _)| cursor_of(*position));
+    let mut items = Vec::new();
+    for (_, session) in sessions {
+        match items_of(state.store(), session).await {
+            Ok(found) => items.extend(found),
+            // The session was deleted a moment ago.
+            Err(StoreError::NoSession { .. }) => {}
+            Err(error) => return Err(error.into()),
         }
     }
-    items.extend(first_uses(&state, &caller));
+    if after.is_none() {
+        items.extend(first_uses(&state, &caller, &reader));
+    }
     items.sort_by(|one, other| one.since.cmp(&other.since));
-    Ok(Json(Inbox { items, has_more }))
+    Ok(Json(Inbox { items, next }))
 }
 
-/// Returns the questions about grants, and notes that somebody who may answer them reads the inbox.
-fn first_uses(state: &ApiState, caller: &Caller) -> Vec<InboxItem> {
-    let agents = caller.agents(state.supervisor.agents().keys()).into_iter().map(str::to_owned).collect();
-    let reader = Reader { agents, user: caller.token.user.clone() };
-    let waiting = state.first_uses.waiting_for(&reader);
-    if caller.token.rights.contains(&Right::Administer) {
-        state.first_uses.note_reader(reader);
-    }
+/// Returns the text with which a client continues a list after this position.
+fn cursor_of(position: ListPosition) -> String {
+    format!("{}.{}", position.place, position.number)
+}
+
+fn position_of(cursor: &str) -> Result<ListPosition, Problem> {
+    let parts = cursor.split_once('.').and_then(|(place, number)| Some((place.parse().ok()?, number.parse().ok()?)));
+    let (place, number) = parts.ok_or_else(|| Problem::invalid("`after` is not the `next` of an earlier answer"))?;
+    Ok(ListPosition { place, number })
+}
+
+/// Returns the questions about grants, and what plugins did without.
+fn first_uses(state: &ApiState, caller: &Caller, reader: &Reader) -> Vec<InboxItem> {
+    let waiting = state.first_uses.waiting_for(reader).into_iter();
+    let waiting = waiting.map(|(id, question)| item_of_first_use("first_use", id, question));
+    let denied = state.first_uses.denied_for(reader, |denied| is_outdated(state, denied)).into_iter();
+    let denied = denied.map(|denied| item_of_first_use("denied_grants", denied.id, denied.question));
+    let mut items: Vec<_> = waiting.chain(denied).collect();
     let may_change_file = check_rights(caller).is_ok();
-    let mut items: Vec<_> = waiting.into_iter().map(|(id, question)| item_of_first_use(id, question)).collect();
     for asked in items.iter_mut().filter_map(|item| item.first_use.as_mut()) {
         asked.can_be_kept &= may_change_file;
     }
     items
 }
 
-fn item_of_first_use(id: String, question: OpenFirstUse) -> InboxItem {
-    let SessionOfQuestion { session, agent, user, title } = question.session;
+/// Whether the plugin has the grants now, or whether the agent uses another version of it.
+fn is_outdated(state: &ApiState, denied: &DeniedFirstUse) -> bool {
+    let Some(agent) = state.supervisor.agents().get(&denied.question.session.agent) else { return true };
+    let agent = agent.current();
+    let setup = agent.setups().get(&denied.question.plugin);
+    let lacks = setup.is_some_and(|setup| {
+        let is_same = setup.plugin().identity().digest.to_string() == denied.question.digest;
+        is_same && denied.lacked.iter().any(|lacked| setup.unmet().contains(lacked))
+    });
+    !lacks
+}
+
+fn item_of_first_use(kind: &'static str, id: String, question: OpenFirstUse) -> InboxItem {
+    let SessionOfQuestion { session, agent, user, title, .. } = question.session;
     InboxItem {
-        kind: "first_use",
+        kind,
         session,
         agent,
         user,
@@ -164,7 +217,7 @@ fn item_of_first_use(id: String, question: OpenFirstUse) -> InboxItem {
         call: String::new(),
         tool: question.tool.unwrap_or_default(),
         since: question.since,
-        expires: Some(question.expires),
+        expires: question.expires,
         question: None,
         event_type: None,
         event: None,
@@ -198,7 +251,7 @@ async fn items_of(store: &dyn Store, session: SessionSummary) -> Result<Vec<Inbo
     let events = store.events(subject, after, usize::try_from(RECENT_EVENTS).unwrap_or(usize::MAX)).await?;
     let ids = wanted.iter().map(|wait| wait.call.clone()).collect();
     let calls = store.calls(subject, CallFilter::Ids(ids)).await?;
-    let now = Timestamp::now();
+    let now = Timestamp::from_microsecond(store.now()).unwrap_or_else(|_| Timestamp::now());
     let mut items = Vec::new();
     for wait in wanted {
         let Some(kind) = kind_of(&wait.cause) else { continue };

@@ -4,7 +4,7 @@ use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
 use crate::state::ApiState;
 use crate::tokens::Right;
-use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary};
+use agent_store::{SearchedSessions, SessionFilter, SessionState, SessionSummary, Unowned};
 use axum::extract::{Query, State};
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -69,12 +69,11 @@ pub(crate) async fn search_messages(
         limit @ 1..=MAX_LIMIT => limit,
         limit => return Err(Problem::invalid(format!("`limit` is {limit}, but must be 1 to {MAX_LIMIT}"))),
     };
+    let agents = caller.agents(state.supervisor.agents().keys()).into_iter().map(str::to_owned).collect();
+    let searched = SearchedSessions { agents: Some(agents), user: caller.token.user.clone(), unowned: Unowned::Hidden };
     let mut sessions: HashMap<String, Option<SessionSummary>> = HashMap::new();
     let mut messages = Vec::new();
-    for hit in state.store().search_messages(&query, MAX_PAGE).await? {
-        if messages.len() == limit {
-            break;
-        }
+    for hit in state.store().search_messages_of(&searched, &query, limit).await? {
         if !sessions.contains_key(&hit.session) {
             let found = visible_session(&state, &caller, &hit.session).await?;
             sessions.insert(hit.session.clone(), found);

@@ -1,7 +1,9 @@
 //! The route that returns a session as people read it: messages with rendered texts, and the calls of tools with their results
 //! and costs.
 
+use super::denials::denial_json;
 use super::render::{apart, as_json};
+use super::transcript_notes::{TranscriptNote, notes};
 use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
 use crate::rendering::markdown_within;
@@ -57,6 +59,8 @@ pub(crate) struct Transcript {
     messages: Vec<TranscriptMessage>,
     /// The calls of the messages, in the order in which they were made.
     calls: Vec<TranscriptCall>,
+    /// What happened in the turns of the messages besides them, such as another version of a plugin, in the order of the events.
+    notes: Vec<TranscriptNote>,
     /// Whether there are messages before these.
     has_earlier: bool,
     /// Id of the last message that the answer covers. A reader continues with it as `after`.
@@ -112,7 +116,8 @@ pub(crate) struct TranscriptCall {
     state: &'static str,
     /// How often the call was begun. 0 means that it never ran.
     attempt: u32,
-    /// The result: `content`, `is_error`, `cost` and `denials`. A text of more than 64 KiB is cut, and `omitted_bytes` says how
+    /// The result: `content`, `is_error`, `cost` and `denials`. A denial has the `table` and the `line` of the configuration that would
+    /// allow it, or `null` if none would. A text of more than 64 KiB is cut, and `omitted_bytes` says how
     /// many bytes are missing. `null` if there is no result yet.
     #[schema(value_type = Option<Object>)]
     result: Option<Value>,
@@ -151,6 +156,8 @@ pub(crate) async fn show_transcript(
     let last_message = stored.last().map_or(after.min(last), |message| message.id);
     let hidden = hidden_of(store, &session, first.saturating_sub(1), limit).await?;
     let calls = calls_of(store, &session, &stored).await?;
+    let last_turn = (last_message >= last).then_some(summary.turns);
+    let notes = notes(store, &session, &stored, (last_turn, last_event)).await?;
     let messages = render_messages(&state, stored, hidden).await?;
     let queued = run.iter().flat_map(|run| &run.queued_prompts);
     Ok(Json(Transcript {
@@ -164,6 +171,7 @@ pub(crate) async fn show_transcript(
         last_event,
         messages,
         calls,
+        notes,
     }))
 }
 
@@ -240,7 +248,8 @@ impl From<CallRecord> for TranscriptCall {
     fn from(call: CallRecord) -> Self {
         let result = call.result.map(|result| {
             let content: Vec<Value> = result.content.iter().map(content_of).collect();
-            json!({"content": content, "is_error": result.is_error, "cost": result.cost, "denials": result.denials})
+            let denials: Vec<Value> = result.denials.iter().map(denial_json).collect();
+            json!({"content": content, "is_error": result.is_error, "cost": result.cost, "denials": denials})
         });
         Self {
             id: call.id.0,

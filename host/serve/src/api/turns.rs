@@ -7,6 +7,7 @@ pub(super) mod shortened;
 
 use self::activities::{Activity, activities};
 use self::shortened::{Shortened, shortened};
+use super::denials::denial_json;
 use crate::access::Caller;
 use crate::problem::{ApiProblems, Problem};
 use crate::state::ApiState;
@@ -229,7 +230,7 @@ impl From<CallRecord> for CallItem {
             is_error: result.is_error,
             text: shortened(&agent_core::view::result_text(&result.content)),
             cost: json!(result.cost),
-            denials: result.denials.iter().take(20).map(|denial| json!(denial)).collect(),
+            denials: result.denials.iter().take(20).map(denial_json).collect(),
         });
         Self {
             call: record.id.0,

@@ -9,7 +9,7 @@ use crate::tokens::Right;
 use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
 use agent_core::message::{Part, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_runtime::{Prompt, SessionName, SignedMessage, SigningKey, Webhook, WebhookAuthentication};
+use agent_runtime::{Prompt, SessionName, SignedMessage, SigningKey, WEBHOOK, Webhook, WebhookAuthentication};
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -19,6 +19,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use utoipa::ToSchema;
+use uuid::Uuid;
 
 /// Beginning of the paths of webhooks. A request to a webhook may have a signature instead of a token.
 pub(super) const WEBHOOK_PATH: &str = "/webhooks/";
@@ -72,13 +73,10 @@ pub(crate) async fn receive_webhook(
         None => webhook.user.clone(),
     };
     let prompt = Prompt { user, trace: request.trace, ..Prompt::new(input) };
-    let (session, is_new) = match id.or(request.id) {
-        Some(id) => {
-            let unique = SessionName::new("webhook", &format!("{name}\0{id}"));
-            state.supervisor.create_once(&agent, &unique, prompt).await?
-        }
-        None => (state.supervisor.create(&agent, prompt).await?, true),
-    };
+    // The name of the session also says that nobody waits for its turn.
+    let id = id.or(request.id).unwrap_or_else(|| Uuid::new_v4().to_string());
+    let unique = SessionName::new(WEBHOOK, &format!("{name}\0{id}"));
+    let (session, is_new) = state.supervisor.create_once(&agent, &unique, prompt).await?;
     if is_new {
         state.note_webhook_run(&agent, &name, &session);
     }

@@ -2,7 +2,7 @@
 //! mail addresses are kept.
 
 use super::{Token, highlight};
-use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, Options, Parser, Tag, TagEnd};
+use pulldown_cmark::{Alignment, CodeBlockKind, Event, HeadingLevel, LinkType, Options, Parser, Tag, TagEnd};
 use serde::Serialize;
 use url::Url;
 
@@ -37,6 +37,9 @@ pub(crate) struct Element {
     children: Vec<Node>,
     #[serde(skip_serializing_if = "Option::is_none")]
     href: Option<String>,
+    /// The host of a link whose text could be read as another address. A page shows it beside the link.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     align: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -163,6 +166,9 @@ impl Builder {
             Tag::Emphasis => Element::new("em"),
             Tag::Strong => Element::new("strong"),
             Tag::Strikethrough => Element::new("del"),
+            Tag::Link { link_type: LinkType::Email, dest_url, .. } => {
+                return self.link(&format!("mailto:{dest_url}"), "", line);
+            }
             Tag::Link { dest_url, .. } => return self.link(&dest_url, "", line),
             Tag::Image { dest_url, .. } => return self.link(&dest_url, "picture: ", line),
             _ => return self.open(None, line),
@@ -224,8 +230,10 @@ impl Builder {
     fn close(&mut self) {
         let Some(Open { element, line, after }) = self.stack.pop() else { return };
         if let Some(mut element) = element {
-            if element.tag == "table" {
-                group_rows(&mut element);
+            match element.tag {
+                "table" => group_rows(&mut element),
+                "a" => element.host = misleading_host(&element),
+                _ => {}
             }
             self.append(Node::Element(element), line);
         }
@@ -261,6 +269,74 @@ impl Builder {
             }
             (None, node) => self.blocks.push(Block { line, node }),
         }
+    }
+}
+
+/// Returns the host of a link if its text or its address could be taken for another address.
+fn misleading_host(link: &Element) -> Option<String> {
+    let url = Url::parse(link.href.as_deref()?).ok()?;
+    let host = match url.scheme() {
+        // The address of a mail has no host in the sense of a URL.
+        "mailto" => url.path().to_owned(),
+        _ => url.host_str()?.to_owned(),
+    };
+    let mut text = String::new();
+    add_text(&link.children, &mut text);
+    let has_user = !url.username().is_empty() || url.password().is_some();
+    // A name with other letters than a to z can look exactly like another name.
+    let has_other_letters = host.split('.').any(|label| label.starts_with("xn--"));
+    (has_user || has_other_letters || names_another_host(&text, &host)).then_some(host)
+}
+
+fn add_text(nodes: &[Node], text: &mut String) {
+    for node in nodes {
+        match node {
+            Node::Text(piece) => text.push_str(piece),
+            Node::Element(element) => add_text(&element.children, text),
+        }
+    }
+}
+
+/// Returns whether a text contains something that looks like an address, and that is not this host. A text that is only
+/// suspected of it, such as a file name, counts too, because the host beside a link does no harm.
+fn names_another_host(text: &str, host: &str) -> bool {
+    // Characters that look like a dot, a slash, a colon or an at sign.
+    let plain: String = text.chars().filter(|letter| !is_invisible(*letter)).map(plain_letter).collect();
+    let words = plain.split(|letter: char| letter.is_whitespace() || "<>()[]{}\"'`,;|".contains(letter));
+    words.filter(|word| looks_like_address(word)).any(|word| host_of(word).as_deref() != Some(host))
+}
+
+fn is_invisible(letter: char) -> bool {
+    matches!(letter, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+fn plain_letter(letter: char) -> char {
+    match letter {
+        '\u{2024}' | '\u{3002}' | '\u{ff0e}' | '\u{ff61}' | '\u{fe52}' | '\u{b7}' | '\u{2219}' | '\u{22c5}' => '.',
+        '\u{2044}' | '\u{2215}' | '\u{29f8}' | '\u{ff0f}' => '/',
+        '\u{ff1a}' | '\u{fe55}' | '\u{a789}' | '\u{2236}' => ':',
+        '\u{ff20}' | '\u{fe6b}' => '@',
+        other => other,
+    }
+}
+
+/// Returns whether a word contains a dot between two letters or digits, a protocol, or an at sign.
+fn looks_like_address(word: &str) -> bool {
+    let letters: Vec<char> = word.chars().collect();
+    let is_name = |letter: &char| letter.is_alphanumeric();
+    let has_dot = letters.windows(3).any(|near| near[1] == '.' && is_name(&near[0]) && is_name(&near[2]));
+    has_dot || word.contains("://") || word.contains('@')
+}
+
+/// Returns the host to which people would expect a word to lead.
+fn host_of(word: &str) -> Option<String> {
+    let word = word.trim_end_matches(['.', ':', '!', '?', '/']);
+    let with_protocol = if word.contains("://") { word.to_owned() } else { format!("https://{word}") };
+    let url = Url::parse(&with_protocol).ok()?;
+    match url.username() {
+        "" => url.host_str().map(str::to_owned),
+        // A mail address.
+        user => Some(format!("{user}@{}", url.host_str()?)),
     }
 }
 
@@ -361,6 +437,48 @@ mod tests {
         assert_eq!(links, ["https://a.example/", "https://evil.example/a.png"]);
         let shown = blocks.to_string();
         assert!(shown.contains("<script>alert(1)</script>") && shown.contains("(javascript:alert(1))"), "{shown}");
+    }
+
+    /// Row 24: the host is shown beside a link whose text could be taken for another address, however it is written, and not
+    /// beside other links.
+    #[test]
+    fn row_24_the_host_of_a_misleading_link_is_shown() {
+        let host = |text: &str| {
+            let blocks = rendered(text);
+            let link =
+                blocks[0]["node"]["children"].as_array().and_then(|nodes| nodes.iter().find(|node| node["tag"] == "a"));
+            link.unwrap_or_else(|| panic!("{text}: {blocks}"))["host"].clone()
+        };
+        for text in [
+            "[https://bank.example](https://evil.example/x)",
+            "[bank.example](https://evil.example)",
+            "[Go to **bank**.example now](https://evil.example)",
+            "[https://bank.example/evil.example](https://evil.example)",
+            "[https://evil.example@bank.example](https://evil.example)",
+            "[bank\u{2024}example](https://evil.example)",
+            "[bank\u{200b}.example](https://evil.example)",
+            "[https:\u{ff0f}\u{ff0f}bank\u{3002}example](https://evil.example)",
+            "[pay@bank.example](https://evil.example)",
+            "[see evil.example or bank.example](https://evil.example)",
+            "[safe](https://bank.example@evil.example/)",
+            "[https://bank.example@evil.example](https://bank.example@evil.example)",
+            "<https://bank.example@evil.example>",
+            "![bank.example](https://evil.example/a.png)",
+        ] {
+            assert_eq!(host(text), json!("evil.example"), "{text}");
+        }
+        assert_eq!(host("[b\u{430}nk](https://b\u{430}nk.example)"), json!("xn--bnk-6cd.example"));
+        assert_eq!(host("[ann@a.example](mailto:eve@b.example)"), json!("eve@b.example"));
+        for text in [
+            "[the documents](https://docs.example/a.html)",
+            "<https://docs.example/a.html>",
+            "[docs.example](https://docs.example/)",
+            "[HTTPS://DOCS.example/other.](https://docs.example/a)",
+            "[write to us](mailto:ann@a.example)",
+            "<ann@a.example>",
+        ] {
+            assert_eq!(host(text), Value::Null, "{text}");
+        }
     }
 
     /// Row 26: deep and long texts are rendered with bounded depth and in bounded time.

@@ -6,10 +6,10 @@
 use super::connections::{Connection, Transaction};
 use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, message, number, value};
-use super::text::{Text, text};
-use crate::MessageHit;
+use super::text::{Text, list, optional, text};
 use crate::encoding::search::{self, MAX_HITS, excerpt, searchable_text};
 use crate::encoding::values::signed;
+use crate::{MessageHit, SearchedSessions, Unowned};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::types::ToSql;
@@ -141,8 +141,8 @@ pub(super) const INSERT_WORDS: &str = "
 /// Which messages are searched.
 #[derive(Clone, Copy)]
 pub(super) enum Searched<'s> {
-    /// The messages of all sessions that contain every word.
-    All,
+    /// The messages of these sessions that contain every word.
+    Sessions(&'s SearchedSessions),
     /// The messages that were evicted from the view of this session, and that contain at least one of the words.
     EvictedOf(&'s str),
 }
@@ -158,12 +158,20 @@ pub(super) async fn messages(
     if words.is_empty() {
         return Ok(Vec::new());
     }
-    let (condition, session) = match searched {
-        Searched::All => ("w.words @> $1 AND $3::text IS NULL", None),
+    let (condition, name, agents, shown) = match searched {
+        Searched::Sessions(SearchedSessions { agents, user, unowned }) => (
+            "w.words @> $1 AND ($4::text[] IS NULL OR s.agent = ANY($4))
+             AND ($3::text IS NULL OR s.user_name = $3 OR ($5::boolean AND s.user_name IS NULL))",
+            optional(user.as_deref()),
+            agents.as_deref().map(list),
+            *unowned == Unowned::Shown,
+        ),
         Searched::EvictedOf(session) => (
-            "w.words && $1 AND w.session = $3 AND EXISTS
+            "w.words && $1 AND w.session = $3 AND $4::text[] IS NULL AND NOT $5::boolean AND EXISTS
              (SELECT 1 FROM hidden h WHERE h.session = w.session AND h.id = w.id AND h.why = 'evicted')",
-            Some(Text(session)),
+            optional(Some(session)),
+            None,
+            false,
         ),
     };
     let sql = format!(
@@ -171,7 +179,7 @@ pub(super) async fn messages(
          JOIN sessions s ON s.session = w.session
          WHERE {condition} AND s.state <> 'incomplete' ORDER BY s.place DESC, w.id DESC LIMIT $2"
     );
-    let rows = connection.query(&sql, &[&words, &MAX_CANDIDATES, &session]).await?;
+    let rows = connection.query(&sql, &[&words, &MAX_CANDIDATES, &name, &agents, &shown]).await?;
     let candidates = rows.iter().map(|row| {
         let (length, counts) = (value(row, 2)?, value(row, 3)?);
         Ok(Candidate { key: (text(row, 0)?, number(row, 1)?), length, counts })

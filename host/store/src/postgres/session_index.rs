@@ -9,8 +9,8 @@ use super::text::{Text, list, optional, optional_text, text};
 use super::usage::{self, SUM_COLUMNS, SUMS};
 use crate::encoding::values::{check_list_length, rfc3339, session_state, signed, sql_limit};
 use crate::{
-    ContinuableSession, ContinuationReason, MessageHit, SessionFilter, SessionIndex, SessionState, SessionSummary,
-    StoreError, Unowned, UsageTotal,
+    ContinuableSession, ContinuationReason, ListPosition, MessageHit, SearchedSessions, SessionFilter, SessionIndex,
+    SessionState, SessionSummary, StoreError, Unowned, UsageTotal,
 };
 use async_trait::async_trait;
 use tokio_postgres::Row;
@@ -28,6 +28,31 @@ impl SessionIndex for PostgresStore {
                 [subject, agent, user, parent, &shown, &state, &sql_limit(limit), &self.owner.id()];
             let rows = self.connection().await?.query(&list_sessions(&filter), &parameters).await?;
             rows.iter().map(|row| self.summary(row)).collect()
+        })
+        .await
+    }
+
+    async fn suspended(
+        &self,
+        agents: &[String],
+        user: Option<&str>,
+        after: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<Vec<(ListPosition, SessionSummary)>, StoreError> {
+        check_list_length("a list of agents", agents.len())?;
+        self.run(|| async {
+            let (agents, user) = (list(agents), optional(user));
+            // Places are unique, because they come from a sequence.
+            let after = after.map_or(i64::MIN, |after| after.place);
+            let conditions = "s.state IN ('running', 'suspended') AND s.state = 'suspended' AND s.agent = ANY($1) AND ($2::text IS NULL OR s.user_name = $2) AND s.place > $3";
+            let sql = summaries((conditions, "s.place"), ("$4", "$5"));
+            let parameters: [&(dyn ToSql + Sync); 5] = [&agents, &user, &after, &sql_limit(limit), &self.owner.id()];
+            let rows = self.connection().await?.query(&sql, &parameters).await?;
+            let read = |row: &Row| {
+                let position = ListPosition { place: value(row, SUM_COLUMNS + 16)?, number: 0 };
+                Ok((position, self.summary(row)?))
+            };
+            rows.iter().map(read).collect()
         })
         .await
     }
@@ -91,8 +116,17 @@ impl SessionIndex for PostgresStore {
         self.run(|| async { usage::totals(&self.connection().await?, agents, user).await }).await
     }
 
-    async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
-        self.run(|| async { search::messages(&self.connection().await?, Searched::All, query, limit).await }).await
+    async fn search_messages_of(
+        &self,
+        sessions: &SearchedSessions,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<MessageHit>, StoreError> {
+        check_list_length("a list of agents", sessions.agents.as_ref().map_or(0, Vec::len))?;
+        self.run(|| async {
+            search::messages(&self.connection().await?, Searched::Sessions(sessions), query, limit).await
+        })
+        .await
     }
 
     async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
@@ -116,16 +150,21 @@ fn list_sessions(filter: &SessionFilter) -> String {
         condition(filter.delegated_by.is_some(), "delegated_by", "$4"),
         condition(filter.state.is_some(), "state", "$6"),
     ];
-    let alive = Owner::is_alive("s.owner", "$8");
+    summaries((&conditions.join(" AND "), "s.place DESC"), ("$7", "$8"))
+}
+
+/// Returns the statement that reads summaries of the sessions that satisfy the conditions, in this order. `limit` and `owner`
+/// are the parameters with the number of sessions and with the store's own owner.
+fn summaries((conditions, order): (&str, &str), (limit, owner): (&str, &str)) -> String {
+    let alive = Owner::is_alive("s.owner", owner);
     format!(
         "SELECT {SUMS}, s.session, s.agent, s.user_name, s.created, s.updated, s.revision, s.turns, s.last_message,
-                s.state, s.title, s.delegated_by, {alive}, s.owner, o.process, o.machine, o.host
-         FROM (SELECT * FROM sessions s WHERE {} ORDER BY s.place DESC LIMIT $7) s
+                s.state, s.title, s.delegated_by, {alive}, s.owner, o.process, o.machine, o.host, s.place
+         FROM (SELECT * FROM sessions s WHERE {conditions} ORDER BY {order} LIMIT {limit}) s
          LEFT JOIN turn_usage u ON u.session = s.session LEFT JOIN owners o ON o.id = s.owner
          GROUP BY s.session, s.agent, s.user_name, s.created, s.updated, s.revision, s.turns, s.last_message, s.state,
              s.title, s.delegated_by, s.owner, s.place, o.process, o.machine, o.host
-         ORDER BY s.place DESC",
-        conditions.join(" AND ")
+         ORDER BY {order}"
     )
 }
 

@@ -2,9 +2,9 @@
 
 use super::failure::Failure;
 use super::queries::{CALL_OF_MESSAGE, MESSAGE_COLUMNS, collect, message};
-use crate::MessageHit;
 use crate::encoding::search::{MAX_HITS, excerpt, score, searchable_text, words};
-use rusqlite::{Connection, params};
+use crate::{MessageHit, Unowned};
+use rusqlite::{Connection, ToSql, params};
 
 /// Maximum number of messages that are indexed in one transaction. The number is limited because other writers wait
 /// until the transaction ends.
@@ -70,9 +70,18 @@ pub(super) fn rewind_progress(connection: &Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns up to `limit` messages that contain every word of the query, best match first.
-pub(super) fn messages(connection: &Connection, query: &str, limit: usize) -> Result<Vec<MessageHit>, Failure> {
-    search_where(connection, ("?3 IS NULL", None), (query, RequiredWords::Every), limit)
+/// Returns up to `limit` messages of the sessions of these agents and of this user that contain every word of the query, best
+/// match first. `agents` is a list in JSON, or `None` for all agents.
+pub(super) fn messages(
+    connection: &Connection,
+    (agents, user, unowned): (Option<&str>, Option<&str>, Unowned),
+    query: &str,
+    limit: usize,
+) -> Result<Vec<MessageHit>, Failure> {
+    let condition = "(?3 IS NULL OR s.agent IN (SELECT value FROM json_each(?3)))
+        AND (?4 IS NULL OR s.user = ?4 OR (?5 AND s.user IS NULL))";
+    let values: [&dyn ToSql; 3] = [&agents, &user, &(unowned == Unowned::Shown)];
+    search_where(connection, (condition, &values), (query, RequiredWords::Every), limit)
 }
 
 /// Searches the messages that were evicted from the view of a session. Returns up to `limit` messages that contain at
@@ -85,13 +94,13 @@ pub(super) fn evicted(
 ) -> Result<Vec<MessageHit>, Failure> {
     let condition = "s.subject = ?3 AND EXISTS
         (SELECT 1 FROM hidden h WHERE h.session = m.session AND h.id = m.id AND h.why = 'evicted')";
-    search_where(connection, (condition, Some(session)), (query, RequiredWords::Any), limit)
+    search_where(connection, (condition, &[&session]), (query, RequiredWords::Any), limit)
 }
 
-/// Searches the messages that satisfy an SQL condition. In the condition, `?3` is the subject of the session.
+/// Searches the messages that satisfy an SQL condition. In the condition, `?3` is the first of the values.
 fn search_where(
     connection: &Connection,
-    (condition, session): (&str, Option<&str>),
+    (condition, values): (&str, &[&dyn ToSql]),
     (query, required): (&str, RequiredWords),
     limit: usize,
 ) -> Result<Vec<MessageHit>, Failure> {
@@ -104,8 +113,10 @@ fn search_where(
          JOIN messages m ON m.number = w.rowid JOIN sessions s ON s.id = m.session {CALL_OF_MESSAGE}
          WHERE message_words MATCH ?1 AND s.state <> 'incomplete' AND {condition} ORDER BY w.rank LIMIT ?2"
     );
-    let parameters = params![match_expression(&words, required), limit.min(MAX_HITS) as i64, session];
-    collect(connection, &sql, parameters, |row| {
+    let (expression, limit) = (match_expression(&words, required), limit.min(MAX_HITS) as i64);
+    let mut parameters: Vec<&dyn ToSql> = vec![&expression, &limit];
+    parameters.extend(values);
+    collect(connection, &sql, parameters.as_slice(), |row| {
         let message = message(row, 2)?;
         Ok(MessageHit {
             session: row.get(0)?,

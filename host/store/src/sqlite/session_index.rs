@@ -8,8 +8,8 @@ use super::usage;
 use super::writer::Effort;
 use super::{Access, SqliteStore};
 use crate::{
-    ContinuableSession, ContinuationReason, MAX_PAGE, MessageHit, SessionFilter, SessionIndex, SessionState,
-    SessionSummary, StoreError, Unowned, UsageTotal,
+    ContinuableSession, ContinuationReason, ListPosition, MAX_PAGE, MessageHit, SearchedSessions, SessionFilter,
+    SessionIndex, SessionState, SessionSummary, StoreError, Unowned, UsageTotal,
 };
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -25,13 +25,39 @@ impl SessionIndex for SqliteStore {
             let by_subject = if subject.is_some() { "subject = ?6" } else { "?6 IS NULL" };
             let by_parent = if delegated_by.is_some() { "delegated_by = ?4" } else { "?4 IS NULL" };
             let sql = format!(
-                "SELECT subject, agent, user, created, updated, revision, turns, last_message, state, title, owner,
-                 delegated_by, id FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
+                "SELECT {SUMMARY_COLUMNS} FROM sessions WHERE (?1 IS NULL OR agent = ?1) AND (?2 IS NULL OR user = ?2 OR (?7 AND user IS NULL))
                  AND (?3 IS NULL OR state = ?3) AND {by_parent} AND {by_subject}
                  ORDER BY place DESC, id DESC LIMIT ?5"
             );
             let parameters = params![agent, user, state.map(SessionState::as_str), delegated_by, sql_limit(limit), subject, unowned == Unowned::Shown];
             collect(connection, &sql, parameters, |row| summary(connection, &owner, row))
+        })
+        .await
+    }
+
+    async fn suspended(
+        &self,
+        agents: &[String],
+        user: Option<&str>,
+        after: Option<ListPosition>,
+        limit: usize,
+    ) -> Result<Vec<(ListPosition, SessionSummary)>, StoreError> {
+        let (owner, agents) = (self.owner.clone(), json_list("a list of agents", agents)?);
+        let (user, after) = (user.map(str::to_owned), after.unwrap_or(ListPosition { place: i64::MIN, number: 0 }));
+        self.read(move |connection| {
+            // The first condition is that of the index of open turns. The signs keep SQLite from reading all sessions in the order
+            // of their places instead.
+            let sql = format!(
+                "SELECT {SUMMARY_COLUMNS}, place FROM sessions
+                 WHERE state IN ('running', 'suspended') AND state = 'suspended'
+                 AND agent IN (SELECT value FROM json_each(?1)) AND (?2 IS NULL OR user = ?2)
+                 AND (+place, +id) > (?3, ?4) ORDER BY +place, +id LIMIT ?5"
+            );
+            let parameters = params![agents, user, after.place, after.number, sql_limit(limit)];
+            collect(connection, &sql, parameters, |row| {
+                let position = ListPosition { place: row.get(13)?, number: row.get(12)? };
+                Ok((position, summary(connection, &owner, row)?))
+            })
         })
         .await
     }
@@ -81,11 +107,21 @@ impl SessionIndex for SqliteStore {
         self.read(move |connection| usage::totals(connection, &agents, user.as_deref())).await
     }
 
-    async fn search_messages(&self, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
+    async fn search_messages_of(
+        &self,
+        sessions: &SearchedSessions,
+        query: &str,
+        limit: usize,
+    ) -> Result<Vec<MessageHit>, StoreError> {
+        let SearchedSessions { agents, user, unowned } = sessions.clone();
+        let agents = agents.map(|agents| json_list("a list of agents", &agents)).transpose()?;
         // Commits do not update the search index, so each search first updates the index.
         self.update_message_index().await?;
         let query = query.to_owned();
-        self.read(move |connection| search::messages(connection, &query, limit)).await
+        self.read(move |connection| {
+            search::messages(connection, (agents.as_deref(), user.as_deref(), unowned), &query, limit)
+        })
+        .await
     }
 
     async fn search_evicted(&self, session: &str, query: &str, limit: usize) -> Result<Vec<MessageHit>, StoreError> {
@@ -153,6 +189,10 @@ fn continuable(
         Ok(ContinuableSession { subject: row.get(0)?, agent: row.get(1)?, reason })
     })
 }
+
+/// The columns that [`summary`] reads.
+const SUMMARY_COLUMNS: &str =
+    "subject, agent, user, created, updated, revision, turns, last_message, state, title, owner, delegated_by, id";
 
 fn summary(connection: &Connection, owner: &Owner, row: &Row<'_>) -> Result<SessionSummary, Failure> {
     let stored_owner: Option<String> = row.get(10)?;

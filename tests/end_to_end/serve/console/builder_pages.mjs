@@ -156,7 +156,7 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       check(/in use/.test(await rows.first().innerText()) && (await rows.first().innerText()).includes(shortDigest(changed)), "the new version is in use");
       await session.getByLabel("Prompt", { exact: true }).fill("Go on.");
       await session.getByRole("button", { name: "Send" }).click();
-      await session.locator(".event-line").getByText("This turn uses another version of the plugin probe.").waitFor();
+      await session.locator(".event-line").getByText("another version of the plugin probe is used").waitFor();
       await session.locator(".messages").getByText("Second turn.").waitFor();
       // The plugin is rolled back on its page.
       await plugin.getByRole("button", { name: "Roll back to it" }).click();
@@ -166,7 +166,14 @@ export function builderScenarios({ start, browser, settings, openPages, axe }) {
       await session.getByLabel("Prompt", { exact: true }).fill("And on.");
       await session.getByRole("button", { name: "Send" }).click();
       await session.locator(".messages").getByText("Third turn.").waitFor();
-      check(await session.locator(".event-line", { hasText: "version of the plugin probe" }).count() === 2, "the session shows the roll back");
+      // The lines are where the versions changed, and a reload shows the same.
+      const lines = () => session.locator(".messages > *").evaluateAll((all) => all.map((one) => (one.matches(".event-line") ? "line" : one.matches(".person") ? "prompt" : "reply")).filter((kind, index, kinds) => kind !== "reply" || kinds[index - 1] !== "reply").join(" "));
+      const expected = "prompt reply line prompt reply line prompt reply";
+      await until(async () => await lines() === expected, "the session shows the new version and the roll back");
+      await session.getByText("is rolled back").waitFor();
+      await session.reload();
+      await session.locator(".messages").getByText("Third turn.").waitFor();
+      await until(async () => await lines() === expected, "a reload shows the same lines");
     },
 
     /** axe-core finds no violation on the pages for builders. */

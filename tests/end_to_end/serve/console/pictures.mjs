@@ -76,6 +76,8 @@ async function chat({ page, picture }) {
   await ended(page);
   await page.locator(".scroll").evaluate((element) => { element.scrollTop = 0; });
   await picture("long-words");
+  await page.locator(".link-host").scrollIntoViewIfNeeded();
+  await picture("misleading-link");
   await page.getByLabel("Prompt", { exact: true }).fill("اكتب بالعربية.");
   await page.getByRole("button", { name: "Send" }).click();
   await page.locator(".messages").getByText("اقتباس").waitFor();
@@ -97,8 +99,22 @@ async function waiting({ page, picture, show }) {
   await begin(page, "Ask me.");
   await page.locator(".decision").waitFor();
   await picture("question");
-  await show("inbox", "ah-inbox .decision >> nth=1");
+  await begin(page, "Count the lines.");
+  await page.locator(".decision.first_use").waitFor();
+  await picture("first-use");
+  await show("inbox", "ah-inbox .decision >> nth=2");
   await picture("inbox");
+  // The same items, as if nobody had been there, and as if there were more.
+  await page.route("**/api/inbox*", async (route) => {
+    const response = await route.fetch();
+    const { items } = await response.json();
+    const denied = items.filter(({ kind }) => kind === "first_use").map((item) => ({ ...item, kind: "denied_grants", expires: null }));
+    await route.fulfill({ response, json: { items: denied, next: "1.1" } });
+  });
+  await show("inbox", ".decision.denied_grants");
+  await picture("inbox-denied-grants");
+  await page.unroute("**/api/inbox*");
+  await show("inbox", "ah-inbox .decision >> nth=2");
   const card = page.locator("ah-inbox .decision", { hasText: "payer.pay" }).first();
   await card.getByRole("button", { name: "Show changes" }).click();
   await card.getByText(/new file|changes no text files/).first().waitFor();
@@ -219,10 +235,10 @@ async function edges({ page, picture, show, settings }) {
   await show("turns", ".empty");
   await picture("turns-empty");
   await page.unroute("**/api/sessions?*");
-  await page.route("**/api/inbox", (route) => route.fulfill({ json: { items: [] } }));
+  await page.route("**/api/inbox*", (route) => route.fulfill({ json: { items: [] } }));
   await show("inbox", ".empty");
   await picture("inbox-empty");
-  await page.unroute("**/api/inbox");
+  await page.unroute("**/api/inbox*");
   await page.route("**/api/agents", (route) => route.abort());
   await show("agents", ".empty");
   await picture("offline");

@@ -1,6 +1,6 @@
 // Uses the web console as people do, in a real browser. Arguments: the name of a scenario, and its settings as JSON.
 import { createRequire } from "node:module";
-import { readFileSync } from "node:fs";
+import { appendFileSync, readFileSync } from "node:fs";
 import { begin, check, choose, ended, enter, launch, open, signIn, until } from "./browser.mjs";
 import { builderScenarios } from "./builder_pages.mjs";
 import { pictureScenarios } from "./pictures.mjs";
@@ -139,8 +139,37 @@ const scenarios = {
     const waiting = page.locator("ah-inbox .decision.first_use");
     await waiting.waitFor();
     await waiting.getByRole("button", { name: "Always" }).click();
+    await page.getByText("They are in the agent's file.").first().waitFor();
     await page.getByText("Nothing waits for you").waitFor();
     await page.goBack();
+    await ended(page);
+  },
+
+  /** A plugin runs without its grants while nobody looks, and a person then sees what to add. An answer that cannot be kept says why. */
+  async denied_grants() {
+    const headers = { authorization: `Bearer ${settings.token}`, "content-type": "application/json" };
+    const call = async (path, body) => (await fetch(`${settings.url}${path}`, { headers, method: body ? "POST" : "GET", body: body && JSON.stringify(body) })).json();
+    await call("/api/sessions", { agent: "counter", prompt: "Count the lines." });
+    await until(async () => (await call("/api/inbox")).items.some((item) => item.kind === "denied_grants"), "the plugin ran without the grants");
+    const page = await start();
+    await page.goto(`${settings.url}/console/#/inbox`);
+    const card = page.locator(".decision.denied_grants");
+    await card.waitFor();
+    const shown = await card.innerText();
+    check(/Ran without grants/.test(shown) && shown.includes("read = ["), `the card shows what to add: ${shown}`);
+    await card.getByRole("link", { name: "Add it to the configuration…" }).click();
+    await until(async () => /\[plugins\.text\.grants\]\nread = \[/.test(await page.locator("textarea.editor").inputValue().catch(() => "")), "the editor has the line");
+    await page.getByRole("button", { name: "Discard changes" }).click();
+    await page.getByRole("link", { name: /^Inbox/ }).click();
+    await card.getByRole("button", { name: "Dismiss" }).click();
+    await page.getByText("Nothing waits for you").waitFor();
+    // Somebody changes the file while a question waits.
+    await begin(page, "Count the lines.");
+    const asked = page.locator(".decision.first_use");
+    await asked.waitFor();
+    appendFileSync(`${settings.folder}/counter.toml`, "# A remark.\n");
+    await asked.getByRole("button", { name: "Always" }).click();
+    await page.locator(".notice.bad").getByText("it is not in the agent's file").waitFor();
     await ended(page);
   },
 
@@ -254,14 +283,14 @@ const scenarios = {
       await page.locator("ah-inbox .decision").waitFor();
     }
     // The second page does not learn of the decision before its person acts.
-    await second.route("**/api/inbox", () => {});
+    await second.route("**/api/inbox*", () => {});
     await first.locator("ah-inbox .decision").getByRole("button", { name: "Allow once" }).click();
     await first.getByText("Nothing waits for you").waitFor();
     const card = second.locator("ah-inbox .decision");
     await card.getByRole("button", { name: "Deny" }).click();
     await card.getByRole("button", { name: "Deny", exact: true }).click();
     await second.locator(".notice").getByText(/somebody else decided first/i).waitFor();
-    await second.unroute("**/api/inbox");
+    await second.unroute("**/api/inbox*");
     await second.getByText("Nothing waits for you").waitFor();
   },
 

@@ -7,7 +7,7 @@ use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{BOLD, DIM, Output, Terminal, TypedLine, text};
 use agent_config::{DataDirectory, Settings, assembly};
-use agent_store::{MAX_PAGE, SessionFilter, SessionState, SessionSummary, Store};
+use agent_store::{MAX_PAGE, SearchedSessions, SessionFilter, SessionState, SessionSummary, Store};
 use std::collections::BTreeSet;
 use tokio_util::sync::CancellationToken;
 
@@ -23,9 +23,11 @@ pub(crate) async fn pick(
     terminal: &Terminal,
 ) -> Result<Option<String>, Failure> {
     let store = assembly::open_store_to_read(data).await?;
-    let all = continuable(arguments, (&*store, data)).await?;
+    let agent = agent_of(arguments)?;
+    let searched = SearchedSessions { agents: agent.clone().map(|agent| vec![agent]), ..data.searched_sessions() };
+    let all = continuable(agent, (&*store, data)).await?;
     let words = arguments.text.join(" ");
-    let found = matching(&all, &words, &*store).await?;
+    let found = matching(&all, &words, (&*store, &searched)).await?;
     let can_choose = UserPresence::of(terminal) == UserPresence::AtTerminal && terminal.is_terminal(Output::Stdout);
     if !can_choose {
         for session in found.iter().take(PRINTED) {
@@ -40,18 +42,22 @@ pub(crate) async fn pick(
         });
         return Ok(None);
     }
-    choose(&all, (words, found), &*store, terminal).await
+    choose(&all, (words, found), (&*store, &searched), terminal).await
 }
 
-/// Returns the sessions that the user can continue: those of the agent on the command line, or of all agents.
-async fn continuable(
-    arguments: &PickArguments,
-    (store, data): (&dyn Store, &DataDirectory),
-) -> Result<Vec<SessionSummary>, Failure> {
-    let agent = match arguments.agent == Default::default() {
+/// Returns the name of the agent on the command line, if there is one.
+fn agent_of(arguments: &PickArguments) -> Result<Option<String>, Failure> {
+    Ok(match arguments.agent == Default::default() {
         true => None,
         false => Some(Settings::read(&arguments.agent.options(), &environment::host())?.name),
-    };
+    })
+}
+
+/// Returns the sessions that the user can continue: those of this agent, or of all agents.
+async fn continuable(
+    agent: Option<String>,
+    (store, data): (&dyn Store, &DataDirectory),
+) -> Result<Vec<SessionSummary>, Failure> {
     let filter = SessionFilter { agent, ..SessionFilter::default() };
     let mut all = sessions(store, data, filter, MAX_PAGE).await?;
     all.retain(|session| session.delegated_by.is_none() && session.state != SessionState::Incomplete);
@@ -63,13 +69,13 @@ async fn continuable(
 async fn matching<'s>(
     all: &'s [SessionSummary],
     words: &str,
-    store: &dyn Store,
+    (store, searched): (&dyn Store, &SearchedSessions),
 ) -> Result<Vec<&'s SessionSummary>, Failure> {
     let parts: Vec<String> = words.split_whitespace().map(str::to_lowercase).collect();
     if parts.is_empty() {
         return Ok(all.iter().collect());
     }
-    let hits = store.search_messages(words, MAX_PAGE).await.map_err(Failure::refused)?;
+    let hits = store.search_messages_of(searched, words, MAX_PAGE).await.map_err(Failure::refused)?;
     let hits: BTreeSet<String> = hits.into_iter().map(|hit| hit.session).collect();
     let is_found = |session: &&SessionSummary| {
         let title = session.title.as_deref().unwrap_or_default();
@@ -82,7 +88,7 @@ async fn matching<'s>(
 async fn choose<'s>(
     all: &'s [SessionSummary],
     (mut words, mut found): (String, Vec<&'s SessionSummary>),
-    store: &dyn Store,
+    (store, searched): (&dyn Store, &SearchedSessions),
     terminal: &Terminal,
 ) -> Result<Option<String>, Failure> {
     let mut first = 0;
@@ -111,7 +117,7 @@ async fn choose<'s>(
             },
             (typed, Err(_)) => {
                 typed.clone_into(&mut words);
-                found = matching(all, &words, store).await?;
+                found = matching(all, &words, (store, searched)).await?;
                 first = 0;
             }
         }

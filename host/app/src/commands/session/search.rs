@@ -1,13 +1,11 @@
 //! `session search`: searches the messages of all sessions by their words, including messages that the model no
 //! longer sees.
 
-use crate::commands::stored_sessions;
 use crate::exit::{Exit, Failure};
 use crate::terminal::text::one_line;
 use crate::terminal::{BOLD, DIM, Terminal};
 use agent_config::DataDirectory;
-use agent_store::{MAX_PAGE, SessionFilter, Store};
-use std::collections::BTreeSet;
+use agent_store::Store;
 
 /// Maximum displayed length of a name or excerpt, in characters.
 const MAX_CHARACTERS: usize = 200;
@@ -29,11 +27,8 @@ pub(super) async fn search(
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let words = options.words.join(" ");
-    let sessions = stored_sessions::sessions(store, data, SessionFilter::default(), MAX_PAGE).await?;
-    let subjects: BTreeSet<String> = sessions.into_iter().map(|session| session.subject).collect();
-    let mut hits = store.search_messages(&words, MAX_PAGE).await.map_err(Failure::refused)?;
-    hits.retain(|hit| subjects.contains(&hit.session));
-    hits.truncate(options.limit as usize);
+    let limit = options.limit as usize;
+    let hits = store.search_messages_of(&data.searched_sessions(), &words, limit).await.map_err(Failure::refused)?;
     if hits.is_empty() && !options.json {
         terminal.note(format!("no message contains all words of `{}`", one_line(&words, MAX_CHARACTERS)));
     }
