@@ -225,8 +225,7 @@ pub(crate) enum Command {
     /// Offer an agent's tools, or the agent as a tool, to MCP clients such as editors and other agents
     Mcp(mcp::McpArguments),
     /// Create, list and revoke the tokens of the server
-    #[command(subcommand)]
-    Token(serve::TokenCommand),
+    Token(serve::TokenArguments),
     /// Print the script with which a shell completes commands and values: source <(agent-host completions bash)
     Completions {
         /// Shell

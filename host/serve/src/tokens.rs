@@ -71,10 +71,11 @@ pub struct NewToken {
     pub user: Option<String>,
 }
 
-/// The file that stores the tokens of a server. Only its owner can read it.
+/// The file that stores the tokens of a server. Only its owner can read it, unless it is shared.
 #[derive(Clone, Debug)]
 pub struct TokenFile {
     path: PathBuf,
+    is_shared: bool,
 }
 
 /// Why the tokens cannot be used.
@@ -106,6 +107,15 @@ pub enum TokenError {
         /// Path of the file.
         path: PathBuf,
     },
+    /// Other users can change a shared file.
+    #[error(
+        "other users can change the file `{path}` with the server's tokens, and so give themselves every right; protect it with: \
+         chmod go-w {path}"
+    )]
+    NotProtected {
+        /// Path of the file.
+        path: PathBuf,
+    },
     /// A token with this name exists.
     #[error("a token named `{0}` exists; choose another name, or revoke it first")]
     Exists(String),
@@ -133,7 +143,13 @@ impl Token {
 impl TokenFile {
     /// Uses the file at this path, which need not exist.
     pub fn new(path: PathBuf) -> Self {
-        Self { path }
+        Self { path, is_shared: false }
+    }
+
+    /// Uses a file that the operator gives to several machines, such as a mounted secret. It must exist before a server uses
+    /// it. Other users may read it, because it contains only digests of tokens, but they must not be able to change it.
+    pub fn shared(path: PathBuf) -> Self {
+        Self { path, is_shared: true }
     }
 
     /// Returns the path of the file.
@@ -147,16 +163,24 @@ impl TokenFile {
         Some((metadata.modified().ok()?, metadata.len()))
     }
 
-    /// Returns the stored tokens. If the file does not exist, there are none.
+    /// Returns the stored tokens. If the file does not exist, there are none, but a shared file must exist.
     pub fn tokens(&self) -> Result<Vec<Token>, TokenError> {
+        match self.stored()? {
+            None if self.is_shared => Err(self.unusable(io::ErrorKind::NotFound.into())),
+            tokens => Ok(tokens.unwrap_or_default()),
+        }
+    }
+
+    /// Returns the stored tokens, or `None` if the file does not exist.
+    fn stored(&self) -> Result<Option<Vec<Token>>, TokenError> {
         let text = match fs::read_to_string(&self.path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text.map_err(|error| self.unusable(error))?,
         };
         self.check_privacy()?;
         let format =
             |error: serde_json::Error| TokenError::Format { path: self.path.clone(), problem: error.to_string() };
-        Ok(serde_json::from_str::<Contents>(&text).map_err(format)?.tokens)
+        Ok(Some(serde_json::from_str::<Contents>(&text).map_err(format)?.tokens))
     }
 
     /// Creates the first token with all rights, if there is no token. Returns the token, which is shown only once.
@@ -176,7 +200,7 @@ impl TokenFile {
             return Err(TokenError::Name(name));
         }
         let _lock = self.lock()?;
-        let mut tokens = self.tokens()?;
+        let mut tokens = self.stored()?.unwrap_or_default();
         if tokens.iter().any(|token| token.name == name) {
             return Err(TokenError::Exists(name));
         }
@@ -225,9 +249,11 @@ impl TokenFile {
     fn check_privacy(&self) -> Result<(), TokenError> {
         use std::os::unix::fs::PermissionsExt;
         let metadata = fs::metadata(&self.path).map_err(|error| self.unusable(error))?;
-        match metadata.permissions().mode() & 0o077 {
-            0 => Ok(()),
-            _ => Err(TokenError::NotPrivate { path: self.path.clone() }),
+        let mode = metadata.permissions().mode();
+        match self.is_shared {
+            true if mode & 0o022 != 0 => Err(TokenError::NotProtected { path: self.path.clone() }),
+            false if mode & 0o077 != 0 => Err(TokenError::NotPrivate { path: self.path.clone() }),
+            _ => Ok(()),
         }
     }
 
@@ -274,6 +300,24 @@ mod tests {
 
     fn new_token(name: &str) -> NewToken {
         NewToken { name: name.to_owned(), agents: vec!["clerk".to_owned()], rights: [Right::Read].into(), user: None }
+    }
+
+    /// I3, F2: a shared file must exist and be protected from changes, and its reader need not be its owner.
+    #[cfg(unix)]
+    #[test]
+    fn f2_a_shared_file_of_tokens_may_be_readable() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let file = TokenFile::shared(folder.path().join("tokens.json"));
+        assert!(matches!(file.tokens(), Err(TokenError::File { .. })), "a missing file is an error");
+        let token = file.create(new_token("reader")).unwrap();
+        let mode = |mode| fs::set_permissions(file.path(), fs::Permissions::from_mode(mode)).unwrap();
+        mode(0o444);
+        assert_eq!(file.tokens().unwrap()[0].digest, digest(&token));
+        for open in [0o460, 0o406] {
+            mode(open);
+            assert!(matches!(file.tokens(), Err(TokenError::NotProtected { .. })), "{open:o}");
+        }
     }
 
     /// I3: the first token is created once. The file contains no token, and only its owner can read it.

@@ -31,6 +31,10 @@ pub(crate) struct WorkerArguments {
     /// The agents.
     #[command(flatten)]
     pub(crate) agents: RunningAgents,
+    /// File with the digests of the tokens that several machines accept, instead of the tokens in the data folder;
+    /// `agent-host token create NAME --tokens FILE` creates it
+    #[arg(long, value_name = "FILE", env = "AGENT_HOST_TOKENS", hide_env_values = true)]
+    pub(crate) tokens: Option<PathBuf>,
     /// Show at this address whether the worker runs (/health) and accepts work (/ready), and its metrics (/metrics, with a
     /// token that has the right `observe`)
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
@@ -52,6 +56,10 @@ pub(crate) struct ServeArguments {
     /// Private key of the certificate, in PEM format
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
+    /// File with the digests of the tokens that several machines accept, instead of the tokens in the data folder;
+    /// `agent-host token create NAME --tokens FILE` creates it
+    #[arg(long, value_name = "FILE", env = "AGENT_HOST_TOKENS", hide_env_values = true)]
+    pub(crate) tokens: Option<PathBuf>,
     /// Listen on this Unix socket, which only you can use, instead of an address
     #[arg(long, value_name = "PATH", conflicts_with_all = ["listen", "tls_certificate"])]
     pub(crate) socket: Option<PathBuf>,
@@ -61,6 +69,16 @@ pub(crate) struct ServeArguments {
     /// Origin of a web page that may use the server, such as https://console.example.com
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) origin: Vec<String>,
+}
+
+/// Options of `token`.
+#[derive(Debug, Args)]
+pub(crate) struct TokenArguments {
+    #[command(subcommand)]
+    pub(crate) command: TokenCommand,
+    /// File with the digests of the tokens that several machines accept, instead of the tokens in the data folder
+    #[arg(long, value_name = "FILE", global = true, env = "AGENT_HOST_TOKENS", hide_env_values = true)]
+    pub(crate) tokens: Option<PathBuf>,
 }
 
 /// Commands on the tokens of the server.

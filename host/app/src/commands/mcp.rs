@@ -80,7 +80,7 @@ async fn over_http(
     let listening = arguments.served();
     let origins = AllowedOrigins { hosts: listening.host_name, origins: listening.origin };
     let routes = Routes::OnlyMcp(McpAgent { agent: agent.clone(), expose: arguments.expose.into() });
-    let options = ServerOptions { origins, routes, ..ServerOptions::new(listening.listen, token_file(data)) };
+    let options = ServerOptions { origins, routes, ..ServerOptions::new(listening.listen, token_file(None, data)) };
     let server = Server::start(supervisor.clone(), options).await.map_err(Failure::refused)?;
     let url = server.address().map(|address| format!("http://{address}/mcp")).unwrap_or_default();
     terminal.note(format!("offering {BOLD}{agent}{BOLD:#} to MCP clients at {BOLD}{url}{BOLD:#}"));

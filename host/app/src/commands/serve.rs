@@ -20,7 +20,7 @@ use agent_config::{AgentOptions, DataDirectory, DataLocation, HostEnvironment, U
 use agent_runtime::{FirstUse, Host, Supervisor, SupervisorOptions};
 use agent_serve::{AllowedOrigins, Endpoint, FirstUseQuestions, Server, ServerOptions, TokenFile};
 use first_use::InboxPrompt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use tokio::sync::mpsc::{Receiver, channel};
 use tokio::task::JoinHandle;
@@ -40,7 +40,7 @@ pub(crate) async fn run(
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     let data = DataDirectory::open(data, &environment)?;
-    let tokens = token_file(&data);
+    let tokens = token_file(arguments.tokens.as_deref(), &data);
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);
     let asking = |host| Host { first_uses: Some(sender), ..host };
     let mut served = tokio::select! {
@@ -51,7 +51,11 @@ pub(crate) async fn run(
     interrupts.kill_servers_on_exit(served.servers());
     let agents = served.agents();
     let names: Vec<_> = agents.keys().cloned().collect();
-    create_first_token(&data, terminal)?;
+    let first_token = match arguments.tokens {
+        None => Some(create_first_token(&data, terminal)?),
+        // The operator distributes this file, so a server adds nothing to it.
+        Some(_) => tokens.tokens().map(|_| None).map_err(Failure::refused)?,
+    };
     let host_name = arguments.host_name.first().cloned();
     let supervisor = Supervisor::start(served.host.clone(), agents, SupervisorOptions::default());
     let origins = AllowedOrigins { hosts: arguments.host_name, origins: arguments.origin };
@@ -74,7 +78,7 @@ pub(crate) async fn run(
         Endpoint::Unix(path) => format!("unix:{}", path.display()),
     };
     terminal.note(format!("listening on {BOLD}{place}{BOLD:#} with {}", names.join(", ")));
-    show_console_address(&server, host_name.as_deref(), &data, terminal);
+    show_console_address(&server, host_name.as_deref(), first_token.as_deref(), terminal);
     served.show_changes(&stop, terminal).await;
     terminal.note("shutting down: open turns continue at the next start");
     server.shutdown().await;
@@ -136,7 +140,7 @@ fn answer_first_uses(
 
 /// Shows a person at the terminal the address of the web console, with a code that signs in once. The code is not written to a
 /// file or a pipe, where others could read it later.
-fn show_console_address(server: &Server, host_name: Option<&str>, data: &DataDirectory, terminal: &Terminal) {
+fn show_console_address(server: &Server, host_name: Option<&str>, first_token: Option<&Path>, terminal: &Terminal) {
     let (scheme, address) = match server.endpoint() {
         Endpoint::Tcp(address) => ("http", address),
         Endpoint::Tls(address, _) => ("https", address),
@@ -147,22 +151,21 @@ fn show_console_address(server: &Server, host_name: Option<&str>, data: &DataDir
         None if address.ip().is_unspecified() => format!("localhost:{}", address.port()),
         None => address.to_string(),
     };
-    let first_token = std::fs::read_to_string(data.root().join(FIRST_TOKEN_FILE)).ok();
-    let code = first_token.filter(|_| terminal.is_interactive()).map(|token| server.create_sign_in_code(token.trim()));
+    let token = first_token.and_then(|file| std::fs::read_to_string(file).ok());
+    let code = token.filter(|_| terminal.is_interactive()).map(|token| server.create_sign_in_code(token.trim()));
     let fragment = code.map(|code| format!("#sign-in={code}")).unwrap_or_default();
     terminal.note(format!("web console: {BOLD}{scheme}://{authority}/console/{fragment}{BOLD:#}"));
     match fragment.is_empty() {
         false => terminal.note("the address signs in once, within 10 minutes; do not share it"),
-        true => terminal.note(how_to_sign_in(data)),
+        true => terminal.note(how_to_sign_in(first_token)),
     }
 }
 
 /// Says how a person gets a token with which they can sign in, without a secret.
-fn how_to_sign_in(data: &DataDirectory) -> String {
-    let first = data.root().join(FIRST_TOKEN_FILE);
-    match first.is_file() {
-        true => format!("to sign in, enter the token in {}", first.display()),
-        false => {
+fn how_to_sign_in(first_token: Option<&Path>) -> String {
+    match first_token.filter(|file| file.is_file()) {
+        Some(first) => format!("to sign in, enter the token in {}", first.display()),
+        None => {
             "to sign in, enter a token; `agent-host token create NAME --right read --right talk` creates one".to_owned()
         }
     }
@@ -171,19 +174,21 @@ fn how_to_sign_in(data: &DataDirectory) -> String {
 /// Name of the file that contains the first token, in the data folder.
 const FIRST_TOKEN_FILE: &str = "server-token";
 
-/// Creates a token with all rights if there is no token.
-pub(super) fn create_first_token(data: &DataDirectory, terminal: &Terminal) -> Result<(), Failure> {
-    if let Some(token) = token_file(data).create_first().map_err(Failure::refused)? {
-        let path = data.root().join(FIRST_TOKEN_FILE);
+/// Creates a token with all rights if there is no token. Returns the path of the file that contains the first token, unless the
+/// user has removed the file.
+pub(super) fn create_first_token(data: &DataDirectory, terminal: &Terminal) -> Result<PathBuf, Failure> {
+    let path = data.root().join(FIRST_TOKEN_FILE);
+    if let Some(token) = token_file(None, data).create_first().map_err(Failure::refused)? {
         TokenFile::write_private(&path, &token).map_err(Failure::refused)?;
         terminal.note(format!("created a token with all rights, in {}", path.display()));
     }
-    Ok(())
+    Ok(path)
 }
 
-/// Returns the file with the digests of the server's tokens.
-pub(super) fn token_file(data: &DataDirectory) -> TokenFile {
-    token_file_in(data.root())
+/// Returns the file with the digests of the server's tokens: `shared`, which several machines use, or the file in the data
+/// folder.
+pub(super) fn token_file(shared: Option<&Path>, data: &DataDirectory) -> TokenFile {
+    shared.map_or_else(|| token_file_in(data.root()), |path| TokenFile::shared(path.to_owned()))
 }
 
 /// Returns the file with the digests of the server's tokens in this data folder.

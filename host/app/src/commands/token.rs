@@ -1,16 +1,16 @@
 //! `token`: creates, lists and revokes the tokens of the HTTP server (I3).
 
 use super::serve::token_file;
-use crate::arguments::serve::TokenCommand;
+use crate::arguments::serve::{TokenArguments, TokenCommand};
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal};
 use agent_config::DataDirectory;
 use agent_serve::{NewToken, Right, Token};
 
 /// Runs a subcommand of `token`.
-pub(crate) fn run(command: TokenCommand, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
-    let file = token_file(data);
-    match command {
+pub(crate) fn run(arguments: TokenArguments, data: &DataDirectory, terminal: &Terminal) -> Result<Exit, Failure> {
+    let file = token_file(arguments.tokens.as_deref(), data);
+    match arguments.command {
         TokenCommand::Create { name, rights, agent, user } => {
             let rights = rights.into_iter().map(Right::from).collect();
             let token = file.create(NewToken { name, agents: agent, rights, user }).map_err(Failure::refused)?;

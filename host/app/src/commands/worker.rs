@@ -35,7 +35,7 @@ pub(crate) async fn run(
         None => None,
         Some(address) => {
             let metrics = Some(served.monitoring.for_server());
-            let defaults = ServerOptions::new(address, token_file(&data));
+            let defaults = ServerOptions::new(address, token_file(arguments.tokens.as_deref(), &data));
             match Server::start(supervisor.clone(), ServerOptions { routes: Routes::OnlyHealth, metrics, ..defaults })
                 .await
             {
