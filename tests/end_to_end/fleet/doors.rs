@@ -259,3 +259,32 @@ async fn f1_a_turn_waits_for_a_machine_that_has_its_plugins() {
     until(&second.client(), &session, turn_is(1)).await;
     assert_eq!(effects(fleet.folder.path()).len(), 1);
 }
+
+/// F2: servers with the same file of tokens accept the same tokens, and add none of their own. A revoked token is refused by all.
+#[tokio::test(flavor = "multi_thread")]
+async fn f2_servers_share_a_file_of_tokens() {
+    let Some(fleet) = Fleet::new(&[("talker", "", json!([{"text": "Hello."}]))], 2) else { return };
+    let file = fleet.folder.path().join("tokens.json").display().to_string();
+    let token = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"));
+        command.args(["--data", "data-admin", "token"]).args(arguments).args(["--tokens", &file]);
+        let output = command.current_dir(fleet.folder.path()).output().expect("the program runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("UTF-8").trim().to_owned()
+    };
+    let shared = token(&["create", "reader", "--right", "read"]);
+    let variables = [("AGENT_HOST_TOKENS", file.as_str())];
+    let servers = [0, 1].map(|number| fleet.start_with("serve", number, &variables));
+    for server in &servers {
+        assert_eq!(server.client_with(&shared).get("/api/agents").await.status, 200);
+        assert_eq!(server.token(), "", "the server creates no token");
+    }
+    token(&["revoke", "reader"]);
+    let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    for server in &servers {
+        while server.client_with(&shared).get("/api/agents").await.status != 401 {
+            assert!(std::time::Instant::now() < until, "a revoked token is refused within a second");
+            tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        }
+    }
+}
