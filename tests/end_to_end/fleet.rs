@@ -3,6 +3,7 @@
 mod clocks;
 mod commands;
 mod doors;
+mod histories;
 mod killed;
 
 use crate::postgres_server::Server;

@@ -1,7 +1,7 @@
 //! Several processes share the sessions of a database, while some of them are killed with `kill -9`, or paused for longer than
 //! their lease. Every input has exactly one output, and no call that is not idempotent runs twice (F1, F2, D3).
 
-use super::{Fleet, LEASE_SECONDS, effects};
+use super::{Fleet, LEASE_SECONDS, effects, histories};
 use crate::serve::client::{Client, encoded};
 use crate::serve::process::ServeProcess;
 use agent_core::change::CallState;
@@ -173,6 +173,8 @@ async fn f1_killed_and_paused_workers_lose_and_repeat_nothing() {
     let seed = u64::from(SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").subsec_nanos());
     println!("seed {seed}");
     let Some(fleet) = Fleet::new(&agents(), COMMANDS.len()) else { return };
+    drop(fleet.store().await);
+    histories::record(&fleet).await;
     let processes = COMMANDS.iter().enumerate().map(|(number, command)| Some(fleet.start(command, number))).collect();
     let mut run = Run { fleet, random: seed, prompts: BTreeMap::new(), processes };
     for round in 0..ROUNDS {
@@ -212,6 +214,7 @@ async fn f1_killed_and_paused_workers_lose_and_repeat_nothing() {
     }
     run.processes.clear();
     check(&run, &run.fleet.store().await).await;
+    assert!(histories::check(&run.fleet).await > 100, "all commits were written down");
 }
 
 /// Checks the stored sessions.
