@@ -238,3 +238,30 @@ fn is_agent_wait(cause: &WaitCause) -> bool {
 fn delegation(agent: &str) -> Value {
     call_reply(&[(agent, json!({"task": "Work."}))])
 }
+
+/// F2: a user with much work gets most places of a process, and another user still gets one at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn f2_a_busy_user_leaves_places_for_others() {
+    let test_host = TestHost::new(&[]).await;
+    let slow = script(&[json!({"chunks": ["It ", "takes ", "long."], "delay_ms": 400})]);
+    let agent = test_host.agent(AgentConfig::new("clerk"), slow).await;
+    let agents = [("clerk".to_owned(), LiveAgent::new(agent))].into();
+    let supervisor = Supervisor::start(test_host.host(), agents, SupervisorOptions { open_sessions: 4, ..quick() });
+    let create_for = async |user: &str| {
+        let user = UserName::new(user).expect("a name");
+        supervisor.create("clerk", Prompt { user: Some(user), ..prompt("Go.") }).await.map_err(|error| error.kind)
+    };
+    let mut sessions = Vec::new();
+    for _ in 0..3 {
+        sessions.push(create_for("ann").await.expect("most places"));
+    }
+    assert_eq!(create_for("ann").await, Err(RequestProblem::Unavailable), "the last place is kept for others");
+    sessions.push(create_for("bob").await.expect("a place for another user"));
+    assert_eq!(create_for("carl").await, Err(RequestProblem::Unavailable), "all places are taken");
+    for session in &sessions {
+        until_end(&mut events(&supervisor, session)).await;
+        until_closed(&test_host, session, SessionState::Idle).await;
+    }
+    assert!(create_for("ann").await.is_ok(), "the places are free again");
+    supervisor.shutdown().await;
+}

@@ -65,6 +65,9 @@ pub enum SessionError {
     /// The plugins to which the open turn is pinned cannot be loaded at the moment. A later attempt may succeed.
     #[error("the plugins that the open turn started with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
+    /// Too many sessions are open in this process, in total or for the agent and user of this session (F2).
+    #[error("too many sessions are open; try again later")]
+    NoPlace,
     /// The agent cannot be built again, because the tools that its MCP servers currently offer conflict with
     /// its other tools.
     #[error(transparent)]

@@ -10,6 +10,7 @@ mod leases;
 mod mailbox;
 mod scan;
 mod schedule;
+mod tenants;
 
 use crate::agent::LiveAgent;
 use crate::event_stream::SessionEvents;
@@ -29,8 +30,9 @@ use mailbox::Mailbox;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tenants::{Place, Places, Tenant};
 use tokio::io::AsyncWrite;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -91,8 +93,10 @@ struct Shared {
     /// Wakes the scan, because a session may be able to continue.
     changed: Notify,
     backoff: Backoff,
-    /// Limits the number of sessions that the scan continues at the same time.
-    continuing: Arc<Semaphore>,
+    /// The places of open sessions.
+    places: Places,
+    /// The places of sessions that the scan continues.
+    continuing: Places,
     /// The sessions that the scan is opening.
     opening: Mutex<HashSet<String>>,
     /// The requests of other processes that this process handles.
@@ -108,7 +112,8 @@ impl Supervisor {
         let (tasks, changed, backoff) = (TaskTracker::new(), Notify::new(), Backoff::default());
         // When the process shuts down, the scan stops too.
         let stop = host.leaving.child_token();
-        let (continuing, opening) = (Arc::new(Semaphore::new(CONTINUED_SESSIONS)), Mutex::default());
+        let (places, continuing) = (Places::new(options.open_sessions), Places::new(CONTINUED_SESSIONS));
+        let opening = Mutex::default();
         let mailbox = Mailbox::default();
         let refusals = RefusalLog::new(host.store.clone()).observed_by(host.observer.clone());
         let shared = Arc::new(Shared {
@@ -119,6 +124,7 @@ impl Supervisor {
             tasks,
             changed,
             backoff,
+            places,
             continuing,
             opening,
             mailbox,
@@ -138,9 +144,10 @@ impl Supervisor {
     pub async fn create(&self, agent: &str, prompt: Prompt) -> Result<String, RequestError> {
         let live = self.0.agent(agent)?.clone();
         self.0.check_capacity()?;
+        let tenant = Tenant::of(agent, &prompt);
         let open = prompt.user.clone().map_or(OpenSession::New, OpenSession::NewOf);
         let (first, answer) = PendingRequest::new(SessionRequest::Prompt(prompt));
-        let subject = self.0.open_in_task(live, open, (Some(first), Opened::ByRequest)).await?;
+        let subject = self.0.open_in_task(live, &tenant, open, (Some(first), Opened::ByRequest)).await?;
         match answer.await {
             Ok(answer) => answer.map(|_| subject),
             Err(_) => Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY)),
@@ -171,7 +178,8 @@ impl Supervisor {
             self.0.check_capacity()?;
             let open = OpenSession::Named { subject: subject.clone(), owner: prompt.user.clone() };
             let (first, answer) = PendingRequest::new(SessionRequest::FirstPrompt(prompt.clone()));
-            match self.0.open_in_task(live.clone(), open, (Some(first), Opened::ByRequest)).await {
+            let tenant = Tenant::of(agent, &prompt);
+            match self.0.open_in_task(live.clone(), &tenant, open, (Some(first), Opened::ByRequest)).await {
                 Ok(_) => match answer.await {
                     Ok(answer) => return answer.map(|accepted| (subject, accepted != Accepted::Duplicate)),
                     Err(_) => return Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY)),
@@ -368,10 +376,7 @@ impl Shared {
 
     /// Refuses to open another session if too many sessions are open.
     fn check_capacity(&self) -> Result<(), RequestError> {
-        match self.tasks.len() < self.options.open_sessions {
-            true => Ok(()),
-            false => Err(RequestError::new(RequestProblem::Unavailable, "too many sessions are open; try again later")),
-        }
+        if self.places.are_taken() { Err(SessionError::NoPlace.into()) } else { Ok(()) }
     }
 
     /// Sends a request to a session. If the session is closed before it handles the request, it is opened again, but only
@@ -428,16 +433,18 @@ impl Shared {
     async fn open(self: &Arc<Self>, session: &str, opened: OpenedFor) -> Result<(), SessionError> {
         let found = self.stored(session).await?;
         let found = found.filter(|found| found.state != SessionState::Incomplete);
-        let agent = found.and_then(|found| self.agents.get(&found.agent));
-        let agent = agent.ok_or_else(|| StoreError::NoSession { session: session.to_owned() })?.clone();
-        self.open_in_task(agent, OpenSession::Existing(session.to_owned()), opened).await.map(drop)
+        let agent = found.and_then(|found| Some((self.agents.get(&found.agent)?, found)));
+        let (agent, found) = agent.ok_or_else(|| StoreError::NoSession { session: session.to_owned() })?;
+        let tenant = Tenant { agent: found.agent, user: found.user };
+        self.open_in_task(agent.clone(), &tenant, OpenSession::Existing(session.to_owned()), opened).await.map(drop)
     }
 
     /// Opens a session in a task of its own, and runs it. If the caller stops waiting, the session is still opened, used
-    /// and closed, so that its lease never stays behind.
+    /// and closed, so that its lease never stays behind. Fails with [`SessionError::NoPlace`] if there is no place for the tenant.
     async fn open_in_task(
         self: &Arc<Self>,
         agent: LiveAgent,
+        tenant: &Tenant,
         open: OpenSession,
         (first, by): OpenedFor,
     ) -> Result<String, SessionError> {
@@ -454,8 +461,10 @@ impl Shared {
             }
             OpenSession::New | OpenSession::NewOf(_) => agent,
         };
+        let place = self.places.take(tenant).map_err(|_| SessionError::NoPlace)?;
         let (shared, (opened, subject)) = (self.clone(), oneshot::channel());
         self.tasks.spawn(async move {
+            let _place = place;
             // The futures are boxed, because the compiler limits how deeply the type of a future may be nested.
             match Session::open(&shared.host, agent, open).boxed().await {
                 Ok(session) => {
@@ -485,8 +494,8 @@ enum Opened {
     ByRequest,
     /// The scan found that the session can continue.
     ByScan {
-        /// Released when the session is closed.
-        _permit: OwnedSemaphorePermit,
+        /// Becomes free when the session is closed.
+        _place: Place,
     },
 }
 

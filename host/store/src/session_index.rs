@@ -80,6 +80,8 @@ pub struct ContinuableSession {
     pub subject: String,
     /// Configured name of the agent.
     pub agent: String,
+    /// Id of the user. `None` if the session has none.
+    pub user: Option<String>,
     /// Why the session can continue.
     pub reason: ContinuationReason,
 }

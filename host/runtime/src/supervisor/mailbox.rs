@@ -116,7 +116,7 @@ impl Shared {
         }
         match self.open(session, (None, super::Opened::ByRequest)).await {
             Ok(()) => Ok(true),
-            Err(SessionError::Store(StoreError::Busy { .. })) => Ok(false),
+            Err(SessionError::Store(StoreError::Busy { .. }) | SessionError::NoPlace) => Ok(false),
             Err(error) => {
                 self.backoff.failed(session, std::time::Instant::now());
                 Err(error)

@@ -1,6 +1,7 @@
 //! Searches the store for sessions that can continue without a request, and for events that other processes have
 //! committed.
 
+use super::tenants::Tenant;
 use super::{Opened, Shared};
 use crate::host::now_ms;
 use crate::requests::{PendingRequest, SessionRequest};
@@ -55,20 +56,21 @@ async fn continue_sessions(shared: &Arc<Shared>) -> Result<(), StoreError> {
                 ContinuationReason::ParentEnded => SessionRequest::Cancel,
                 ContinuationReason::Due | ContinuationReason::ChildEnded => SessionRequest::Continue,
             };
-            continue_session(shared, session.subject, request);
+            let tenant = Tenant { agent: session.agent, user: session.user };
+            continue_session(shared, session.subject, &tenant, request);
         }
     }
 }
 
 /// Opens a session in its own task, so that it continues, unless an earlier attempt has just failed. Each scan tries at most
 /// once.
-fn continue_session(shared: &Arc<Shared>, session: String, request: SessionRequest) {
+fn continue_session(shared: &Arc<Shared>, session: String, tenant: &Tenant, request: SessionRequest) {
     let is_open = shared.host.sessions.requests_to(&session).is_some();
     if is_open || !shared.backoff.is_over(&session, Instant::now()) {
         return;
     }
-    // If too many sessions continue already, a later scan continues this session.
-    let Ok(permit) = shared.continuing.clone().try_acquire_owned() else { return };
+    // If too many sessions continue already, in total or for this tenant, a later scan continues this session.
+    let Ok(place) = shared.continuing.take(tenant) else { return };
     if !shared.opening.lock().unwrap_or_else(PoisonError::into_inner).insert(session.clone()) {
         return;
     }
@@ -76,12 +78,14 @@ fn continue_session(shared: &Arc<Shared>, session: String, request: SessionReque
     shared.tasks.spawn(async move {
         let shared = shared_with_task;
         let (first, _answer) = PendingRequest::new(request);
-        let opened = shared.open(&session, (Some(first), Opened::ByScan { _permit: permit })).await;
+        let opened = shared.open(&session, (Some(first), Opened::ByScan { _place: place })).await;
         shared.opening.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         match opened {
             Ok(()) => {}
             // Another process or a request has opened the session, and continues it.
             Err(SessionError::Store(StoreError::Busy { .. })) => shared.backoff.taken(&session, Instant::now()),
+            // Requests have taken the places. A later scan tries again.
+            Err(SessionError::NoPlace) => {}
             Err(error) => {
                 let delay = shared.backoff.failed(&session, Instant::now());
                 tracing::warn!(session, %error, ?delay, "the session cannot continue now");
@@ -110,7 +114,8 @@ async fn continue_delegations(shared: &Arc<Shared>) -> Result<(), StoreError> {
                 let children = shared.host.store.sessions(filter, 1).await?;
                 let is_open = |state| matches!(state, SessionState::Running | SessionState::Suspended);
                 if children.iter().all(|child| child.revision == 0 || !is_open(child.state)) {
-                    continue_session(shared, subject, SessionRequest::Continue);
+                    let tenant = Tenant { agent: run.agent.clone(), user: None };
+                    continue_session(shared, subject, &tenant, SessionRequest::Continue);
                     break;
                 }
             }

@@ -30,7 +30,7 @@ async fn in_state(store: &Arc<dyn Store>, session: &str, state: (SessionState, O
 
 async fn continuable(store: &Arc<dyn Store>, now: u64) -> Vec<(String, ContinuationReason)> {
     let found = store.continuable(&["a".to_owned()], now, "", 10).await.expect("the sessions are read");
-    let described = |ContinuableSession { subject, agent, reason }| {
+    let described = |ContinuableSession { subject, agent, user: _, reason }| {
         assert_eq!(agent, "a");
         (subject, reason)
     };

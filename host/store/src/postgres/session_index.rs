@@ -95,7 +95,12 @@ impl SessionIndex for PostgresStore {
                     2 => ContinuationReason::Due,
                     _ => ContinuationReason::ChildEnded,
                 };
-                Ok(ContinuableSession { subject: text(row, 0)?, agent: text(row, 1)?, reason })
+                Ok(ContinuableSession {
+                    subject: text(row, 0)?,
+                    agent: text(row, 1)?,
+                    user: optional_text(row, 3)?,
+                    reason,
+                })
             };
             rows.iter().map(read).collect()
         })
@@ -184,9 +189,9 @@ fn continuable() -> String {
                  WHERE c.delegated_by IS NOT NULL AND c.turns > 0 AND c.state IN ('idle', 'failed', 'cancelled')
                  AND p.state = 'suspended' AND c.updated >= p.updated
          )
-         SELECT s.session, s.agent, min(c.reason) FROM candidates c JOIN sessions s ON s.session = c.session
+         SELECT s.session, s.agent, min(c.reason), s.user_name FROM candidates c JOIN sessions s ON s.session = c.session
          WHERE s.agent = ANY($1) AND s.session > $3 AND NOT {alive}
-         GROUP BY s.session, s.agent ORDER BY s.session LIMIT $4"
+         GROUP BY s.session, s.agent, s.user_name ORDER BY s.session LIMIT $4"
     )
 }
 

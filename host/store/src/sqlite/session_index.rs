@@ -176,7 +176,7 @@ fn continuable(
                 WHERE c.delegated_by IS NOT NULL AND c.turns > 0 AND c.state IN ('idle', 'failed', 'cancelled')
                 AND p.state IN ('running', 'suspended') AND p.state = 'suspended' AND c.updated >= p.updated
         )
-        SELECT s.subject, s.agent, min(candidates.reason) FROM candidates JOIN sessions s ON s.id = candidates.id
+        SELECT s.subject, s.agent, min(candidates.reason), s.user FROM candidates JOIN sessions s ON s.id = candidates.id
         WHERE s.agent IN (SELECT value FROM json_each(?1)) AND s.subject > ?3
         AND (s.owner IS NULL OR s.owner NOT IN (SELECT value FROM json_each(?5)))
         GROUP BY s.id ORDER BY s.subject LIMIT ?4";
@@ -186,7 +186,7 @@ fn continuable(
             2 => ContinuationReason::Due,
             _ => ContinuationReason::ChildEnded,
         };
-        Ok(ContinuableSession { subject: row.get(0)?, agent: row.get(1)?, reason })
+        Ok(ContinuableSession { subject: row.get(0)?, agent: row.get(1)?, user: row.get(3)?, reason })
     })
 }
 
