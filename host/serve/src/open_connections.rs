@@ -264,14 +264,14 @@ mod tests {
         let is_closed = |connection: &OpenConnection| connection.activity.close.is_cancelled();
         let (slow, new) = (add(), add());
         let request = slow.activity.begin_request();
-        let _next = add();
+        let next = add();
         assert!(is_closed(&new) && !is_closed(&slow), "both are fresh, and one has a request");
+        drop((request, slow, new, next));
         let (slow, new) = (add(), add());
         let _request = slow.activity.begin_request();
         *slow.activity.since.lock().unwrap() -= FRESH;
         let _next = add();
         assert!(is_closed(&slow) && !is_closed(&new), "the request without a token takes too long");
-        drop(request);
     }
 
     /// Row 25: a client waits until there is room, and a connection that was closed for another one is not counted twice.
