@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -33,7 +33,8 @@ struct State {
 /// What a connection does.
 pub(crate) struct Activity {
     peer: Option<IpAddr>,
-    since: Instant,
+    /// Time at which the connection was opened, or at which its last request began or ended.
+    since: Mutex<Instant>,
     /// Number of requests whose answers are not complete.
     requests: AtomicUsize,
     /// Whether the open request has a valid token.
@@ -43,13 +44,20 @@ pub(crate) struct Activity {
     connections: OpenConnections,
 }
 
+/// Time that a client has for the next step, before its connection counts as stale.
+const FRESH: Duration = Duration::from_secs(1);
+
 /// Which connections are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
-    /// No request is open: the client has sent nothing yet, or only a part of the headers, or it may send another request.
-    Idle,
-    /// The open request has no valid token: its body has not arrived completely, or its answer was not read.
-    WithoutToken,
+    /// No request is open for a while: the client has sent nothing, or only a part of the headers, or it may send another request.
+    StaleIdle,
+    /// A request without a valid token is open for a while: its body has not arrived completely, or its answer was not read.
+    StaleWithoutToken,
+    /// The client has just connected, or has just received an answer.
+    FreshIdle,
+    /// The client has just sent a request without a valid token.
+    FreshWithoutToken,
     /// The open request has a valid token. Such a connection is never closed for another client.
     WithToken,
 }
@@ -85,7 +93,7 @@ impl OpenConnections {
         let id = state.last_id;
         let activity = Arc::new(Activity {
             peer,
-            since: Instant::now(),
+            since: Mutex::new(Instant::now()),
             requests: AtomicUsize::new(0),
             has_token: AtomicBool::new(false),
             close: CancellationToken::new(),
@@ -108,21 +116,32 @@ impl State {
         for activity in self.open.values() {
             *of_peer.entry(activity.peer).or_default() += 1;
         }
-        let closable = self.open.iter().filter(|(_, activity)| activity.in_use() < Use::WithToken);
         let order = |activity: &Activity| {
-            (activity.in_use(), std::cmp::Reverse(of_peer.get(&activity.peer).copied()), activity.since)
+            (activity.in_use(), std::cmp::Reverse(of_peer.get(&activity.peer).copied()), activity.since())
         };
-        closable.min_by_key(|(_, activity)| order(activity)).map(|(id, _)| *id)
+        let ordered = self.open.iter().map(|(id, activity)| (order(activity), *id));
+        ordered.filter(|((used, ..), _)| *used < Use::WithToken).min().map(|(_, id)| id)
     }
 }
 
 impl Activity {
     fn in_use(&self) -> Use {
+        let is_fresh = self.since().elapsed() < FRESH;
         match (self.requests.load(Ordering::Acquire), self.has_token.load(Ordering::Acquire)) {
-            (0, _) => Use::Idle,
-            (_, false) => Use::WithoutToken,
+            (0, _) if is_fresh => Use::FreshIdle,
+            (0, _) => Use::StaleIdle,
+            (_, false) if is_fresh => Use::FreshWithoutToken,
+            (_, false) => Use::StaleWithoutToken,
             (_, true) => Use::WithToken,
         }
+    }
+
+    fn since(&self) -> Instant {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_step(&self) {
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     /// Notes that the open request has a valid token.
@@ -134,6 +153,7 @@ impl Activity {
     pub(crate) fn begin_request(self: &Arc<Self>) -> OpenRequest {
         self.has_token.store(false, Ordering::Release);
         self.requests.fetch_add(1, Ordering::AcqRel);
+        self.note_step();
         OpenRequest(self.clone())
     }
 }
@@ -197,6 +217,7 @@ impl HttpBody for CountedBody {
 impl Drop for OpenRequest {
     fn drop(&mut self) {
         self.0.requests.fetch_sub(1, Ordering::AcqRel);
+        self.0.note_step();
         self.0.connections.0.changed.notify_one();
     }
 }
@@ -233,6 +254,24 @@ mod tests {
         drop(request);
         assert!(add(4).is_some() && is_closed(&last), "its request has ended");
         drop(requests);
+    }
+
+    /// Row 25: a client that has just connected keeps its connection if another one does nothing for a while, whatever it has sent.
+    #[test]
+    fn row_25_a_new_connection_is_closed_last() {
+        let connections = OpenConnections::new(2);
+        let add = || connections.add(None).now_or_never().expect("there is room");
+        let is_closed = |connection: &OpenConnection| connection.activity.close.is_cancelled();
+        let (slow, new) = (add(), add());
+        let request = slow.activity.begin_request();
+        let next = add();
+        assert!(is_closed(&new) && !is_closed(&slow), "both are fresh, and one has a request");
+        drop((request, slow, new, next));
+        let (slow, new) = (add(), add());
+        let _request = slow.activity.begin_request();
+        *slow.activity.since.lock().unwrap() -= FRESH;
+        let _next = add();
+        assert!(is_closed(&slow) && !is_closed(&new), "the request without a token takes too long");
     }
 
     /// Row 25: a client waits until there is room, and a connection that was closed for another one is not counted twice.

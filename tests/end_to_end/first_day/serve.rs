@@ -89,7 +89,7 @@ fn i1_serve_asks_for_a_model_and_plugins_first() {
     screen.send(&format!("{}\r", user.model()));
     screen.wait_for("Plugin folder");
     screen.send(&format!("{}\r", user.path("elsewhere").display()));
-    screen.wait_for("May files and text read the folder");
+    screen.wait_for("read the folder in which agent-host is started?");
     screen.send("\r");
     screen.wait_for("listening on http://127.0.0.1:");
     screen.wait_for("/console/#sign-in=ahc_");

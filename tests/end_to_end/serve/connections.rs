@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 /// Returns whether the server has closed the connection.
 async fn is_closed(stream: &mut TcpStream) -> bool {
     let mut answer = Vec::new();
-    tokio::time::timeout(Duration::from_millis(200), stream.read_to_end(&mut answer)).await.is_ok()
+    tokio::time::timeout(Duration::from_millis(20), stream.read_to_end(&mut answer)).await.is_ok()
 }
 
 /// Row 25: more idle connections than the server accepts delay nobody. Connections that send nothing, a part of the headers, or a
@@ -44,16 +44,18 @@ async fn row_25_idle_connections_delay_nobody() {
             connection.write_all(start).await.expect("sent");
             idle.push(connection);
         }
-        for _ in 0..5 {
+        // The attacker's connections are stale now.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        for _ in 0..10 {
             let started = Instant::now();
             assert_eq!(client.get("/api/agents").await.status, 200);
             assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
         }
         let mut closed = 0;
-        for connection in &mut idle[..20] {
+        for connection in &mut idle {
             closed += usize::from(is_closed(connection).await);
         }
-        assert_eq!(closed, 20, "the oldest idle connections are closed first");
+        assert!(closed >= 100 - 32, "connections that do nothing are closed for others: {closed}");
     }
     let next = tokio::time::timeout(Duration::from_secs(30), stream.next()).await.expect("an event");
     assert!(next.is_some(), "the stream of a client with a token stays open");

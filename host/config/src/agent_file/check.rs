@@ -10,6 +10,7 @@ use agent_models::known_provider;
 use agent_plugins::HostLimits;
 use agent_plugins::limits::HOST_STACK_KIB;
 use agent_runtime::builtins::name;
+use std::collections::BTreeSet;
 
 /// Built-in providers, which cannot have a table `[providers.NAME]`.
 pub const BUILT_IN: [&str; 3] = ["offline", "scripted", "replay"];
@@ -47,11 +48,16 @@ fn check_media_policies(root: &Table<'_>) {
         root.table("providers").iter().flat_map(Table::entries).map(|entry| entry.name).collect();
     let known = agent_models::KNOWN_PROVIDERS.iter().map(|provider| provider.name).chain(BUILT_IN);
     let known: Vec<&str> = known.chain(configured.iter().map(String::as_str)).collect();
-    for entry in policies.entries().filter(|entry| !known.contains(&entry.name.as_str())) {
-        let message = format!("`{}`: there is no provider `{}`", policies.key_of(&entry.name), entry.name);
-        let suggestion = nearest(&entry.name, known.iter().copied());
-        let suggestion = suggestion.map(|suggestion| format!("did you mean `{suggestion}`? ")).unwrap_or_default();
-        policies.problem(entry.span.clone(), message, format!("{suggestion}known providers: {}", known.join(", ")));
+    let names: BTreeSet<&str> = known.iter().copied().collect();
+    for entry in policies.entries().filter(|entry| !names.contains(entry.name.as_str())) {
+        policies.problem_described(entry.span.clone(), || {
+            let message = format!("`{}`: there is no provider `{}`", policies.key_of(&entry.name), entry.name);
+            // A suggestion is compared with each name, and the list of names is in each message.
+            let few = &known[..known.len().min(MAX_LISTED)];
+            let suggestion = nearest(&entry.name, few.iter().copied());
+            let suggestion = suggestion.map(|suggestion| format!("did you mean `{suggestion}`? ")).unwrap_or_default();
+            (message, format!("{suggestion}known providers: {}", few.join(", ")))
+        });
     }
 }
 
@@ -93,7 +99,10 @@ fn check_stacks(root: &Table<'_>) {
 }
 
 fn check_table(table: &Table<'_>, path: &[&'static str]) {
-    for entry in table.entries() {
+    // Only the first problems are described, so they are searched for in the order of the file.
+    let mut entries: Vec<_> = table.entries().collect();
+    entries.sort_by_key(|entry| entry.span.start);
+    for entry in entries {
         match find_key(path, &entry.name) {
             NameKind::Value(key) => check_value(&entry.value, key.value),
             NameKind::Table(below) => check_inner(table, &entry, &below),
@@ -242,6 +251,9 @@ fn report_not_a_table(value: &TomlValue<'_>, path: &[&'static str]) {
     value.problem(&problem, &allowed);
 }
 
+/// Maximum number of names that a message lists.
+const MAX_LISTED: usize = 100;
+
 fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
     let key = table.key_of(&entry.name);
     if path == ["providers", "NAME"] && is_secret(&entry.name) {
@@ -252,15 +264,17 @@ fn report_unknown(table: &Table<'_>, entry: &Entry<'_>, path: &[&'static str]) {
                 .to_owned();
         return table.problem(entry.span.clone(), message, advice);
     }
-    let known: Vec<_> = keys_at(path).map(|key| key.name).chain(tables_at(path)).collect();
-    let listed = format!("allowed here: {}", known.join(", "));
-    let allowed = match nearest(&entry.name, known.iter().copied()) {
-        Some(suggestion) => format!("did you mean `{suggestion}`? {listed}"),
-        None => tables_with_key(&entry.name, table.steps(), path)
-            .map(|advice| format!("{advice}; {listed}"))
-            .unwrap_or(listed),
-    };
-    table.problem(entry.span.clone(), format!("unknown key `{key}`"), allowed);
+    table.problem_described(entry.span.clone(), || {
+        let known: Vec<_> = keys_at(path).map(|key| key.name).chain(tables_at(path)).collect();
+        let listed = format!("allowed here: {}", known.join(", "));
+        let allowed = match nearest(&entry.name, known.iter().copied()) {
+            Some(suggestion) => format!("did you mean `{suggestion}`? {listed}"),
+            None => tables_with_key(&entry.name, table.steps(), path)
+                .map(|advice| format!("{advice}; {listed}"))
+                .unwrap_or(listed),
+        };
+        (format!("unknown key `{key}`"), allowed)
+    });
 }
 
 /// Returns a hint that lists the tables in which the key `name` is allowed. Returns None if no table allows the key.

@@ -1,10 +1,10 @@
 //! A parsed TOML document. Each value records its location in the text, so that error messages can point to
 //! this location.
 
-use super::errors::{ConfigurationError, Problem, SHOWN_PROBLEMS};
+use super::errors::{ConfigurationError, DESCRIBED_PROBLEMS, Problem, SHOWN_PROBLEMS};
 use super::hidden_secrets::without_secrets;
 use serde_json::{Map, Number, Value};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -18,6 +18,8 @@ pub(super) struct Document<'d> {
     text: &'d str,
     path: &'d Path,
     problems: RefCell<Vec<Problem>>,
+    /// Number of problems that were found after so many others that they are not described.
+    further: Cell<usize>,
     /// Byte ranges of secrets, which must not be shown in an excerpt.
     secrets: RefCell<Vec<Range<usize>>>,
     /// Byte offsets at which lines begin.
@@ -58,6 +60,7 @@ impl<'d> Document<'d> {
             text,
             path,
             problems: RefCell::default(),
+            further: Cell::default(),
             secrets: RefCell::default(),
             lines,
             named_files: RefCell::default(),
@@ -78,6 +81,7 @@ impl<'d> Document<'d> {
                 }
             }
         }
+        self.further.set(self.further.get() + errors.len().saturating_sub(SHOWN_PROBLEMS));
         // The parsed document is unreliable after a syntax error, but not after a duplicate key.
         if errors.iter().any(|error| error.message() != DUPLICATE) {
             return None;
@@ -87,6 +91,7 @@ impl<'d> Document<'d> {
         let document = Document::new(self.text, self.path);
         let value = read(&Table { document: &document, steps: Vec::new(), table: root.get_ref() });
         self.problems.borrow_mut().append(&mut document.problems.into_inner());
+        self.further.set(self.further.get() + document.further.get());
         self.secrets.borrow_mut().append(&mut document.secrets.into_inner());
         self.named_files.borrow_mut().append(&mut document.named_files.into_inner());
         Some(value)
@@ -100,7 +105,8 @@ impl<'d> Document<'d> {
             _ => {
                 problems.sort_by_key(|problem| problem.span.start);
                 let text = without_secrets(self.text, &self.secrets.into_inner());
-                Err(ConfigurationError::Invalid { path: self.path.to_owned(), text, problems })
+                let (path, further) = (self.path.to_owned(), self.further.get());
+                Err(ConfigurationError::Invalid { path, text, problems, further })
             }
         }
     }
@@ -111,7 +117,16 @@ impl<'d> Document<'d> {
     }
 
     pub(super) fn push(&self, problem: Problem) {
-        self.problems.borrow_mut().push(problem);
+        if !self.counts_only() {
+            self.problems.borrow_mut().push(problem);
+        }
+    }
+
+    /// Returns whether so many problems were found that the next one is only counted, and counts it.
+    fn counts_only(&self) -> bool {
+        let counts_only = self.problems.borrow().len() >= DESCRIBED_PROBLEMS;
+        self.further.set(self.further.get() + usize::from(counts_only));
+        counts_only
     }
 
     /// Returns the line number of a byte offset. The first line has the number 1.
@@ -165,6 +180,15 @@ impl<'d> Table<'d> {
             let value = TomlValue { document: self.document, steps: self.steps_to(key.get_ref()), value };
             Entry { name: key.get_ref().to_string(), span: key.span(), value }
         })
+    }
+
+    /// Reports a problem with one of the table's keys, which `describe` describes with a message and with what is allowed. It is not
+    /// called if many problems were found before.
+    pub(super) fn problem_described(&self, span: Range<usize>, describe: impl FnOnce() -> (String, String)) {
+        if !self.document.counts_only() {
+            let (message, allowed) = describe();
+            self.document.problems.borrow_mut().push(Problem { span, message, allowed });
+        }
     }
 
     /// Reports a problem with one of the table's keys.

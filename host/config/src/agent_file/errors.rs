@@ -12,6 +12,10 @@ const SHOWN_COLUMNS: usize = 160;
 /// Maximum number of problems that are shown at once.
 pub(super) const SHOWN_PROBLEMS: usize = 50;
 
+/// Maximum number of problems of a file that are described. Further problems are only counted, because the description of a problem
+/// can be long, and takes time.
+pub(super) const DESCRIBED_PROBLEMS: usize = 200;
+
 /// The reason why a configuration file cannot be used.
 #[derive(Debug)]
 pub enum ConfigurationError {
@@ -30,6 +34,8 @@ pub enum ConfigurationError {
         text: String,
         /// The problems in the order of their locations in the text. The list contains at least one problem.
         problems: Vec<Problem>,
+        /// Number of further problems, which are not in the list.
+        further: usize,
     },
 }
 
@@ -84,7 +90,7 @@ impl fmt::Display for ConfigurationError {
             Self::Unreadable { path, source } => {
                 write!(formatter, "the configuration file `{}` cannot be read: {source}", path.display())
             }
-            Self::Invalid { path, text, problems } => {
+            Self::Invalid { path, text, problems, further } => {
                 for (index, problem) in problems.iter().take(SHOWN_PROBLEMS).enumerate() {
                     if index > 0 {
                         formatter.write_str("\n\n")?;
@@ -93,7 +99,7 @@ impl fmt::Display for ConfigurationError {
                     writeln!(formatter, "{}:{line}:{column}: {}", path.display(), problem.message)?;
                     write!(formatter, "{}", Excerpt { text, problem, line, column })?;
                 }
-                match problems.len().saturating_sub(SHOWN_PROBLEMS) {
+                match problems.len().saturating_sub(SHOWN_PROBLEMS).saturating_add(*further) {
                     0 => Ok(()),
                     more => write!(formatter, "\n\nand {more} more problems"),
                 }

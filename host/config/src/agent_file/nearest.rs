@@ -7,7 +7,10 @@ pub fn nearest<'w>(misspelled: &str, words: impl IntoIterator<Item = &'w str>) -
     let misspelled = normalize(misspelled);
     let max_distance = misspelled.chars().count().div_ceil(3).min(3);
     let words: Vec<&str> = words.into_iter().collect();
-    let measured = words.iter().map(|word| (distance(&misspelled, &normalize(word)), *word));
+    // A word with a length that is too different is not compared, because the comparison takes long.
+    let length = misspelled.chars().count();
+    let comparable = words.iter().filter(|word| word.chars().count().abs_diff(length) <= max_distance);
+    let measured = comparable.map(|word| (distance(&misspelled, &normalize(word)), *word));
     let similar = measured.filter(|(distance, _)| *distance <= max_distance).min_by_key(|(distance, _)| *distance);
     similar.map(|(_, word)| word).or_else(|| {
         let mut abbreviated = words.iter().filter(|word| is_abbreviation(&misspelled, &normalize(word)));

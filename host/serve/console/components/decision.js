@@ -334,14 +334,14 @@ export class DecisionCard {
   #deniedGrants() {
     const { item } = this;
     const { plugin, offered, can_be_kept: canBeKept } = item.first_use;
-    const add = (label, grant) => h("a", { class: "button small", href: configurationWith(item.agent, grant.table, grant.line) }, label);
+    const add = (label, grant, size = "small") => h("a", { class: `button ${size}`, href: configurationWith(item.agent, grant.table, grant.line) }, label);
     return [
       h("p", null, "The plugin ", outside(plugin, { class: "mono" }), item.tool ? [" ran ", outside(item.tool, { class: "mono" })] : " built the context", " without these grants, because nobody was there to give them:"),
       h("ul", { class: "plain stack tight" }, offered.map((grant) => h("li", { class: "claim stack tight" }, outside(grant.meaning), h("pre", { class: "small" }, outside(grant.line)), canBeKept && h("p", null, add("Add it to the configuration…", grant))))),
       ...this.#aboutPlugin(),
       h("div", { class: "row decide" },
         this.#button("Dismiss", "d", () => this.#grant("no")),
-        canBeKept && offered.length > 0 && add("Never ask again…", { table: offered[0].table, line: "ask = false" })),
+        canBeKept && offered.length > 0 && add("Never ask again…", { table: offered[0].table, line: "ask = false" }, "")),
     ];
   }
 

@@ -11,17 +11,21 @@ fn text_of(count: usize, before: &str, part: &dyn Fn(usize) -> String) -> String
     text
 }
 
-/// Row 26: files as large as a file may be, with thousands of tables, keys and problems, are read or refused quickly.
+/// Row 26: files with many thousands of tables, keys and problems are read or refused quickly, and an error stays small.
 #[test]
 fn row_26_large_files_are_read_in_linear_time() {
     type Part = dyn Fn(usize) -> String;
-    let shapes: [(&str, &str, &Part); 10] = [
+    let names: String =
+        (0..8_000).map(|number| format!("[providers.q{number}]\nbase_url = \"https://a.example\"\n")).collect();
+    let policies = format!("{names}[media_policies]\n");
+    let shapes: [(&str, &str, &Part); 11] = [
         ("plugins", "", &|number| format!("[plugins.p{number}]")),
         ("grants", "", &|number| format!("[plugins.p{number}.grants]\nmedia = true")),
         ("grants of one plugin", "[plugins.p.grants]\n", &|number| format!("config.k{number} = \"v\"")),
         ("unknown tables", "", &|number| format!("[x{number}]")),
         ("unknown keys", "", &|number| format!("modle{number} = 1")),
         ("unknown providers", "[media_policies]\n", &|number| format!("p{number} = \"x\"")),
+        ("unknown providers among many", &policies, &|number| format!("p{number} = \"x\"")),
         ("providers", "", &|number| format!("[providers.p{number}]\nbase_url = \"https://a.example\"")),
         ("services", "", &|number| format!("[services.s{number}]\ntype = \"a.b{number}\"")),
         ("servers", "", &|number| format!("[mcp.m{number}]\ncommand = \"true\"")),
@@ -32,16 +36,20 @@ fn row_26_large_files_are_read_in_linear_time() {
             let text = text_of(count, before, part);
             assert!(text.len() as u64 <= MAX_BYTES, "{name}: {}", text.len());
             let started = Instant::now();
-            let result = AgentFile::parse(&text, Path::new("agent.toml"));
-            let parsed = started.elapsed();
-            let shown = match &result {
-                Ok(file) => crate::trust::permissions_of_file(file, &text).len(),
-                Err(error) => error.located().len() + error.to_string().len(),
-            };
-            eprintln!("{name} {count}: {} KiB, {parsed:?}, {:?}, {shown}", text.len() >> 10, started.elapsed());
+            match AgentFile::parse(&text, Path::new("agent.toml")) {
+                Ok(file) => drop(crate::trust::permissions_of_file(&file, &text)),
+                Err(error) => {
+                    let (located, shown) = (error.located(), error.to_string());
+                    let size =
+                        located.iter().map(|problem| problem.message.len() + problem.advice.len()).sum::<usize>();
+                    assert!(located.len() <= 50 && size < 200_000 && shown.len() < 200_000, "{name}: {size}");
+                    assert!(shown.contains("more problems"), "{name}: the further problems are counted");
+                }
+            }
             started.elapsed()
         };
         let (few, many) = (time(4_000), time(16_000));
-        assert!(many < few * 8 + Duration::from_millis(500), "{name}: {few:?} for a quarter of {many:?}");
+        assert!(many < Duration::from_secs(10), "{name}: {many:?}");
+        assert!(many < few * 8 + Duration::from_secs(1), "{name}: {few:?} for a quarter of what took {many:?}");
     }
 }
