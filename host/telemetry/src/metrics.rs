@@ -17,7 +17,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{Histogram, IntCounter, TextEncoder};
 pub use readings::{GuestReading, OutboxReading, Readings, StoreReading};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Counts what happens in a process. All methods return immediately, and any number of threads can call them.
 ///
@@ -202,19 +202,19 @@ impl Metrics {
     /// Counts a call of a plugin.
     pub fn plugin_called(&self, call: &PluginCall<'_>) {
         let PluginCall { plugin, version, kind, outcome, limit, cost } = *call;
-        let families = &self.families;
-        families.plugin_calls.with(&[plugin, version], &[kind, outcome], IntCounter::inc);
+        let (families, now) = (&self.families, Instant::now());
+        families.plugin_calls.with_at(now, &[plugin, version], &[kind, outcome], IntCounter::inc);
         if let Some(limit) = limit {
-            families.plugin_limits.with(&[plugin], &[limit], IntCounter::inc);
+            families.plugin_limits.with_at(now, &[plugin], &[limit], IntCounter::inc);
         }
         let seconds = |microseconds: u64| Duration::from_micros(microseconds).as_secs_f64();
-        families.plugin_seconds.with(&[plugin], &[kind], |histogram| histogram.observe(seconds(cost.wall_us)));
-        families.plugin_queue.with(&[], &[kind], |histogram| histogram.observe(seconds(cost.queue_us)));
-        families.plugin_cpu.with(&[plugin], &[], |counter| counter.inc_by(seconds(cost.cpu_us)));
+        families.plugin_seconds.with_at(now, &[plugin], &[kind], |histogram| histogram.observe(seconds(cost.wall_us)));
+        families.plugin_queue.with_at(now, &[], &[kind], |histogram| histogram.observe(seconds(cost.queue_us)));
+        families.plugin_cpu.with_at(now, &[plugin], &[], |counter| counter.inc_by(seconds(cost.cpu_us)));
         let memory = i64::try_from(cost.memory_bytes).unwrap_or(i64::MAX);
         // Two calls that end at the same moment may both set the value, and the smaller peak may be the last. The next calls
         // correct it.
-        families.plugin_memory.with(&[plugin], &[], |gauge| {
+        families.plugin_memory.with_at(now, &[plugin], &[], |gauge| {
             if gauge.get() < memory {
                 gauge.set(memory)
             }

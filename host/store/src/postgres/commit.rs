@@ -125,32 +125,48 @@ impl PostgresStore {
         }
     }
 
+    /// Runs the transaction of a commit. Statements that do not need each other's results are sent together, because a commit
+    /// would otherwise wait for the server a dozen times.
     async fn try_commit(&self, commit: &PreparedCommit) -> Result<u64, Failure> {
-        let transaction = self.transaction().await?;
-        let result = self.write_commit(&transaction, commit).await;
+        let transaction = self.unopened_transaction().await?;
+        let written = async {
+            let opened = transaction.open("BEGIN");
+            let ((), base) = tokio::try_join!(opened, commit.claim_revision(&transaction, self))?;
+            self.write_commit(&transaction, commit, &base).await
+        };
+        let result = written.await;
         transaction.end(result).await
     }
 
-    async fn write_commit(&self, transaction: &Transaction, commit: &PreparedCommit) -> Result<u64, Failure> {
-        let base = commit.claim_revision(transaction, self).await?;
-        let last_message = commit.check_numbers(&base)?;
-        commit.write_calls(transaction).await?;
-        commit.write_messages(transaction).await?;
-        commit.write_hidden(transaction, last_message).await?;
-        commit.write_events(transaction, base.time).await?;
-        commit.write_records(transaction, base.time).await?;
-        commit.write_snapshot(transaction).await?;
-        commit.write_view(transaction).await?;
-        if let Some(answer) = &commit.answer {
-            session_requests::write_answer(transaction, &commit.lease.session, answer).await?;
-        }
+    async fn write_commit(
+        &self,
+        transaction: &Transaction,
+        commit: &PreparedCommit,
+        base: &Base,
+    ) -> Result<u64, Failure> {
+        let last_message = commit.check_numbers(base)?;
+        // These rows belong to this session alone, except for the blobs, which are written in the order of their digests.
+        let calls_and_messages = async {
+            commit.write_calls(transaction).await?;
+            // The words of a message with a result are those of the call.
+            commit.write_messages(transaction).await
+        };
+        tokio::try_join!(
+            calls_and_messages,
+            commit.write_hidden(transaction, last_message),
+            commit.write_events(transaction, base.time),
+            commit.write_records(transaction, base.time),
+            commit.write_snapshot(transaction),
+            commit.write_view(transaction),
+            commit.write_answer(transaction),
+        )?;
+        // Other sessions also write the following rows. They come last, always in the same order.
         if let Some(charge) = &commit.charge {
             budget_ledger::charge(transaction, &commit.lease.session, (&commit.usage, charge), base.time).await?;
         }
         for cost in &commit.usage {
             usage::write(transaction, &commit.lease.session, cost).await?;
         }
-        // These statements lock rows that all sessions share, so they come last.
         commit.write_outbox(transaction, base.time).await?;
         commit.write_audit(transaction, base.time).await?;
         Ok(commit.expected_revision + 1)
@@ -227,6 +243,13 @@ impl PreparedCommit {
         sequences.try_fold(base.last_event, |last, sequence| next_number("event", last, sequence))?;
         let mut ids = self.messages.iter().map(|message| message.id);
         ids.try_fold(base.last_message, |last, id| next_number("message", last, id))
+    }
+
+    async fn write_answer(&self, transaction: &Transaction) -> Result<(), Failure> {
+        match &self.answer {
+            Some(answer) => session_requests::write_answer(transaction, &self.lease.session, answer).await,
+            None => Ok(()),
+        }
     }
 
     async fn write_audit(&self, transaction: &Transaction, time: i64) -> Result<(), Failure> {

@@ -114,10 +114,15 @@ impl PostgresStore {
     }
 
     async fn begin(&self, begin: &str) -> Result<Transaction, Failure> {
-        let connection = Connection(self.pool.get().await?);
-        let transaction = Transaction { connection: Some(connection) };
-        transaction.connection()?.0.batch_execute(begin).await?;
+        let transaction = self.unopened_transaction().await?;
+        transaction.open(begin).await?;
         Ok(transaction)
+    }
+
+    /// Returns a transaction that must be opened before it is used, so that its first statement can be sent together with the
+    /// statement that opens it.
+    pub(super) async fn unopened_transaction(&self) -> Result<Transaction, Failure> {
+        Ok(Transaction { connection: Some(Connection(self.pool.get().await?)) })
     }
 }
 
@@ -174,6 +179,11 @@ impl std::ops::Deref for Transaction {
 }
 
 impl Transaction {
+    /// Sends the statement that opens the transaction.
+    pub(super) async fn open(&self, begin: &str) -> Result<(), Failure> {
+        Ok(self.connection()?.0.batch_execute(begin).await?)
+    }
+
     fn connection(&self) -> Result<&Connection, Failure> {
         self.connection.as_ref().ok_or(Failure::Store(StoreError::Closed))
     }

@@ -33,11 +33,11 @@ impl Outbox for PostgresStore {
                  FROM outbox o JOIN sessions s ON s.session = o.session
                  WHERE o.number > $1 {pending} {of_session} ORDER BY o.number LIMIT $2"
             );
-            if let Some(session) = session {
-                check_session(&connection, session).await?;
-            }
             let parameter = session.map(Text);
             let rows = connection.query(&sql, &[&signed(after), &sql_limit(limit), &parameter]).await?;
+            if let Some(session) = session.filter(|_| rows.is_empty()) {
+                check_session(&connection, session).await?;
+            }
             rows.iter().map(stored_item).collect()
         })
         .await

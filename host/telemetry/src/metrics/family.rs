@@ -4,7 +4,7 @@
 use prometheus::core::Metric;
 use prometheus::proto::{LabelPair, MetricFamily, MetricType};
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher, RandomState};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Instant;
@@ -51,7 +51,7 @@ pub(super) struct Family<M> {
 /// The series by their labels.
 struct Series<M> {
     /// The series by the hash of the labels as they arrive.
-    by_hash: HashMap<u64, Arc<OneSeries<M>>>,
+    by_hash: HashMap<u64, Arc<OneSeries<M>>, BuildHasherDefault<KeptHash>>,
     /// The series by the labels that are shown.
     by_labels: HashMap<Vec<String>, Arc<OneSeries<M>>>,
 }
@@ -63,19 +63,54 @@ struct OneSeries<M> {
     changed: AtomicU32,
 }
 
+impl<M> OneSeries<M> {
+    fn change<T>(&self, now: u32, change: impl FnOnce(&M) -> T) -> T {
+        // Most changes happen in the same second as the last one, and a write would take the value from other processors.
+        if self.changed.load(Ordering::Relaxed) != now {
+            self.changed.store(now, Ordering::Relaxed);
+        }
+        change(&self.metric)
+    }
+}
+
+/// Keeps keys as they are, because they are hashes already.
+#[derive(Default)]
+struct KeptHash(u64);
+
+impl Hasher for KeptHash {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+}
+
 impl<M: Metric> Family<M> {
     pub(super) fn new(
         description: Description,
         (kind, create): (MetricType, fn(&'static str) -> M),
         filter: LabelFilter,
     ) -> Self {
-        let series = RwLock::new(Series { by_hash: HashMap::new(), by_labels: HashMap::new() });
+        let series = RwLock::new(Series { by_hash: HashMap::default(), by_labels: HashMap::new() });
         let (started, hasher) = (Instant::now(), RandomState::new());
         Self { description, kind, create, filter, started, hasher, series, max_series: MAX_SERIES }
     }
 
     /// Changes the series with these labels. `names` and `classes` have the order of the description.
     pub(super) fn with<T>(&self, names: &[&str], classes: &[&str], change: impl FnOnce(&M) -> T) -> T {
+        self.with_at(Instant::now(), names, classes, change)
+    }
+
+    /// Like [`Family::with`], for several changes at the same time, because reading the clock takes longer than a change.
+    pub(super) fn with_at<T>(&self, now: Instant, names: &[&str], classes: &[&str], change: impl FnOnce(&M) -> T) -> T {
         debug_assert_eq!(
             (names.len(), classes.len()),
             (self.description.names.len(), self.description.classes.len()),
@@ -83,11 +118,13 @@ impl<M: Metric> Family<M> {
             self.description.name
         );
         let hash = self.hasher.hash_one((names, classes));
-        let now = u32::try_from(self.started.elapsed().as_secs()).unwrap_or(u32::MAX);
-        let found = self.series.read().unwrap_or_else(PoisonError::into_inner).by_hash.get(&hash).cloned();
-        let series = found.unwrap_or_else(|| self.add(hash, (names, classes), now));
-        series.changed.store(now, Ordering::Relaxed);
-        change(&series.metric)
+        let now = u32::try_from(now.saturating_duration_since(self.started).as_secs()).unwrap_or(u32::MAX);
+        let known = self.series.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(series) = known.by_hash.get(&hash) {
+            return series.change(now, change);
+        }
+        drop(known);
+        self.add(hash, (names, classes), now).change(now, change)
     }
 
     fn add(&self, hash: u64, (names, classes): (&[&str], &[&str]), now: u32) -> Arc<OneSeries<M>> {
