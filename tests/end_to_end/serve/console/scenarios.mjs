@@ -399,8 +399,9 @@ const scenarios = {
       await button.focus();
       await page.keyboard.press("Enter");
     };
-    // A decision in a session, and the last one of the inbox.
+    // Somebody who has begun a session goes on writing. A decision in a session, and the last one of the inbox.
     await begin(page, "Pay ann.");
+    await focused(".conversation .composer textarea");
     await press(page.locator(".decision").getByRole("button", { name: "Allow once" }));
     await focused(".composer textarea");
     await ended(page);
