@@ -121,6 +121,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Outbox(ForUser { command, user })) => {
             commands::outbox::run(command, &open_data()?.for_user(user), terminal).await
         }
+        Some(Command::DeadLetter(command)) => commands::dead_letter::run(command, terminal).await,
         Some(Command::Trace(command)) => commands::trace::run(command, &open_data()?, terminal).await,
         Some(Command::Store(command)) => commands::store::run(command, data, terminal).await,
         Some(Command::Model(command)) => commands::model::run(command, terminal).await,

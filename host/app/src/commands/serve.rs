@@ -31,13 +31,14 @@ pub(crate) async fn run(
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
     let endpoint = arguments.endpoint().map_err(Failure::refused)?;
+    let nats = environment::nats(arguments.nats.nats.as_deref())?;
     let environment = environment::host();
     let data = DataDirectory::open(data, &environment)?;
     let tokens = token_file(&data);
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);
     let asking = |host| Host { first_uses: Some(sender), ..host };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(agent_options(&arguments.agents), (&data, &environment), asking, terminal) => served?,
+        served = ServedAgents::assemble(agent_options(&arguments.agents), (&data, &environment), (nats.as_ref(), asking), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();
