@@ -28,6 +28,7 @@ fn agent(types: &[&str]) -> AgentConfig {
     config.outbox = OutboxConfig {
         directory: None,
         server: None,
+        subject: None,
         announced: AnnouncedEvents { approvals: Emission::Emitted, completions: Emission::Emitted },
     };
     config

@@ -5,7 +5,9 @@ mod commands;
 mod doors;
 mod histories;
 mod killed;
+mod nats;
 
+use crate::nats_server::Cluster;
 use crate::postgres_server::Server;
 use crate::serve::process::ServeProcess;
 use crate::support::{SharedCompiledCode, components};
@@ -23,6 +25,8 @@ type TestAgent<'a> = (&'a str, &'a str, Value);
 /// A folder with agents and plugins, and a database server of its own.
 struct Fleet {
     database: Server,
+    /// The NATS servers that the processes use.
+    nats: Option<Cluster>,
     folder: TempDir,
     agents: Vec<String>,
     _compiled_code: Vec<SharedCompiledCode>,
@@ -47,7 +51,13 @@ impl Fleet {
         let data = (0..processes).map(|process| folder.path().join(format!("data-{process}")));
         let compiled_code = data.map(|data| SharedCompiledCode::in_data(&data)).collect();
         let agents = agents.iter().map(|(name, ..)| format!("{name}.toml")).collect();
-        Some(Self { database, folder, agents, _compiled_code: compiled_code })
+        Some(Self { database, nats: None, folder, agents, _compiled_code: compiled_code })
+    }
+
+    /// As [`Fleet::new`], for processes that use NATS. Returns `None` if NATS or PostgreSQL is not installed.
+    fn with_nats(agents: &[TestAgent<'_>], processes: usize, nats: Option<Cluster>) -> Option<Self> {
+        let nats = Some(nats?);
+        Some(Self { nats, ..Self::new(agents, processes)? })
     }
 
     fn address(&self) -> String {
@@ -68,7 +78,8 @@ impl Fleet {
         };
         let arguments: Vec<_> = self.agents.iter().flat_map(|file| ["--agent", file]).collect();
         let store = [("AGENT_HOST_STORE", address.as_str()), ("AGENT_HOST_LEASE", lease.as_str())];
-        let variables = [&store[..], more].concat();
+        let nats = self.nats.as_ref().map(Cluster::address).unwrap_or_default();
+        let variables = [&store[..], &[("AGENT_HOST_NATS", nats.as_str())], more].concat();
         ServeProcess::start_command((self.folder.path(), &format!("data-{process}")), command, &arguments, &variables)
     }
 

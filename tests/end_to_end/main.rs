@@ -60,6 +60,8 @@ mod model_servers;
 mod model_wire_faults;
 mod models;
 mod name_clashes;
+#[cfg(target_os = "linux")]
+mod nats_server;
 mod outgoing_http;
 mod output_history;
 #[cfg(target_os = "linux")]

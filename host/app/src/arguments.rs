@@ -4,6 +4,7 @@ pub(crate) mod acp;
 pub(crate) mod approval;
 pub(crate) mod compile;
 mod config;
+mod dead_letter;
 pub(crate) mod describe;
 mod help;
 pub(crate) mod mcp;
@@ -33,6 +34,7 @@ use approval::{ApprovalsCommand, ApproveArguments, DenyArguments};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 pub(crate) use config::ConfigCommand;
+pub(crate) use dead_letter::{DeadLetterCommand, SelectedLetters};
 use help::{LONG, SHORT, USAGE};
 pub(crate) use model::ModelCommand;
 use new::DevArguments;
@@ -195,6 +197,9 @@ pub(crate) enum Command {
     Approvals(ApprovalsCommand),
     /// List and deliver outgoing events, such as requests to services
     Outbox(ForUser<OutboxCommand>),
+    /// List, repeat and drop the messages of NATS that no process could handle
+    #[command(subcommand)]
+    DeadLetter(DeadLetterCommand),
     /// Search, list and delete long-term memories
     #[command(subcommand)]
     Memory(MemoryCommand),

@@ -11,6 +11,7 @@ mod audited_refusal;
 mod build_projects;
 pub(crate) mod chat;
 pub(crate) mod config;
+pub(crate) mod dead_letter;
 mod decision;
 mod delegation;
 pub(crate) mod dev;

@@ -1,9 +1,12 @@
 //! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
 use agent_config::settings::AGENT_FILE;
-use agent_config::{COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, SharedDatabase};
+use agent_config::{
+    COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, SharedDatabase, nats_from_option, nats_from_variable,
+};
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
+use agent_fleet::NatsAddress;
 use agent_plugins::CompilerCommand;
 use jiff::tz::TimeZone;
 use std::env;
@@ -58,6 +61,29 @@ pub(crate) fn shared_database(option: Option<&str>) -> Result<Option<SharedDatab
         Some(seconds) => database.with_lease(&seconds).map(Some),
         None => Ok(Some(database)),
     }
+}
+
+/// Returns the NATS servers that the option `--nats` or else the variable `AGENT_HOST_NATS` selects. An empty variable counts as
+/// unset.
+pub(crate) fn nats(option: Option<&str>) -> Result<Option<NatsAddress>, ConfigError> {
+    let password = variable("NATS_PASSWORD");
+    match (option, variable("AGENT_HOST_NATS").filter(|text| !text.is_empty())) {
+        (Some(text), _) => nats_from_option(text, password.as_deref()).map(Some),
+        (None, Some(text)) => nats_from_variable(&text, password.as_deref()).map(Some),
+        (None, None) => Ok(None),
+    }
+}
+
+/// Returns the name of this process for people who look at several machines.
+#[cfg(unix)]
+pub(crate) fn process_name() -> String {
+    let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("process {} on {machine}", std::process::id())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn process_name() -> String {
+    format!("process {}", std::process::id())
 }
 
 /// Finds an installed program by its name. Relative folders in `PATH` are skipped, because the current folder may contain

@@ -18,11 +18,12 @@ use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
 /// Log targets that `-v` shows: the host's own crates, and `plugin` for the output of plugins.
-const HOST_TARGETS: [&str; 13] = [
+const HOST_TARGETS: [&str; 14] = [
     "plugin",
     "agent_host",
     "agent_config",
     "agent_devkit",
+    "agent_fleet",
     "agent_runtime",
     "agent_plugins",
     "agent_store",
@@ -51,7 +52,8 @@ pub(crate) fn start(options: &CommonArguments, terminal: &Terminal) {
     };
     // Messages of the engine's HTTP library are not logged, because a plugin could cause any number of them. The
     // plugin's request returns an error that contains the same information as the log messages.
-    let filter = format!("warn,rmcp=off,agent_client_protocol=error,wasmtime_wasi_http=off{host_levels}{events}");
+    let filter =
+        format!("warn,rmcp=off,async_nats=off,agent_client_protocol=error,wasmtime_wasi_http=off{host_levels}{events}");
     let lines = tracing_subscriber::fmt()
         .with_env_filter(EnvFilter::new(filter))
         // A log line that cannot be written is lost, because an attempt to report the loss on the same stream

@@ -121,6 +121,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
         Some(Command::Outbox(ForUser { command, user })) => {
             commands::outbox::run(command, &open_data()?.for_user(user), terminal).await
         }
+        Some(Command::DeadLetter(command)) => commands::dead_letter::run(command, terminal).await,
         Some(Command::Trace(ForUser { command, user })) => {
             commands::trace::run(command, &open_data()?.for_user(user), terminal).await
         }

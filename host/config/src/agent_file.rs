@@ -30,7 +30,7 @@ pub use check::BUILT_IN;
 pub(crate) use edit::TemporaryFile;
 pub use edit::{Addition, Draft, EditError};
 pub use errors::{ConfigurationError, LocatedProblem, with_line};
-pub use events::{OutboxServerTable, OutboxTable, ScheduleTable, WebhookTable};
+pub use events::{EventTable, OutboxServerTable, OutboxTable, ScheduleTable, WebhookTable};
 pub use json_schema::json_schema;
 pub use limits::LimitValues;
 pub use mcp::McpTable;
@@ -156,6 +156,8 @@ pub struct AgentFile {
     pub schedules: BTreeMap<String, ScheduleTable>,
     /// Webhooks through which requests begin sessions, by name.
     pub webhooks: BTreeMap<String, WebhookTable>,
+    /// Subjects of NATS whose events begin sessions, by name.
+    pub events: BTreeMap<String, EventTable>,
     /// The collector that receives the traces of the agent.
     pub telemetry: TelemetryTable,
     /// The rules about signatures of plugins, and the keys that are trusted.
@@ -312,6 +314,7 @@ impl AgentFile {
             outbox: events::outbox(root),
             schedules: events::schedules(root),
             webhooks: events::webhooks(root),
+            events: events::events(root),
             telemetry: telemetry::telemetry(root),
             sharing: root.table("sharing").map(|table| sharing::trust(&table)).unwrap_or_default(),
             call_limits: root.table("limits").map(|table| limits::read(&table, &CALL_LIMITS)).unwrap_or_default(),

@@ -23,6 +23,9 @@ pub enum ConfigError {
     /// The address of a shared database is not valid. The text contains the reason and advice, but no part of the address.
     #[error("{0}")]
     Database(String),
+    /// The address of NATS servers is not valid. The text contains the reason and advice, but no part of the address.
+    #[error("{0}")]
+    Nats(String),
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

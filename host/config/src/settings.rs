@@ -76,7 +76,7 @@ pub struct Settings {
     pub file: AgentFile,
     /// All grants, from the file and from the options.
     pub grants: ResolvedGrants,
-    /// The receiver of outgoing events, the schedules and the webhooks.
+    /// The receiver of outgoing events, the schedules, the webhooks and the sources of events.
     pub events: EventSettings,
     /// The collector of the agent's traces.
     pub telemetry: TelemetrySettings,
@@ -128,13 +128,14 @@ impl Settings {
         Ok(if self.is_delegate { settings.of_delegate() } else { settings })
     }
 
-    /// Returns the settings of an agent that works only for other agents. Schedules and webhooks have no effect, because
+    /// Returns the settings of an agent that works only for other agents. Schedules, webhooks and events have no effect, because
     /// only agents that are served run by themselves.
     #[must_use]
     pub fn of_delegate(mut self) -> Self {
         self.is_delegate = true;
         self.events.schedules.clear();
         self.events.webhooks.clear();
+        self.events.events.clear();
         self
     }
 

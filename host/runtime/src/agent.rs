@@ -20,7 +20,7 @@ pub use delegate::Delegate;
 pub use live::{LiveAgent, PluginVersions, VersionTrial};
 pub use models::{Models, PlanningModels};
 pub use service::{ANY_TYPE, ServiceConfig};
-pub use triggers::{MissedRuns, Schedule, Webhook, WebhookAuthentication};
+pub use triggers::{EventInput, MissedRuns, Schedule, Webhook, WebhookAuthentication};
 pub use user::{UserName, UserNameError};
 
 use self::config::Configured;

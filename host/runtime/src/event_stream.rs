@@ -1,8 +1,8 @@
 //! A stream of a session's events for one reader, which needs no lease. Durable events come from the store, and streamed
-//! events come from the session while it is open in this process (L30).
+//! events come from the session while it is open in this process (L30), or from the process that has it open (F2).
 
 use crate::events::{EventPosition, MissedReply, PartialReply, Subscription};
-use crate::open_sessions::{OpenSessions, PresenceWatch};
+use crate::open_sessions::{LiveSource, OpenSessions, PresenceWatch};
 use agent_core::event::Event;
 use agent_store::{Store, StoreError};
 use std::collections::VecDeque;
@@ -19,8 +19,10 @@ pub struct SessionEvents {
     presence: PresenceWatch,
     /// Position of the last event that was returned.
     position: EventPosition,
-    /// The session's own events while it is open in this process.
+    /// The session's own events while it is open in this process, or the streamed events that another process sends.
     live: Option<Receiver<Event>>,
+    /// Whether another process sends the streamed events. They may come before the durable events on which they follow.
+    is_mirror: bool,
     /// Events that were read, but not returned yet.
     ready: VecDeque<SessionEvent>,
     /// The part of the current reply that was written before this reader began to follow the session. It comes after the
@@ -62,6 +64,7 @@ impl SessionEvents {
             presence,
             position: after,
             live: None,
+            is_mirror: false,
             ready: VecDeque::new(),
             missed: VecDeque::new(),
             is_behind: true,
@@ -78,7 +81,7 @@ impl SessionEvents {
     pub async fn next(&mut self) -> Result<SessionEvent, StoreError> {
         loop {
             while let Some(event) = self.ready.pop_front() {
-                if event.position() > self.position {
+                if event.position() > self.position && !self.is_out_of_place(&event) {
                     self.position = event.position();
                     return Ok(event);
                 }
@@ -99,6 +102,13 @@ impl SessionEvents {
         }
     }
 
+    /// Returns whether an event of another process does not follow on the last durable event that this reader knows. A streamed
+    /// event must never make the reader skip a durable event.
+    fn is_out_of_place(&self, event: &SessionEvent) -> bool {
+        let EventPosition { sequence, provisional } = event.position();
+        self.is_mirror && provisional > 0 && sequence != self.position.sequence
+    }
+
     async fn read_page(&mut self) -> Result<(), StoreError> {
         let page = match self.store.events(self.presence.session(), self.position.sequence, PAGE).await {
             // A new session is not stored before its first commit.
@@ -114,10 +124,20 @@ impl SessionEvents {
         Ok(())
     }
 
-    /// Begins to follow the session if it is open in this process.
+    /// Begins to follow the session if it is open in this process, or if another process sends its streamed events.
     fn follow(&mut self) {
         let presence = self.presence.current();
-        let Some(watch) = presence.watch() else { return };
+        let watch = match presence.live() {
+            None => return,
+            Some(LiveSource::Session(watch)) => {
+                self.is_mirror = false;
+                watch
+            }
+            Some(LiveSource::Mirror(watch)) => {
+                self.is_mirror = true;
+                watch
+            }
+        };
         let Subscription { missed, events } = watch.subscribe_after(self.position);
         self.live = Some(events);
         // Durable events that were committed before the subscription come before the missed part of the reply.
@@ -150,6 +170,10 @@ impl SessionEvents {
         };
         match received {
             Ok(event) if event.session != self.presence.session() => {}
+            Ok(event) if self.is_mirror && event.sequence > self.position.sequence => {
+                self.is_behind = true;
+                self.missed.push_back(SessionEvent::Event(event));
+            }
             Ok(event) if event.provisional.is_some() || event.sequence == self.position.sequence + 1 => {
                 self.ready.push_back(SessionEvent::Event(event));
             }

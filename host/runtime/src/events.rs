@@ -85,6 +85,11 @@ impl SessionWatch {
         self.0.watch(EventPosition::default())
     }
 
+    /// Returns whether both handles belong to the same opening of a session.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
     /// Subscribes a reader that has already received all events up to this position, for example after a reconnect.
     pub fn subscribe_after(&self, position: EventPosition) -> Subscription {
         self.0.watch(position)
@@ -187,6 +192,13 @@ impl Watchers {
                 push_bounded(&mut recent.unseen, event);
             }
         }
+    }
+
+    /// Forgets the pieces of the current reply, because a later reply has begun.
+    pub(crate) fn forget_reply(&self) {
+        let mut recent = self.recent();
+        recent.streamed.clear();
+        recent.reply = None;
     }
 
     /// Publishes the pieces of a reply as provisional events until the reply ends. These events follow the durable

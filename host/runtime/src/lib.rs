@@ -2,18 +2,20 @@
 //! `agent-core` only decides which actions are necessary; this crate performs the actions.
 //!
 //! Each module imports only modules that come before it in this list: `text_difference`, `signature`, `http_sink`, `schedule_times`, `usage_days`, `refusals`, `records`, `tools`, `media`,
-//! `events`, `agent`, `requests`, `news`, `open_sessions`, `event_stream`, `turn_events`, `turn_positions`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
+//! `events`, `agent`, `requests`, `news`, `fleet`, `mirrored_reply`, `open_sessions`, `event_stream`, `turn_events`, `turn_positions`, `host`, `history`, `outbox`, `approvals`, `session`, `waiting`, `turn`,
 //! `swap`, `transfer`, `replay`, `inspection`, `supervisor`.
 
 pub mod agent;
 pub mod approvals;
 mod event_stream;
 mod events;
+mod fleet;
 mod history;
 mod host;
 mod http_sink;
 pub mod inspection;
 pub mod media;
+mod mirrored_reply;
 mod news;
 mod open_sessions;
 pub mod outbox;
@@ -38,9 +40,9 @@ mod waiting;
 
 pub use agent::models;
 pub use agent::{
-    Agent, AgentConfig, AgentError, AnsweredGrants, AskPolicy, Delegate, LiveAgent, MemoryUse, MissedRuns, Models,
-    OutboxConfig, PlanningModels, PluginAllowance, PluginVersions, RuleBinding, Schedule, ServiceConfig, SummaryWriter,
-    UserName, UserNameError, VersionTrial, Webhook, WebhookAuthentication,
+    Agent, AgentConfig, AgentError, AnsweredGrants, AskPolicy, Delegate, EventInput, LiveAgent, MemoryUse, MissedRuns,
+    Models, OutboxConfig, PlanningModels, PluginAllowance, PluginVersions, RuleBinding, Schedule, ServiceConfig,
+    SummaryWriter, UserName, UserNameError, VersionTrial, Webhook, WebhookAuthentication,
 };
 pub use agent_core::run::{AnnouncedEvents, Emission};
 pub use agent_models::decode::stored_thinking;
@@ -48,6 +50,7 @@ pub use agent_plugins::{Access, NewMediaItem, TreeGrant};
 pub use approvals::{ApprovalDecision, ApprovalError, Verdict};
 pub use event_stream::{SessionEvent, SessionEvents};
 pub use events::{EventPosition, MissedReply, PartialReply, SessionWatch, Subscription};
+pub use fleet::Fleet;
 pub use host::{
     BudgetUse, CallsInFlight, Checkpoint, CheckpointObserver, CommittedEvents, FileChange, FileChanges, FirstUse,
     FirstUses, Host, ModelCallEnding, Observation, ObservedModelCall, Observer, StoredValues,

@@ -3,7 +3,7 @@
 
 use agent_core::event::Event;
 use agent_store::{Announcement, News};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::Notify;
 
@@ -16,22 +16,37 @@ pub struct SessionNews(Arc<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
-    announcements: Mutex<BTreeSet<Announcement>>,
+    announcements: Mutex<BTreeMap<Announcement, AnnouncementId>>,
     added: Notify,
+    is_urgent: Notify,
 }
+
+/// An id by which a work queue recognises a doubled announcement: the id of the commit or request that is announced.
+pub(crate) type AnnouncementId = String;
 
 impl SessionNews {
     /// Adds the news of a commit with these events.
     pub(crate) fn committed(&self, session: &str, events: &[Event]) {
         if !events.is_empty() {
-            self.add(News::Events, session);
+            self.add(News::Events, session, String::new());
         }
     }
 
-    pub(crate) fn add(&self, news: News, session: &str) {
+    /// Adds that there is work for a session: something for which it waits has happened, or no process has it open any more.
+    pub(crate) fn add_work(&self, session: &str, id: AnnouncementId) {
+        self.add(News::Work, session, id);
+    }
+
+    /// Adds news for which somebody waits, so that they are announced at once.
+    pub(crate) fn add_urgent(&self, news: News, session: &str, id: AnnouncementId) {
+        self.add(news, session, id);
+        self.0.is_urgent.notify_one();
+    }
+
+    fn add(&self, news: News, session: &str, id: AnnouncementId) {
         let mut waiting = self.0.announcements.lock().unwrap_or_else(PoisonError::into_inner);
         if waiting.len() < MAX_WAITING {
-            waiting.insert(Announcement { news, session: session.to_owned() });
+            waiting.insert(Announcement { news, session: session.to_owned() }, id);
             self.0.added.notify_one();
         }
     }
@@ -41,8 +56,13 @@ impl SessionNews {
         self.0.added.notified().await;
     }
 
+    /// Waits until there are urgent news.
+    pub(crate) async fn is_urgent(&self) {
+        self.0.is_urgent.notified().await;
+    }
+
     /// Removes all news, and returns them.
-    pub(crate) fn take(&self) -> Vec<Announcement> {
+    pub(crate) fn take(&self) -> Vec<(Announcement, AnnouncementId)> {
         std::mem::take(&mut *self.0.announcements.lock().unwrap_or_else(PoisonError::into_inner)).into_iter().collect()
     }
 }
@@ -55,13 +75,15 @@ mod tests {
     async fn equal_news_are_announced_once_and_their_number_is_bounded() {
         let news = SessionNews::default();
         for number in 0..2 * MAX_WAITING {
-            news.add(News::Work, &format!("a/{}", number % (MAX_WAITING + 10)));
+            news.add_work(&format!("a/{}", number % (MAX_WAITING + 10)), number.to_string());
         }
         news.added().await;
         assert_eq!(news.take().len(), MAX_WAITING);
-        news.add(News::Events, "a/1");
-        news.add(News::Events, "a/1");
+        news.add_urgent(News::Answer, "a/1", "1".to_owned());
+        news.add_urgent(News::Answer, "a/1", "2".to_owned());
+        news.is_urgent().await;
         news.committed("a/2", &[]);
-        assert_eq!(news.take(), [Announcement { news: News::Events, session: "a/1".to_owned() }]);
+        let announcement = Announcement { news: News::Answer, session: "a/1".to_owned() };
+        assert_eq!(news.take(), [(announcement, "2".to_owned())]);
     }
 }

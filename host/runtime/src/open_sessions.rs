@@ -15,14 +15,31 @@ const INBOX_CAPACITY: usize = 16;
 ///
 /// A session that is only watched needs little memory, because its channel for events exists only while it is open.
 #[derive(Clone, Default)]
-pub struct OpenSessions(Arc<Mutex<HashMap<String, watch::Sender<SessionPresence>>>>);
+pub struct OpenSessions {
+    presences: Arc<Mutex<Presences>>,
+    /// Counts how often a session was opened or closed, or began or ceased to be watched.
+    changes: Arc<watch::Sender<u64>>,
+}
+
+type Presences = HashMap<String, watch::Sender<SessionPresence>>;
 
 /// Whether a session is open in this process, as its watchers see it.
 #[derive(Clone, Default)]
 pub(crate) struct SessionPresence {
     open: Option<OpenSession>,
+    /// The streamed text of the session, as another process that has the session open sends it. `None` if this process does
+    /// not receive it.
+    mirror: Option<SessionWatch>,
     /// Number of the session's last durable event, as far as another process has committed it and this process knows it.
     last_event: u64,
+}
+
+/// Where the events of a session that are not stored yet come from.
+pub(crate) enum LiveSource<'p> {
+    /// The session is open in this process.
+    Session(&'p SessionWatch),
+    /// Another process sends the provisional events, which may come before the durable events on which they follow.
+    Mirror(&'p SessionWatch),
 }
 
 #[derive(Clone)]
@@ -37,17 +54,27 @@ struct OpenSession {
 }
 
 impl SessionPresence {
-    /// Returns the handle with which the session can be watched. `None` if the session is not open in this process.
-    pub(crate) fn watch(&self) -> Option<&SessionWatch> {
-        self.open.as_ref().map(|open| &open.watch)
+    /// Returns the handle with which the session can be watched. `None` if this process has neither the session nor a mirror.
+    pub(crate) fn live(&self) -> Option<LiveSource<'_>> {
+        match (&self.open, &self.mirror) {
+            (Some(open), _) => Some(LiveSource::Session(&open.watch)),
+            (None, mirror) => mirror.as_ref().map(LiveSource::Mirror),
+        }
     }
 }
 
-type Presences = HashMap<String, watch::Sender<SessionPresence>>;
-
 impl OpenSessions {
     fn presences(&self) -> MutexGuard<'_, Presences> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.presences.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns a receiver that notices when a session was opened or closed, or began or ceased to be watched.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    fn note_change(&self) {
+        self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
     /// Registers a session that was opened in this process. The session stays registered until the inbox is dropped. The token
@@ -62,12 +89,25 @@ impl OpenSessions {
             opening = presence.open.as_ref().map_or(0, |open| open.opening + 1);
             presence.open = Some(OpenSession { opening, watch, requests, lease, leaving });
         });
+        self.note_change();
         Inbox { requests: receiver, opening, session, sessions: self.clone() }
     }
 
     /// Returns the channel for requests to a session. `None` if the session is not open in this process.
     pub(crate) fn requests_to(&self, session: &str) -> Option<mpsc::Sender<PendingRequest>> {
         self.presences().get(session)?.borrow().open.as_ref().map(|open| open.requests.clone())
+    }
+
+    /// Returns the handle with which a session can be watched. `None` if the session is not open in this process.
+    pub(crate) fn watch_of(&self, session: &str) -> Option<SessionWatch> {
+        self.presences().get(session)?.borrow().open.as_ref().map(|open| open.watch.clone())
+    }
+
+    /// Sets or removes the streamed text of a watched session that another process has open.
+    pub(crate) fn set_mirror(&self, session: &str, mirror: Option<SessionWatch>) {
+        if let Some(presence) = self.presences().get(session) {
+            presence.send_modify(|presence| presence.mirror = mirror);
+        }
     }
 
     /// Returns the leases of the sessions that are open in this process.
@@ -90,6 +130,7 @@ impl OpenSessions {
     /// Watches whether a session is open in this process.
     pub(crate) fn watch(&self, session: &str) -> PresenceWatch {
         let presence = self.presences().entry(session.to_owned()).or_default().subscribe();
+        self.note_change();
         PresenceWatch { presence: Some(presence), session: session.to_owned(), sessions: self.clone() }
     }
 
@@ -120,6 +161,7 @@ impl OpenSessions {
         if presences.get(session).is_some_and(is_unused) {
             presences.remove(session);
         }
+        self.note_change();
     }
 }
 
@@ -227,18 +269,21 @@ mod tests {
     async fn i9_sessions_are_known_while_they_are_open_or_watched() {
         let sessions = OpenSessions::default();
         let mut watch = sessions.watch("a");
-        assert!(watch.current().watch().is_none() && sessions.requests_to("a").is_none());
+        assert!(watch.current().live().is_none() && sessions.requests_to("a").is_none());
         assert_eq!(sessions.watched_elsewhere(), ["a"]);
         let first = sessions.register(watch_of_nobody(), lease(1), CancellationToken::new());
         watch.changed().await;
-        assert!(watch.current().watch().is_some() && sessions.requests_to("a").is_some());
+        assert!(watch.current().live().is_some() && sessions.requests_to("a").is_some());
         assert_eq!(sessions.watched_elsewhere(), [""; 0]);
         let second = sessions.register(watch_of_nobody(), lease(2), CancellationToken::new());
         drop(first);
         assert!(sessions.requests_to("a").is_some(), "a later opening is not removed");
         drop(second);
-        assert!(watch.current().watch().is_none());
+        assert!(watch.current().live().is_none());
+        let changes = sessions.changes();
+        sessions.set_mirror("a", Some(watch_of_nobody()));
+        assert!(matches!(watch.current().live(), Some(LiveSource::Mirror(_))) && sessions.watch_of("a").is_none());
         drop(watch);
-        assert!(sessions.presences().is_empty());
+        assert!(sessions.presences().is_empty() && changes.has_changed().is_ok_and(|changed| changed));
     }
 }

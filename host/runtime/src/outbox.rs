@@ -16,11 +16,13 @@ use crate::http_sink::HttpSinkError;
 use agent_core::change::{OutboxEffect, OutboxItem};
 use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Action, Run};
+use agent_fleet::{FleetError, Nats};
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
 use memories::write_memory;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// Maximum number of outbox items that one query reads.
@@ -46,6 +48,12 @@ pub enum OutboxError {
     /// The server did not accept an event.
     #[error("{0}; the event stays in the outbox")]
     Server(#[from] HttpSinkError),
+    /// NATS did not store an event.
+    #[error("{0}; the event stays in the outbox")]
+    Nats(#[from] FleetError),
+    /// An event must be published to a subject, but the process does not use NATS.
+    #[error("the event must be published to `{0}`: start the host with --nats; the event stays in the outbox")]
+    NoNats(Arc<str>),
 }
 
 impl OutboxError {
@@ -56,13 +64,13 @@ impl OutboxError {
 }
 
 /// Which receivers of events a delivery uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Receivers {
-    /// Only the folder. An event that must also be sent to a server stays pending. A session uses this, because it must
-    /// not wait for a server.
+#[derive(Clone, Copy)]
+pub enum Receivers<'n> {
+    /// Only the folder. An event that must also be sent to a server or published stays pending. A session uses this, because it
+    /// must not wait for a server.
     Folder,
-    /// The folder and the server.
-    All,
+    /// The folder, the server, and the subject of NATS, if the process uses NATS.
+    All(Option<&'n Nats>),
 }
 
 /// Delivers the pending items of one session, or of all sessions if `session` is `None`. It does no harm if an
@@ -71,7 +79,7 @@ pub enum Receivers {
 /// has not accepted an event, no further event is sent to it. `on_delivered` is called with the id of each delivered item.
 pub async fn deliver(
     store: &dyn Store,
-    (config, receivers): (&OutboxConfig, Receivers),
+    (config, receivers): (&OutboxConfig, Receivers<'_>),
     session: Option<&str>,
     on_delivered: &(dyn Fn(&str) + Send + Sync),
 ) -> Result<(), OutboxError> {
@@ -88,7 +96,7 @@ pub async fn deliver(
                 }
                 Ok(Delivery::Pending) => {}
                 Err(error) => {
-                    if matches!(error, OutboxError::Server(_)) {
+                    if matches!(error, OutboxError::Server(_) | OutboxError::Nats(_) | OutboxError::NoNats(_)) {
                         store.note_failed_delivery(item.number, &error.to_string()).await?;
                         receivers = if error.concerns_only_this_event() { receivers } else { Receivers::Folder };
                     }
@@ -120,7 +128,7 @@ pub(crate) enum Delivery {
 /// Delivers one item, but does not record the delivery.
 pub(crate) async fn deliver_one(
     store: &dyn Store,
-    (config, receivers): (&OutboxConfig, Receivers),
+    (config, receivers): (&OutboxConfig, Receivers<'_>),
     item: &StoredOutboxItem,
 ) -> Result<Delivery, OutboxError> {
     match &item.item.effect {
@@ -153,17 +161,35 @@ pub(crate) async fn deliver_one(
             if let Some(directory) = &config.directory {
                 write_event(directory.join(file_name(&item.session, &item.item.id)), event).await?;
             }
-            match (&config.server, receivers) {
-                (Some(_), Receivers::Folder) => Ok(Delivery::Pending),
-                (Some(server), Receivers::All) => {
-                    server.send(event).await?;
+            match (config.is_sent(), receivers) {
+                (true, Receivers::Folder) => Ok(Delivery::Pending),
+                (true, Receivers::All(nats)) => {
+                    send(config, nats, item, event).await?;
                     Ok(Delivery::Done)
                 }
-                (None, _) if config.directory.is_some() => Ok(Delivery::Done),
-                (None, _) => Ok(Delivery::Pending),
+                (false, _) if config.directory.is_some() => Ok(Delivery::Done),
+                (false, _) => Ok(Delivery::Pending),
             }
         }
     }
+}
+
+/// Sends an event to the server, and publishes it to the subject. If one of them fails, both are repeated, with the same id.
+async fn send(
+    config: &OutboxConfig,
+    nats: Option<&Nats>,
+    item: &StoredOutboxItem,
+    event: &OutgoingEvent,
+) -> Result<(), OutboxError> {
+    if let Some(server) = &config.server {
+        server.send(event).await?;
+    }
+    let Some(subject) = &config.subject else { return Ok(()) };
+    let nats = nats.ok_or_else(|| OutboxError::NoNats(subject.clone()))?;
+    // The id of an event is unique only in its session.
+    let id = file_name(&item.session, &item.item.id);
+    let body = serde_json::to_vec(event).unwrap_or_default();
+    Ok(nats.publish_event(subject, (&id, "application/cloudevents+json; charset=UTF-8"), body).await?)
 }
 
 async fn write_event(path: PathBuf, event: &OutgoingEvent) -> Result<(), OutboxError> {
@@ -205,7 +231,7 @@ pub(crate) async fn deliver_session(services: &SessionServices) {
     if let Err(error) = deliver(&*services.store, receivers, Some(&services.subject), &on_delivered).await {
         tracing::warn!(session = %services.subject, %error, "could not deliver all items of the outbox");
     }
-    if config.server.is_some() {
+    if config.is_sent() {
         services.outbox_changed.notify_one();
     }
 }

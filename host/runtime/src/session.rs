@@ -331,10 +331,11 @@ impl Session {
     /// does this by itself. If the server does not accept an event, the event stays in the outbox.
     pub async fn deliver_events(&self) -> Result<(), OutboxError> {
         let config = &self.services.agent.config().outbox;
-        if config.server.is_none() {
+        if !config.is_sent() {
             return Ok(());
         }
-        outbox::deliver(&*self.services.store, (config, Receivers::All), Some(self.subject()), &|_| {}).await
+        let receivers = Receivers::All(self.services.fleet.as_ref().map(|fleet| &fleet.nats));
+        outbox::deliver(&*self.services.store, (config, receivers), Some(self.subject()), &|_| {}).await
     }
 
     /// Replaces the agent with which the session runs the open turn.

@@ -6,15 +6,19 @@ mod actor;
 mod announcements;
 mod backoff;
 mod dispatch;
+mod incoming_events;
 mod leases;
+mod live_text;
 mod mailbox;
 mod scan;
 mod schedule;
 mod tenants;
+mod work_queue;
 
 use crate::agent::LiveAgent;
 use crate::event_stream::SessionEvents;
 use crate::events::EventPosition;
+use crate::fleet::Fleet;
 use crate::host::Host;
 use crate::refusals::RefusalLog;
 use crate::requests::{
@@ -26,13 +30,14 @@ use crate::turn_events::TurnEvents;
 use agent_store::{SessionFilter, SessionState, SessionSummary, StoreError};
 use backoff::Backoff;
 use futures::FutureExt;
+use live_text::WatchedElsewhere;
 use mailbox::Mailbox;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenants::{Place, Places, Tenant};
 use tokio::io::AsyncWrite;
-use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::sync::{Notify, broadcast, mpsc, oneshot};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -101,6 +106,10 @@ struct Shared {
     opening: Mutex<HashSet<String>>,
     /// The requests of other processes that this process handles.
     mailbox: Mailbox,
+    /// The sessions whose requests were answered, for the tasks that wait for answers.
+    answers: broadcast::Sender<String>,
+    /// The sessions that are watched at other processes.
+    watched: WatchedElsewhere,
     /// Cancelled when the supervisor shuts down.
     stop: CancellationToken,
 }
@@ -128,6 +137,8 @@ impl Supervisor {
             continuing,
             opening,
             mailbox,
+            answers: broadcast::Sender::new(announcements::CAPACITY),
+            watched: WatchedElsewhere::default(),
             stop,
         });
         shared.tasks.spawn(scan::scan(shared.clone()));
@@ -137,6 +148,9 @@ impl Supervisor {
         shared.tasks.spawn(leases::watch_leases(shared.clone()));
         shared.tasks.spawn(announcements::send_news(shared.clone()));
         shared.tasks.spawn(announcements::receive_news(shared.clone()));
+        if let Some(fleet) = shared.host.fleet.clone() {
+            shared.start_fleet_tasks(&fleet);
+        }
         Self(shared)
     }
 
@@ -337,12 +351,29 @@ impl Supervisor {
         self.0.tasks.close();
         self.0.tasks.wait().await;
         // Other processes continue the sessions that were left open.
-        self.0.host.store.announce(self.0.host.news.take()).await;
+        self.0.announce_news().await;
+        if let Some(fleet) = &self.0.host.fleet {
+            fleet.nats.flush().await;
+        }
         self.0.refusals.flush().await;
     }
 }
 
 impl Shared {
+    /// Starts the tasks that use NATS.
+    fn start_fleet_tasks(self: &Arc<Self>, fleet: &Fleet) {
+        self.tasks.spawn(announcements::receive_hints(self.clone(), fleet.clone()));
+        self.tasks.spawn(live_text::send_text(self.clone(), fleet.clone()));
+        self.tasks.spawn(live_text::receive_text(self.clone(), fleet.clone()));
+        for (name, agent) in &self.agents {
+            self.tasks.spawn(work_queue::take_announced_work(self.clone(), fleet.clone(), name.clone()));
+            for (table, events) in &agent.current().config().events {
+                let receiver = (name.clone(), table.clone(), events.clone());
+                self.tasks.spawn(incoming_events::receive_events(Supervisor(self.clone()), fleet.clone(), receiver));
+            }
+        }
+    }
+
     /// Waits a moment if the store refused an operation because the session is still open. Other errors, and a session that stays
     /// open, are returned.
     async fn wait_until_closed(&self, session: &str, error: StoreError, until: Instant) -> Result<(), RequestError> {
@@ -496,6 +527,12 @@ enum Opened {
     ByScan {
         /// Becomes free when the session is closed.
         _place: Place,
+    },
+    /// The work queue has announced that the session can continue.
+    ByAnnouncement {
+        /// Receives the result when the session is closed: an error if it made no progress, with the reason unless the database is
+        /// the reason.
+        outcome: oneshot::Sender<Result<(), Option<String>>>,
     },
 }
 

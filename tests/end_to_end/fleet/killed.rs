@@ -2,6 +2,7 @@
 //! their lease. Every input has exactly one output, and no call that is not idempotent runs twice (F1, F2, D3).
 
 use super::{Fleet, LEASE_SECONDS, effects, histories};
+use crate::nats_server::Cluster;
 use crate::serve::client::{Client, encoded};
 use crate::serve::process::ServeProcess;
 use agent_core::change::CallState;
@@ -90,6 +91,49 @@ impl Run {
         self.processes[process].as_ref().expect("the server runs").client()
     }
 
+    /// Makes the NATS servers fail in a way that differs from round to round.
+    async fn disturb_nats(&mut self, round: usize) {
+        let Some(nats) = &mut self.fleet.nats else { return };
+        match round {
+            0 => nats.kill(0),
+            1 => nats.signal(1, Signal::STOP),
+            2 => nats.lose_everything(),
+            // Without a majority, nothing is stored.
+            3 => [0, 1].into_iter().for_each(|server| nats.kill(server)),
+            _ => [0, 1, 2].into_iter().for_each(|server| nats.signal(server, Signal::STOP)),
+        }
+    }
+
+    fn repair_nats(&mut self, round: usize) {
+        let Some(nats) = &mut self.fleet.nats else { return };
+        match round {
+            0 => nats.start_server(0),
+            1 => nats.signal(1, Signal::CONT),
+            2 => {}
+            3 => [0, 1].into_iter().for_each(|server| nats.start_server(server)),
+            _ => [0, 1, 2].into_iter().for_each(|server| nats.signal(server, Signal::CONT)),
+        }
+    }
+
+    /// Publishes announcements as an attacker would: doubled, for sessions that are open or do not exist, and with forged text.
+    async fn publish_doubled_and_forged(&self) {
+        let Some(nats) = &self.fleet.nats else { return };
+        let client = nats.jetstream().await.client();
+        let sessions = self.prompts.keys().map(String::as_str).chain(["talker/missing", "unknown/1", "talker"]);
+        let published = async {
+            for session in sessions {
+                let subject = session.replace('/', ".");
+                for kind in ["work", "work", "answer", "watch", "live.events", "live.text", "retry", "dead", "other"] {
+                    let forged = format!("tests.{subject}.{kind}");
+                    client.publish(forged, "{\"events\": []}".into()).await.expect("published");
+                }
+            }
+            client.flush().await.expect("sent");
+        };
+        // The servers may not answer at the moment.
+        let _ = tokio::time::timeout(Duration::from_secs(2), published).await;
+    }
+
     /// Begins sessions and sends prompts through a server that stays alive during this round.
     async fn use_server(&mut self, door: usize) {
         let client = self.client(door);
@@ -172,7 +216,23 @@ async fn resolve_all(fleet: &Fleet, client: &Client) -> bool {
 async fn f1_killed_and_paused_workers_lose_and_repeat_nothing() {
     let seed = u64::from(SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").subsec_nanos());
     println!("seed {seed}");
-    let Some(fleet) = Fleet::new(&agents(), COMMANDS.len()) else { return };
+    if let Some(fleet) = Fleet::new(&agents(), COMMANDS.len()) {
+        kill_and_pause(fleet, seed).await;
+    }
+}
+
+/// F1, F2, D3: the same while NATS servers are killed and paused, lose everything, and deliver doubled and forged messages.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the test harness captures the output, and shows the seed if the test fails")]
+async fn f1_failures_of_nats_lose_and_repeat_nothing() {
+    let seed = u64::from(SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").subsec_nanos());
+    println!("seed {seed}");
+    if let Some(fleet) = Fleet::with_nats(&agents(), COMMANDS.len(), Cluster::start(3)) {
+        kill_and_pause(fleet, seed).await;
+    }
+}
+
+async fn kill_and_pause(fleet: Fleet, seed: u64) {
     drop(fleet.store().await);
     histories::record(&fleet).await;
     let processes = COMMANDS.iter().enumerate().map(|(number, command)| Some(fleet.start(command, number))).collect();
@@ -181,8 +241,10 @@ async fn f1_killed_and_paused_workers_lose_and_repeat_nothing() {
         // The door changes, and the victim is one of the other two processes.
         let door = round % 2;
         let victim = (door + 1 + run.random(2)) % COMMANDS.len();
+        run.disturb_nats(round).await;
         run.use_server(door).await;
         run.send_prompts(door).await;
+        run.publish_doubled_and_forged().await;
         let pause = run.random(400) as u64;
         tokio::time::sleep(Duration::from_millis(pause)).await;
         if round % 2 == 0 {
@@ -199,6 +261,7 @@ async fn f1_killed_and_paused_workers_lose_and_repeat_nothing() {
             );
             run.processes[victim].as_ref().expect("the process runs").signal(Signal::CONT);
         }
+        run.repair_nats(round);
     }
     let client = run.client(0);
     let ended = async {

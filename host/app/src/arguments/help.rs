@@ -14,7 +14,7 @@ agent-host setup|doctor
        agent-host mcp [--agent FILE|NAME] [--expose tools|agent] [--listen ADDRESS]
        agent-host trust [FILE] | trust list|add|remove
        agent-host usage [--since DAY] [--by day|month|agent|user]
-       agent-host plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND";
+       agent-host plugin|key|token|session|approvals|outbox|dead-letter|memory|store|config|audit COMMAND";
 
 /// Text that `-h` prints below the options.
 pub(super) const SHORT: &str = "\
@@ -114,6 +114,7 @@ Data:
   Sessions, compiled code and copies of used plugins are stored in the data folder: --data,
   or AGENT_HOST_DATA, or the platform's folder for application data. With --store, or
   AGENT_HOST_STORE, sessions are in a PostgreSQL database, which several machines can share.
+  With --nats, or AGENT_HOST_NATS, `serve` and `worker` announce work to each other over NATS.
 
 Exit codes:
   0    the turn ended with an answer, or the command succeeded

@@ -1,6 +1,6 @@
 //! Arguments of the command `mcp`.
 
-use super::serve::{RunningAgents, ServeArguments};
+use super::serve::{NatsArguments, RunningAgents, ServeArguments};
 use agent_config::grants::Grant;
 use agent_serve::Expose;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -76,6 +76,7 @@ impl McpArguments {
             tls_certificate: None,
             tls_key: None,
             socket: None,
+            nats: NatsArguments::default(),
         }
     }
 }

@@ -25,6 +25,16 @@ pub(crate) struct RunningAgents {
     pub(crate) grant: Vec<Grant>,
 }
 
+/// The option that selects NATS servers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub(crate) struct NatsArguments {
+    /// NATS servers with JetStream that announce work to other processes: nats://HOST:4222, or several hosts after commas. The
+    /// password or token is in NATS_PASSWORD, or the whole address with it is in AGENT_HOST_NATS
+    // The value is parsed later, because an error of clap would print it, and it may contain a password.
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) nats: Option<String>,
+}
+
 /// Options of `worker`.
 #[derive(Debug, Args)]
 pub(crate) struct WorkerArguments {
@@ -39,6 +49,9 @@ pub(crate) struct WorkerArguments {
     /// token that has the right `observe`)
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) health: Option<SocketAddr>,
+    /// NATS servers.
+    #[command(flatten)]
+    pub(crate) nats: NatsArguments,
 }
 
 /// Options of `serve`.
@@ -69,6 +82,9 @@ pub(crate) struct ServeArguments {
     /// Origin of a web page that may use the server, such as https://console.example.com
     #[arg(long, value_name = "ORIGIN")]
     pub(crate) origin: Vec<String>,
+    /// NATS servers.
+    #[command(flatten)]
+    pub(crate) nats: NatsArguments,
 }
 
 /// Options of `token`.

@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: AcpArguments, data: DataLocation<'_>, termina
     let AcpArguments { agent, plugins, model, grant } = arguments;
     let options = AgentOptions { agent, plugins, model, grants: grant, ..AgentOptions::default() };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(vec![options], (&data, &environment), for_editor, terminal) => served?,
+        served = ServedAgents::assemble(vec![options], (&data, &environment), (None, for_editor), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.kill_servers_on_exit(served.servers());

@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: McpArguments, data: DataLocation<'_>, termina
     let data = DataDirectory::open(data, &environment)?;
     let options = agent_options(&arguments.agents());
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(options, (&data, &environment), |host| host, terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), (None, |host| host), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.kill_servers_on_exit(served.servers());

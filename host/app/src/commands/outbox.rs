@@ -63,7 +63,7 @@ async fn deliver(
     let done = |_: &str| {
         written.fetch_add(1, Ordering::Relaxed);
     };
-    let delivered = outbox::deliver(store, (&config, Receivers::All), session, &done).await;
+    let delivered = outbox::deliver(store, (&config, Receivers::All(None)), session, &done).await;
     terminal.note(match written.load(Ordering::Relaxed) {
         0 => "nothing was pending in the outbox".to_owned(),
         written => format!("{} delivered to {folder}", text::count(written, "item")),

@@ -39,12 +39,13 @@ pub(crate) async fn run(
         chosen = agents_to_serve(&arguments.agents, data, terminal) => chosen?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
+    let nats = environment::nats(arguments.nats.nats.as_deref())?;
     let data = DataDirectory::open(data, &environment)?;
     let tokens = token_file(arguments.tokens.as_deref(), &data);
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);
     let asking = |host| Host { first_uses: Some(sender), ..host };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(options, (&data, &environment), asking, terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), (nats.as_ref(), asking), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();

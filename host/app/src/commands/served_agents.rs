@@ -3,12 +3,15 @@
 use super::chat::build_news;
 use super::monitoring::Monitoring;
 use super::open_session::checkpoint;
+use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::{AssembledAgents, Assembler, UnusablePlugins, open_sandbox, open_store};
 use agent_config::{AgentOptions, AgentWatch, DataDirectory, HostEnvironment, Settings, WatchEvent, choose_model};
+use agent_fleet::{Nats, NatsAddress};
 use agent_mcp::McpServers;
-use agent_runtime::{Host, LiveAgent, Notice};
+use agent_runtime::{Fleet, Host, LiveAgent, Notice};
+use agent_store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -28,12 +31,12 @@ pub(super) struct ServedAgents {
 }
 
 impl ServedAgents {
-    /// Builds the agents. The limits of the sandbox come from the first agent's file. `prepare` changes
-    /// the services that all sessions share.
+    /// Builds the agents. The limits of the sandbox come from the first agent's file. With `nats`, the process joins a fleet.
+    /// `prepare` changes the services that all sessions share.
     pub(super) async fn assemble(
         options: Vec<AgentOptions>,
         (data, environment): (&DataDirectory, &HostEnvironment),
-        prepare: impl FnOnce(Host) -> Host,
+        (nats, prepare): (Option<&NatsAddress>, impl FnOnce(Host) -> Host),
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
         let mut all_settings = Vec::new();
@@ -63,7 +66,12 @@ impl ServedAgents {
         }
         refuse_shared_names(&agents)?;
         let monitoring = Monitoring::start(&store, &sandbox, &agents.iter().collect::<Vec<_>>()).await;
+        let fleet = match nats {
+            Some(address) => Some(join_fleet(&*store, address).await?),
+            None => None,
+        };
         let host = Host {
+            fleet,
             checkpoint: checkpoint(),
             observer: Some(monitoring.observer()),
             leaving: CancellationToken::new(),
@@ -130,6 +138,12 @@ impl ServedAgents {
         }
         self.monitoring.finish(terminal).await;
     }
+}
+
+/// Connects to NATS in the background, and joins the fleet of the processes that share the store.
+async fn join_fleet(store: &dyn Store, address: &NatsAddress) -> Result<Fleet, Failure> {
+    let nats = Nats::connect(address).await.map_err(Failure::refused)?;
+    Fleet::join(store, nats, environment::process_name()).await.map_err(Failure::refused)
 }
 
 /// Refuses agents of different files with the same name. Sessions belong to a name, so a session of one file could continue

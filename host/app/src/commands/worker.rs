@@ -19,11 +19,11 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
-    let environment = environment::host();
+    let (environment, nats) = (environment::host(), environment::nats(arguments.nats.nats.as_deref())?);
     let data = DataDirectory::open(data, &environment)?;
     let options = agent_options(&arguments.agents);
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(options, (&data, &environment), |host| host, terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), (nats.as_ref(), |host| host), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();

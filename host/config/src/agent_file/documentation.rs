@@ -58,6 +58,8 @@ fn allowed_by_format(format: TextFormat) -> &'static str {
         TextFormat::Times => "a cron expression, or `every N minutes`, `hours` or `days`",
         TextFormat::TimeZone => "the name of a time zone",
         TextFormat::PluginOrDigest => "the name of a plugin, or a digest",
+        TextFormat::Subject => "words that are separated by dots",
+        TextFormat::Subjects => "words that are separated by dots, with `*` or `>`",
         TextFormat::Namespace => "a host and a path, without `https://`, or `local`",
         TextFormat::PublicKeys => "keys, separated by spaces",
         TextFormat::Tool => "1 to 128 letters, digits, `_`, `-`, `.`",

@@ -1,4 +1,4 @@
-//! Reads the tables `[outbox]`, `[outbox.server]`, `[schedules.NAME]` and `[webhooks.NAME]`.
+//! Reads the tables `[outbox]`, `[outbox.server]`, `[schedules.NAME]`, `[webhooks.NAME]` and `[events.NAME]`.
 
 use super::document::{Entry, Table, TomlValue};
 use super::text_format::TextFormat;
@@ -13,6 +13,8 @@ pub struct OutboxTable {
     pub directory: Option<Located>,
     /// The server that receives outgoing events.
     pub server: Option<OutboxServerTable>,
+    /// The subject of NATS to which outgoing events are published.
+    pub subject: Option<String>,
     /// Whether the end of each turn is announced by an event.
     pub completions: Option<bool>,
     /// Whether approval requests are announced by events.
@@ -62,12 +64,26 @@ pub struct WebhookTable {
     pub user: Option<UserName>,
 }
 
+/// A table `[events.NAME]`: a subject of NATS whose events begin sessions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventTable {
+    /// The subject, which may contain wildcards.
+    pub subject: String,
+    /// Name of the stream that contains the subject.
+    pub stream: Option<String>,
+    /// Text before the data of the event.
+    pub prompt: Option<String>,
+    /// User for whom the sessions work.
+    pub user: Option<UserName>,
+}
+
 /// Reads the table `[outbox]`. A missing table has the same effect as an empty table.
 pub(super) fn outbox(root: &Table<'_>) -> OutboxTable {
     let Some(table) = root.table("outbox") else { return OutboxTable::default() };
     OutboxTable {
         directory: table.get("directory").and_then(|value| located_string(&value)),
         server: table.get("server").and_then(|value| server(&value)),
+        subject: table.get("subject").and_then(|value| value.text()),
         completions: table.get("completions").and_then(|value| value.flag()),
         approvals: table.get("approvals").and_then(|value| value.flag()),
     }
@@ -122,6 +138,15 @@ pub(super) fn webhooks(root: &Table<'_>) -> BTreeMap<String, WebhookTable> {
             is_hub_signature: text("signature").is_some_and(|word| word == "hub"),
             user: user(table),
         })
+    })
+}
+
+/// Reads all tables `[events.NAME]`.
+pub(super) fn events(root: &Table<'_>) -> BTreeMap<String, EventTable> {
+    named_tables(root, "events", |value, table| {
+        let text = |key| table.get(key).and_then(|value| value.text());
+        let subject = required(value, table, "subject", "\"shop.orders.*\"")?.value;
+        Some(EventTable { subject, stream: text("stream"), prompt: text("prompt"), user: user(table) })
     })
 }
 

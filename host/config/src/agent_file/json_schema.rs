@@ -71,7 +71,7 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
             let command_or_url = json!([{ "required": ["command"] }, { "required": ["url"] }]);
             schema.insert("oneOf".to_owned(), command_or_url);
         }
-        ["schedules"] | ["webhooks"] => {
+        ["schedules"] | ["webhooks"] | ["events"] => {
             schema.insert("propertyNames".to_owned(), text(TextFormat::Name));
         }
         ["webhooks", "NAME"] => {

@@ -16,7 +16,7 @@ use super::text_format::TextFormat;
 use agent::{AGENT, MODELS, TURN, UNITS};
 use approval::APPROVAL;
 use budget::{BUDGET, BUDGET_AGENT_DAY, BUDGET_SESSION, BUDGET_TURN, BUDGET_USER_DAY};
-use events::{OUTBOX, OUTBOX_SERVER, SCHEDULE, WEBHOOK};
+use events::{EVENT, OUTBOX, OUTBOX_SERVER, SCHEDULE, WEBHOOK};
 use limits::{AGENT_LIMITS, HOST_TABLE, PLUGIN_LIMITS};
 pub(super) use mcp::{MCP, MCP_NEEDS, MCP_TAKEN};
 use mcp::{MCP_ADDRESS, MCP_PROCESS};
@@ -128,6 +128,7 @@ pub(super) const SECTIONS: &[Section] = &[
     OUTBOX_SERVER,
     SCHEDULE,
     WEBHOOK,
+    EVENT,
     TELEMETRY,
     SHARING,
 ];

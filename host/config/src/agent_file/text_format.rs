@@ -3,6 +3,7 @@
 
 use agent_core::event_type::{ServiceEventType, is_reserved};
 use agent_core::message::Digest;
+use agent_fleet::subject_problem;
 use agent_plugins::HttpPattern;
 use agent_registry::{LOCAL_NAMESPACE, PublicKey};
 use agent_runtime::{InvalidTimes, ScheduleTimes};
@@ -59,6 +60,10 @@ pub(super) enum TextFormat {
     PublicKeys,
     /// A plugin's name, or the digest of its component.
     PluginOrDigest,
+    /// A subject of NATS to which events are published.
+    Subject,
+    /// A subject of NATS from which events are received. It may contain wildcards.
+    Subjects,
 }
 
 impl TextFormat {
@@ -103,6 +108,8 @@ impl TextFormat {
                 let is_name = text.len() <= 64 && text.chars().all(is_tool_character);
                 is_name || Digest::parse(text).is_ok()
             }
+            TextFormat::Subject => return subject_problem(text, false),
+            TextFormat::Subjects => return subject_problem(text, true),
         };
         (!is_valid).then_some(match self {
             TextFormat::Name | TextFormat::Server | TextFormat::Tool => "is not a valid name",
@@ -171,6 +178,13 @@ impl TextFormat {
             TextFormat::PublicKeys => {
                 "minisign public keys, separated by spaces: each is the second line of a `.pub` file and begins with `RW`"
             }
+            TextFormat::Subject => {
+                "words that are separated by dots, without wildcards, such as \"agents.clerk.events\""
+            }
+            TextFormat::Subjects => {
+                "words that are separated by dots, such as \"shop.orders.*\": `*` stands for one word, and `>` at the end for all \
+                 further words"
+            }
         }
     }
 
@@ -200,6 +214,8 @@ impl TextFormat {
             TextFormat::Namespace => (NAMESPACE.to_owned(), Some("://".to_owned())),
             TextFormat::PublicKeys => (PUBLIC_KEYS.to_owned(), None),
             TextFormat::PluginOrDigest => (PLUGIN_OR_DIGEST.to_owned(), None),
+            TextFormat::Subject => (SUBJECT.to_owned(), Some(SERVER_SUBJECT.to_owned())),
+            TextFormat::Subjects => (SUBJECTS.to_owned(), Some(SERVER_SUBJECT.to_owned())),
         }
     }
 }
@@ -214,6 +230,10 @@ const TIMES: &str = r"^\s*(every\s+[1-9][0-9]*\s+(minute|hour|day)s?|[^\s@]+(\s+
 const NAMESPACE: &str = r"^(([^\s/@]*[.:][^\s/@]*|localhost)(/[^\s@]*)?|local)$";
 const PUBLIC_KEYS: &str = r"^\s*RW[Q-T][A-Za-z0-9+/]{53}(\s+RW[Q-T][A-Za-z0-9+/]{53})*\s*$";
 const PLUGIN_OR_DIGEST: &str = r"^([A-Za-z0-9_.-]{1,64}|sha256:[0-9a-f]{64})$";
+const SUBJECT: &str = r"^[^\s.*>\u0000-\u001f]+(\.[^\s.*>\u0000-\u001f]+)*$";
+const SUBJECTS: &str = r"^([^\s.*>\u0000-\u001f]+|\*)(\.([^\s.*>\u0000-\u001f]+|\*))*(\.>)?$";
+/// Matches subjects that belong to the server, and a subject that consists of a wildcard.
+const SERVER_SUBJECT: &str = r"^(\$|_INBOX|\*$)";
 const HEADER: &str = "^[A-Za-z0-9!#$%&'*+.^_`|~-]+$";
 
 fn is_name_character(character: char) -> bool {

@@ -46,6 +46,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         outbox: OutboxConfig {
             directory: file.outbox.directory.as_ref().map(|located| file.folder.join(&located.value)),
             server: settings.events.server.clone(),
+            subject: file.outbox.subject.as_deref().map(Into::into),
             announced: AnnouncedEvents {
                 completions: emission(file.outbox.completions),
                 approvals: emission(file.outbox.approvals),
@@ -53,6 +54,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         },
         schedules: settings.events.schedules.clone(),
         webhooks: settings.events.webhooks.clone(),
+        events: settings.events.events.clone(),
         ..defaults
     }
 }

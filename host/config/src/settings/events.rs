@@ -1,9 +1,10 @@
-//! Builds the receiver of outgoing events, the schedules and the webhooks of an agent from `agent.toml` and the
+//! Builds the receiver of outgoing events, the schedules, the webhooks and the sources of events of an agent from `agent.toml` and the
 //! environment. Values of environment variables are never shown.
 
 use super::Variables;
-use crate::agent_file::{AgentFile, Located, OutboxServerTable, WebhookTable};
-use agent_runtime::{HttpSink, HttpSinkConfig, Schedule, SigningKey, Webhook, WebhookAuthentication};
+use crate::agent_file::{AgentFile, EventTable, Located, OutboxServerTable, WebhookTable};
+use agent_fleet::EventSource;
+use agent_runtime::{EventInput, HttpSink, HttpSinkConfig, Schedule, SigningKey, Webhook, WebhookAuthentication};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,6 +21,8 @@ pub struct EventSettings {
     pub schedules: BTreeMap<String, Schedule>,
     /// Webhooks through which requests begin sessions, by name.
     pub webhooks: BTreeMap<String, Webhook>,
+    /// Subjects of NATS whose events begin sessions, by name.
+    pub events: BTreeMap<String, EventInput>,
 }
 
 /// Returns the settings. Problems are added to `problems`, each with its location, and the tables that have problems are
@@ -34,7 +37,14 @@ pub(super) fn events(file: &AgentFile, variable: Variables<'_>, problems: &mut V
     let server = file.outbox.server.as_ref().and_then(|table| server(table, variable, problems));
     let webhooks =
         file.webhooks.iter().filter_map(|(name, table)| Some((name.clone(), webhook(table, variable, problems)?)));
-    EventSettings { server, schedules, webhooks: webhooks.collect() }
+    let webhooks = webhooks.collect();
+    let events = file.events.iter().map(|(name, table)| (name.clone(), event_input(table))).collect();
+    EventSettings { server, schedules, webhooks, events }
+}
+
+fn event_input(table: &EventTable) -> EventInput {
+    let source = EventSource { subject: table.subject.clone(), stream: table.stream.clone() };
+    EventInput { source, prompt: table.prompt.as_deref().map(Into::into), user: table.user.clone() }
 }
 
 fn server(table: &OutboxServerTable, variable: Variables<'_>, problems: &mut Vec<String>) -> Option<Arc<HttpSink>> {

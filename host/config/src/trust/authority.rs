@@ -185,6 +185,9 @@ fn permissions(file: &AgentFile, text: &str, grant_folder: GrantFolder) -> Vec<S
         let keys = server.header_env.values().chain(&server.signing_key_env);
         lines.push(format!("events: sent to {}{}", server.url.value, with_variables(keys)));
     }
+    if let Some(subject) = &file.outbox.subject {
+        lines.push(format!("events: published to the subject {subject}"));
+    }
     if let Some(endpoint) = &file.telemetry.endpoint {
         let variables = with_variables(file.telemetry.header_env.values());
         lines.push(format!("traces: sent to {}{variables}", endpoint.value));
@@ -192,6 +195,7 @@ fn permissions(file: &AgentFile, text: &str, grant_folder: GrantFolder) -> Vec<S
     lines.extend(file.schedules.keys().map(|name| format!("schedule: {name}")));
     lines
         .extend(file.webhooks.iter().map(|(name, table)| format!("webhook: {name}{}", with_variables(&table.key_env))));
+    lines.extend(file.events.iter().map(|(name, table)| format!("events: {name} from the subject {}", table.subject)));
     let delegate = |(tool, table): (&String, &crate::agent_file::AgentTable)| {
         format!("delegate {tool}: {}", shown(&file.folder.join(&table.agent.value), &file.folder))
     };

@@ -20,7 +20,7 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// earlier, because the file may be only partly written.
 const ERROR_DELAY: Duration = Duration::from_secs(2);
 /// Keys whose changes apply only after the host is restarted.
-pub(crate) const RESTART_KEYS: [&str; 5] = ["name", "plugin_directory", "agents", "mcp", "telemetry"];
+pub(crate) const RESTART_KEYS: [&str; 6] = ["name", "plugin_directory", "agents", "mcp", "telemetry", "events"];
 /// Keys whose changes require that the models are rebuilt.
 const MODEL_KEYS: [&str; 10] = [
     "model",

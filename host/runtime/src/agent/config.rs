@@ -1,6 +1,6 @@
 //! The configuration of an agent, and the parts of an agent that depend only on the configuration.
 
-use super::{AgentError, Delegate, Schedule, ServiceConfig, Webhook};
+use super::{AgentError, Delegate, EventInput, Schedule, ServiceConfig, Webhook};
 use crate::http_sink::HttpSink;
 use crate::tools::registry::Availability;
 use crate::tools::{CommandTools, builtins, rules};
@@ -113,10 +113,19 @@ pub struct OutboxConfig {
     pub directory: Option<PathBuf>,
     /// Server to which each event is sent.
     pub server: Option<Arc<HttpSink>>,
+    /// Subject of NATS to which each event is published.
+    pub subject: Option<Arc<str>>,
     /// Whether the host sends an event when a turn ends, and whether it sends an event when calls need an approval
     /// (I6). If the host has sent an approval request as an event, an incoming event can answer the request. A change
     /// to this setting applies only to turns that begin after the change.
     pub announced: AnnouncedEvents,
+}
+
+impl OutboxConfig {
+    /// Returns whether events are sent to a server, or published to a subject.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.server.is_some() || self.subject.is_some()
+    }
 }
 
 /// The configuration of one agent.
@@ -181,6 +190,8 @@ pub struct AgentConfig {
     pub schedules: BTreeMap<String, Schedule>,
     /// Webhooks through which other programs begin sessions of this agent, by name (I9). A delegate has none.
     pub webhooks: BTreeMap<String, Webhook>,
+    /// Events of other systems that begin sessions of this agent, by name (I6). A delegate has none.
+    pub events: BTreeMap<String, EventInput>,
     /// Agents to which this agent may delegate tasks, by the name of the tool that calls the delegate
     /// (L16). By default, there are no delegates.
     pub delegates: BTreeMap<String, Delegate>,
@@ -231,6 +242,7 @@ impl AgentConfig {
             outbox: OutboxConfig::default(),
             schedules: BTreeMap::new(),
             webhooks: BTreeMap::new(),
+            events: BTreeMap::new(),
             delegates: BTreeMap::new(),
             mcp: Vec::new(),
             client_tools: Vec::new(),

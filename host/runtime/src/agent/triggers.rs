@@ -1,8 +1,9 @@
-//! What begins turns of an agent without a user: schedules and webhooks (I9).
+//! What begins turns of an agent without a user: schedules, webhooks and events of other systems (I9).
 
 use super::UserName;
 use crate::schedule_times::ScheduleTimes;
 use crate::signature::SigningKey;
+use agent_fleet::EventSource;
 use std::sync::Arc;
 
 /// Begins a session at fixed times, while a [`Supervisor`](crate::Supervisor) runs the agent.
@@ -37,6 +38,17 @@ pub struct Webhook {
     pub prompt: Option<Arc<str>>,
     /// How requests are authenticated.
     pub authentication: WebhookAuthentication,
+    /// The user for whom the sessions work. `None` means the user in the agent's configuration.
+    pub user: Option<UserName>,
+}
+
+/// Begins a session for each event that comes over NATS, or hands the event to the session whose request it answers.
+#[derive(Clone, Debug)]
+pub struct EventInput {
+    /// Where the events come from.
+    pub source: EventSource,
+    /// Text before the data of the event. `None` means that the prompt consists of the data.
+    pub prompt: Option<Arc<str>>,
     /// The user for whom the sessions work. `None` means the user in the agent's configuration.
     pub user: Option<UserName>,
 }

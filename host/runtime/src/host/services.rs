@@ -10,6 +10,7 @@ use super::key_values::StoredValues;
 use super::observer::{CommittedEvents, Observation, Observer};
 use super::plugin_model::{AgentModel, ModelLedger};
 use crate::agent::{Agent, AnsweredGrants, LiveAgent, MemoryUse};
+use crate::fleet::Fleet;
 use crate::media::{AttachError, Downscaler, OutgoingMedia, StoredMedia, describe};
 use crate::news::SessionNews;
 use crate::open_sessions::OpenSessions;
@@ -62,6 +63,8 @@ pub struct Host {
     pub outbox_changed: Arc<Notify>,
     /// What other processes that share the store are told about the sessions of this process (F1).
     pub news: SessionNews,
+    /// The connection to the other processes of a fleet that uses NATS. `None` without NATS.
+    pub fleet: Option<Fleet>,
     /// The model calls that are running, which count towards budgets until their usage is stored (O4).
     pub calls_in_flight: CallsInFlight,
 }
@@ -83,6 +86,7 @@ impl Host {
             sessions: OpenSessions::default(),
             outbox_changed: Arc::default(),
             news: SessionNews::default(),
+            fleet: None,
             calls_in_flight: CallsInFlight::default(),
         }
     }
@@ -124,6 +128,8 @@ pub(crate) struct SessionServices {
     pub(crate) outbox_changed: Arc<Notify>,
     /// What other processes that share the store are told about the session.
     pub(crate) news: SessionNews,
+    /// The connection to the other processes of a fleet that uses NATS.
+    pub(crate) fleet: Option<Fleet>,
     /// Decides whether budgets allow model calls (O4).
     pub(crate) budget_gate: BudgetGate,
 }
@@ -169,6 +175,7 @@ impl SessionServices {
             sessions: host.sessions.clone(),
             outbox_changed: host.outbox_changed.clone(),
             news: host.news.clone(),
+            fleet: host.fleet.clone(),
             budget_gate,
         }
     }
@@ -261,6 +268,7 @@ impl SessionServices {
             sessions: self.sessions.clone(),
             outbox_changed: self.outbox_changed.clone(),
             news: self.news.clone(),
+            fleet: self.fleet.clone(),
             calls_in_flight: self.budget_gate.calls.clone(),
         }
     }

@@ -6,7 +6,6 @@ use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestPro
 use crate::session::{Session, SessionError, TurnResult};
 use crate::waiting::{check_delegation, check_turn, with_attachments};
 use agent_core::message::TurnInput;
-use agent_store::News;
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,10 +29,19 @@ pub(super) async fn run(shared: Arc<Shared>, mut session: Session, (first, opene
     let result = actor.run(first).await;
     let (revision, is_open) = (session.revision(), session.state().is_open());
     let is_due = session.state().continues_at().is_some_and(|time| time <= session.services.now_ms());
+    let epoch = session.lease().epoch;
     let closed = close(&shared, session).await;
-    match result.and(closed) {
+    let (result, has_progressed) = (result.and(closed), revision != opened_at);
+    announce(&shared, &subject, Closed { revision, epoch, is_open, has_progressed });
+    let is_by_request = matches!(opened, Opened::ByRequest);
+    if let Opened::ByAnnouncement { outcome } = opened {
+        let failed = result.as_ref().err().filter(|_| !has_progressed);
+        // If nobody waits for the outcome, the announcement is confirmed already.
+        let _ = outcome.send(failed.map_or(Ok(()), |error| Err(super::work_queue::describe(error))));
+    }
+    match result {
         // The session could continue, but made no progress. Without a delay, it would be opened again immediately.
-        Ok(()) if revision == opened_at && (is_due || matches!(opened, Opened::ByScan { .. })) => {
+        Ok(()) if !has_progressed && (is_due || !is_by_request) => {
             let delay = shared.backoff.failed(&subject, Instant::now());
             tracing::debug!(session = subject, ?delay, "the session did not continue, and is opened again later");
         }
@@ -43,19 +51,35 @@ pub(super) async fn run(shared: Arc<Shared>, mut session: Session, (first, opene
             tracing::warn!(session = subject, %error, ?delay, "the session cannot continue now");
         }
     }
-    if is_open {
-        // Another process may continue the session, for example if this process shuts down.
-        shared.host.news.add(News::Work, &subject);
-    }
     // The parent has asked for the work of this session, and continues with its result (L16).
     if let Some(parent) = parent.filter(|_| !is_open) {
         match shared.host.sessions.requests_to(&parent) {
             Some(requests) => drop(super::deliver(&requests, SessionRequest::Continue).await),
             // The parent is open in another process, or the scan finds it.
-            None => shared.host.news.add(News::Work, &parent),
+            None => shared.host.news.add_work(&parent, format!("{parent} {subject} {revision}")),
         }
     }
     shared.changed.notify_one();
+}
+
+/// A session that was closed, with the number of its last commit and the epoch of its lease.
+struct Closed {
+    revision: u64,
+    epoch: u64,
+    is_open: bool,
+    has_progressed: bool,
+}
+
+/// Announces that other processes may continue a session, if its turn is open. A session that cannot continue here is not
+/// announced, because processes would hand it to each other without end; they find it by searching. The id of an announcement is
+/// that of the commit, or of the lease if the process shuts down.
+fn announce(shared: &Shared, subject: &str, closed: Closed) {
+    let Closed { revision, epoch, is_open, has_progressed } = closed;
+    match (is_open, shared.stop.is_cancelled()) {
+        (true, true) => shared.host.news.add_work(subject, format!("{subject} {revision} {epoch}")),
+        (true, false) if has_progressed => shared.host.news.add_work(subject, format!("{subject} {revision}")),
+        _ => {}
+    }
 }
 
 /// Closes a session. A session in which no turn ever started is deleted.

@@ -2,7 +2,9 @@
 //! is also found without announcements, but later.
 
 use super::Shared;
+use crate::fleet::{Fleet, announce};
 use crate::requests::{PendingRequest, SessionRequest};
+use agent_fleet::Hint;
 use agent_store::{Announcement, News};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,10 +15,14 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 const COLLECTED: Duration = Duration::from_millis(20);
 /// Maximum number of announcements that are handled together.
 const BATCH: usize = 1_000;
+/// Number of announcements that a receiver may be behind.
+pub(super) const CAPACITY: usize = 1_024;
+/// Time between two attempts to subscribe.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// Announces the news of this process until the supervisor shuts down.
 pub(super) async fn send_news(shared: Arc<Shared>) {
-    if shared.host.store.announcements().is_none() {
+    if shared.host.store.announcements().is_none() && shared.host.fleet.is_none() {
         return;
     }
     loop {
@@ -24,8 +30,18 @@ pub(super) async fn send_news(shared: Arc<Shared>) {
             () = shared.stop.cancelled() => return,
             () = shared.host.news.added() => {}
         }
-        tokio::time::sleep(COLLECTED).await;
-        shared.host.store.announce(shared.host.news.take()).await;
+        tokio::select! {
+            () = shared.host.news.is_urgent() => {}
+            () = tokio::time::sleep(COLLECTED) => {}
+        }
+        shared.announce_news().await;
+    }
+}
+
+impl Shared {
+    /// Announces the news that wait.
+    pub(super) async fn announce_news(&self) {
+        announce(&*self.host.store, self.host.fleet.as_ref(), self.host.news.take()).await;
     }
 }
 
@@ -67,19 +83,60 @@ async fn handle(shared: &Shared, news: BTreeSet<Announcement>) {
         match news {
             News::Events => with_events.push(session),
             News::Work => {
-                // The session may wait for the end of a delegated session, or may have a stored request.
-                if let Some(requests) = shared.host.sessions.requests_to(&session) {
-                    let (request, _) = PendingRequest::new(SessionRequest::Continue);
-                    // A session with many requests looks for news by itself.
-                    let _ = requests.try_send(request);
-                }
+                shared.tell_open_session(&session);
                 look_for_everything(shared);
             }
-            // The tasks that wait for answers receive the announcements themselves.
-            News::Answer => {}
+            News::Answer => shared.note_answer(session),
         }
     }
     if let Err(error) = super::scan::note_events_of(shared, &with_events).await {
         tracing::warn!(%error, "cannot look for new events of watched sessions; the host tries again");
+    }
+}
+
+impl Shared {
+    /// Tells a session that is open in this process that something for which it waits may have happened, such as the end of a
+    /// delegated session, or that there may be a stored request. Returns false if the session is not open here.
+    pub(super) fn tell_open_session(&self, session: &str) -> bool {
+        let Some(requests) = self.host.sessions.requests_to(session) else { return false };
+        let (request, _) = PendingRequest::new(SessionRequest::Continue);
+        // A session with many requests looks for news by itself.
+        let _ = requests.try_send(request);
+        self.mailbox.changed.notify_one();
+        true
+    }
+
+    /// Tells the tasks that wait for answers that a request to this session was answered.
+    fn note_answer(&self, session: String) {
+        // Nobody may wait at the moment.
+        let _ = self.answers.send(session);
+    }
+}
+
+/// Receives the hints of other processes over NATS until the supervisor shuts down.
+pub(super) async fn receive_hints(shared: Arc<Shared>, fleet: Fleet) {
+    let mut hints = loop {
+        match fleet.nats.hints().await {
+            Ok(hints) => break hints,
+            Err(error) => tracing::debug!("announcements cannot be received from NATS: {error}"),
+        }
+        tokio::select! {
+            () = shared.stop.cancelled() => return,
+            () = tokio::time::sleep(RETRY) => {}
+        }
+    };
+    loop {
+        let hint = tokio::select! {
+            () = shared.stop.cancelled() => return,
+            hint = hints.next() => hint,
+        };
+        match hint {
+            // The work queue delivers the same message to one process, which takes a session that nobody has open.
+            Some(Hint::Work(session)) => drop(shared.tell_open_session(&session)),
+            Some(Hint::Answer(session)) => shared.note_answer(session),
+            Some(Hint::Watch { session, is_new }) => shared.watched.note(session, is_new),
+            Some(Hint::Events(_)) => {}
+            None => return,
+        }
     }
 }

@@ -63,9 +63,9 @@ struct Dispatcher {
     running: JoinSet<FinishedDelivery>,
 }
 
-/// The folder and the server of an agent. A server is identified by the address of its value, which is replaced when the
+/// The folder, the server and the subject of an agent. A server is identified by the address of its value, which is replaced when the
 /// configuration changes.
-type ReceiverIdentity = (Option<PathBuf>, Option<usize>);
+type ReceiverIdentity = (Option<PathBuf>, Option<usize>, Option<Arc<str>>);
 
 struct WaitingItem {
     session: String,
@@ -86,8 +86,9 @@ impl Dispatcher {
     async fn read_new_items(&mut self, shared: &Shared) -> Result<(), StoreError> {
         let receivers = shared.agents.iter().map(|(name, agent)| {
             let agent = agent.current();
-            let OutboxConfig { directory, server, .. } = &agent.config().outbox;
-            (name.clone(), (directory.clone(), server.as_ref().map(|server| Arc::as_ptr(server).addr())))
+            let OutboxConfig { directory, server, subject, .. } = &agent.config().outbox;
+            let server = server.as_ref().map(|server| Arc::as_ptr(server).addr());
+            (name.clone(), (directory.clone(), server, subject.clone()))
         });
         let receivers: Vec<_> = receivers.collect();
         if self.receivers != receivers {
@@ -124,14 +125,14 @@ impl Dispatcher {
         let Some(agent) = shared.agents.get(&item.agent).map(|agent| agent.current()) else { return };
         let outbox = &agent.config().outbox;
         let is_event = matches!(item.item.effect, OutboxEffect::Event(_));
-        let is_deliverable = !is_event || outbox.directory.is_some() || outbox.server.is_some();
+        let is_deliverable = !is_event || outbox.directory.is_some() || outbox.is_sent();
         if !is_deliverable || self.overflowing.contains(&item.agent) || self.waiting.contains_key(&item.number) {
             return;
         }
         if self.waiting_of(&item.agent) >= MAX_WAITING {
             self.overflowing.insert(item.agent);
         } else {
-            let delay = if is_event && outbox.server.is_some() { Duration::ZERO } else { OWN_DELIVERY };
+            let delay = if is_event && outbox.is_sent() { Duration::ZERO } else { OWN_DELIVERY };
             let waiting = WaitingItem {
                 session: item.session,
                 agent: item.agent,
@@ -189,7 +190,8 @@ async fn deliver(shared: Arc<Shared>, number: u64, agent: String) -> FinishedDel
         let found = store.outbox(None, OutboxFilter::Pending, number - 1, 1).await?.pop();
         let Some(item) = found.filter(|item| item.number == number) else { return Ok(()) };
         let Some(agent) = shared.agents.get(&agent).map(|agent| agent.current()) else { return Ok(()) };
-        match deliver_one(store, (&agent.config().outbox, Receivers::All), &item).await {
+        let receivers = Receivers::All(shared.host.fleet.as_ref().map(|fleet| &fleet.nats));
+        match deliver_one(store, (&agent.config().outbox, receivers), &item).await {
             Ok(Delivery::Done) => Ok(store.mark_delivered(number).await?),
             // The configuration has changed, so the item is read again.
             Ok(Delivery::Pending) => Ok(()),

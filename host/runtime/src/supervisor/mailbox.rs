@@ -7,7 +7,7 @@ use crate::requests::{
     request_from_json, request_to_json,
 };
 use crate::session::SessionError;
-use agent_store::{Announcement, News, RequestKey, RequestState, StoreError};
+use agent_store::{News, RequestKey, RequestState, StoreError};
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -104,8 +104,7 @@ impl Shared {
             }
         };
         self.host.store.answer_request(key, &answer_to_json(&answer)).await?;
-        let announcement = Announcement { news: News::Answer, session: key.session.clone() };
-        self.host.store.announce(vec![announcement]).await;
+        self.host.news.add_urgent(News::Answer, &key.session, key.id.clone());
         Ok(())
     }
 
@@ -133,10 +132,9 @@ impl Shared {
     ) -> Result<Accepted, RequestError> {
         let key = RequestKey { session: session.to_owned(), id: Uuid::new_v4().to_string() };
         let valid_for = until.saturating_duration_since(Instant::now());
-        let mut announcements = self.host.store.announcements();
+        let mut answers = self.answers.subscribe();
         self.host.store.post_request(&key, &request_to_json(request)?, valid_for).await?;
-        let announcement = Announcement { news: News::Work, session: session.to_owned() };
-        self.host.store.announce(vec![announcement]).await;
+        self.host.news.add_urgent(News::Work, session, key.id.clone());
         // The session may have been closed meanwhile.
         self.mailbox.changed.notify_one();
         loop {
@@ -157,18 +155,17 @@ impl Shared {
                 RequestState::Claimed if Instant::now() >= until + GRACE => return Err(unknown(session)),
                 RequestState::Waiting | RequestState::Claimed => {}
             }
-            wait_for_answer(announcements.as_mut(), session).await;
+            wait_for_answer(&mut answers, session).await;
         }
     }
 }
 
 /// Waits until the answer is announced, or until it is time to look for it.
-async fn wait_for_answer(announcements: Option<&mut broadcast::Receiver<Announcement>>, session: &str) {
+async fn wait_for_answer(answers: &mut broadcast::Receiver<String>, session: &str) {
     let announced = async {
-        let Some(announcements) = announcements else { return std::future::pending().await };
         loop {
-            match announcements.recv().await {
-                Ok(Announcement { news: News::Answer, session: answered }) if answered == session => return,
+            match answers.recv().await {
+                Ok(answered) if answered == session => return,
                 Ok(_) => {}
                 Err(broadcast::error::RecvError::Lagged(_)) => return,
                 Err(broadcast::error::RecvError::Closed) => std::future::pending().await,

@@ -3,6 +3,7 @@
 
 use super::action::ActionResult;
 use super::run::TurnBounds;
+use crate::fleet::announce;
 use crate::records::CommitNotes;
 use crate::requests::{PendingRequest, SessionRequest, request_to_json};
 use crate::session::{Session, SessionError, TurnResult};
@@ -228,7 +229,8 @@ async fn cancel_elsewhere(child: &ChildTurn) -> Result<(), SessionError> {
     let Ok(content) = request_to_json(&SessionRequest::Cancel) else { return Ok(()) };
     let key = RequestKey { session: session.clone(), id: Uuid::new_v4().to_string() };
     child.host.store.post_request(&key, &content, CANCELLATION).await?;
-    child.host.store.announce(vec![Announcement { news: News::Work, session }]).await;
+    let announcement = Announcement { news: News::Work, session };
+    announce(&*child.host.store, child.host.fleet.as_ref(), vec![(announcement, key.id)]).await;
     Ok(())
 }
 

@@ -1,4 +1,4 @@
-//! Keys of `[outbox]`, `[outbox.server]`, `[schedules.NAME]` and `[webhooks.NAME]`.
+//! Keys of `[outbox]`, `[outbox.server]`, `[schedules.NAME]`, `[webhooks.NAME]` and `[events.NAME]`.
 
 use super::{Default, Key, NONE, Section, TextFormat, Value};
 
@@ -7,8 +7,8 @@ pub(super) const OUTBOX: Section = Section {
     example: "outbox",
     title: "Outbox",
     about: "Where outgoing events are delivered: requests to services, and the events that are enabled in this table. \
-            An event is delivered when the folder and the server in `[outbox.server]` have it, if they are set. Without \
-            both, events stay in the database: `agent-host outbox list` shows them, and `outbox deliver` writes them.",
+            An event is delivered when the folder, the server in `[outbox.server]` and the subject have it, if they are set. \
+            Without them, events stay in the database: `agent-host outbox list` shows them, and `outbox deliver` writes them.",
     keys: &[
         Key {
             name: "directory",
@@ -17,6 +17,15 @@ pub(super) const OUTBOX: Section = Section {
             meaning: "An existing folder. Each event becomes a JSON file in this folder. The file is written \
                       atomically. Writing the same event twice results in the same file.",
             example: r#""outbox""#,
+        },
+        Key {
+            name: "subject",
+            value: Value::Text(TextFormat::Subject),
+            default: NONE,
+            meaning: "A subject of NATS to which each event is published. `agent-host serve` and `worker` do this with the \
+                      option `--nats`, and repeat it until a JetStream stream has stored the event. See \
+                      [several machines](fleet.md).",
+            example: r#""agents.clerk.events""#,
         },
         Key {
             name: "completions",
@@ -184,6 +193,49 @@ pub(super) const WEBHOOK: Section = Section {
             name: "user",
             value: Value::Text(TextFormat::Line),
             default: Default::Words("the user of the token, or else the user of the host"),
+            meaning: "User for whom the sessions work.",
+            example: r#""ann""#,
+        },
+    ],
+};
+
+pub(super) const EVENT: Section = Section {
+    path: &["events", "NAME"],
+    example: "events.orders",
+    title: "Events",
+    about: "Subjects of NATS from which `agent-host serve` and `worker` with the option `--nats` receive events. Each event \
+            begins a session of this agent, whose prompt is the JSON data of the event. An event that answers a request to a \
+            service is handed to the session instead. The subject must belong to a JetStream stream. An event that is \
+            repeated with the same id begins no second session: the id is that of a CloudEvent, or the header `Nats-Msg-Id`. \
+            NAME has 1 to 64 letters, digits, `-`, `_` or `.`. Events of a delegate have no effect. See \
+            [several machines](fleet.md).",
+    keys: &[
+        Key {
+            name: "subject",
+            value: Value::Text(TextFormat::Subjects),
+            default: Default::Words("none; required in this table"),
+            meaning: "Subject of the events, in which `*` stands for one word, and `>` at the end for all further words. \
+                      Everybody who may publish there can begin sessions of this agent.",
+            example: r#""shop.orders.*""#,
+        },
+        Key {
+            name: "stream",
+            value: Value::Text(TextFormat::Server),
+            default: Default::Words("the stream that contains the subject"),
+            meaning: "Name of the JetStream stream.",
+            example: r#""SHOP""#,
+        },
+        Key {
+            name: "prompt",
+            value: Value::Text(TextFormat::Filled),
+            default: Default::Words("none: the prompt consists of the data"),
+            meaning: "Text before the data of the event.",
+            example: r#""An order has arrived. Check it.""#,
+        },
+        Key {
+            name: "user",
+            value: Value::Text(TextFormat::Line),
+            default: Default::Words("the user of the host"),
             meaning: "User for whom the sessions work.",
             example: r#""ann""#,
         },

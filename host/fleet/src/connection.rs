@@ -1,0 +1,235 @@
+//! The connection of a process to NATS. It is established in the background and repaired without end, so that nothing waits for
+//! NATS.
+
+use crate::address::{Credentials, NatsAddress};
+use crate::error::FleetError;
+use crate::subjects::Subjects;
+use async_nats::jetstream::{self, context::ContextBuilder};
+use async_nats::{Client, ConnectOptions, Event};
+use rustls::ClientConfig;
+use rustls_platform_verifier::BuilderVerifierExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+
+/// Maximum time until a server answers.
+pub(crate) const ANSWER_TIME: Duration = Duration::from_secs(2);
+/// Maximum time until the work queue has stored an announcement.
+pub(crate) const STORE_TIME: Duration = Duration::from_secs(2);
+/// Time between two checks while NATS answers.
+const CHECK_INTERVAL: Duration = Duration::from_secs(5);
+/// Time between two checks while NATS does not answer.
+const RETRY_INTERVAL: Duration = Duration::from_secs(1);
+/// Time between two attempts to connect.
+const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
+/// Number of messages that a subscription may be behind. Further messages are dropped.
+const SUBSCRIPTION_CAPACITY: usize = 4_096;
+/// Number of outgoing messages that wait for the connection.
+const OUTGOING_CAPACITY: usize = 1_024;
+/// Maximum number of announcements that wait until the work queue has stored them.
+const STORED_AT_ONCE: usize = 1_000;
+
+/// A connection to NATS, which may be down at any time. All clones share the connection.
+#[derive(Clone)]
+pub struct Nats(Arc<Connection>);
+
+struct Connection {
+    client: Client,
+    context: jetstream::Context,
+    subjects: Subjects,
+    /// The servers, without credentials.
+    shown: String,
+    health: Arc<Health>,
+}
+
+/// Whether NATS answers.
+#[derive(Default)]
+struct Health {
+    answers: AtomicBool,
+    /// Whether the log says that NATS does not answer.
+    is_reported: AtomicBool,
+    /// Asks for a check.
+    doubted: Notify,
+    /// Notified when a check has succeeded.
+    answered: Notify,
+}
+
+impl Nats {
+    /// Begins to connect, and returns at once. Fails only if TLS cannot be used. If no server can be reached, the log says so once,
+    /// and the attempts continue.
+    pub async fn connect(address: &NatsAddress) -> Result<Self, FleetError> {
+        let shown = address.to_string();
+        let health: Arc<Health> = Arc::default();
+        let options = options(address, &health)?;
+        let servers: Vec<async_nats::ServerAddr> = address
+            .servers
+            .iter()
+            .map(|server| async_nats::ServerAddr::from_url(server.clone()))
+            .collect::<Result<_, _>>()
+            .map_err(|error| failed(&shown, "accept its address", &error))?;
+        let client = options.connect(servers).await.map_err(|error| failed(&shown, "connect", &error))?;
+        let context = ContextBuilder::new()
+            .timeout(ANSWER_TIME)
+            .ack_timeout(STORE_TIME)
+            .max_ack_inflight(STORED_AT_ONCE)
+            .build(client.clone());
+        let subjects = Subjects::new(&address.fleet);
+        let connection = Arc::new(Connection { client, context, subjects, shown, health: health.clone() });
+        // The task ends soon after the connection was dropped.
+        tokio::spawn(check(Arc::downgrade(&connection), health));
+        Ok(Self(connection))
+    }
+
+    /// Returns whether NATS with JetStream answered the last time. Otherwise, announcements must use another way.
+    pub fn is_usable(&self) -> bool {
+        self.0.health.answers.load(Ordering::Relaxed)
+    }
+
+    /// Waits until NATS answers, for a command that needs it.
+    pub async fn wait_until_usable(&self, patience: Duration) -> Result<(), FleetError> {
+        let usable = async {
+            loop {
+                let answered = self.0.health.answered.notified();
+                if self.is_usable() {
+                    return;
+                }
+                answered.await;
+            }
+        };
+        let unreachable = |_| FleetError::Unreachable { server: self.0.shown.clone() };
+        tokio::time::timeout(patience, usable).await.map_err(unreachable)
+    }
+
+    /// Sends what has not been sent yet, for a process that ends.
+    pub async fn flush(&self) {
+        // If the servers do not answer, the messages are lost, as messages may be.
+        let _ = tokio::time::timeout(STORE_TIME, self.0.client.flush()).await;
+    }
+
+    /// Returns the servers without credentials, for messages to people.
+    pub fn shown(&self) -> &str {
+        &self.0.shown
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.0.client
+    }
+
+    pub(crate) fn context(&self) -> &jetstream::Context {
+        &self.0.context
+    }
+
+    pub(crate) fn subjects(&self) -> &Subjects {
+        &self.0.subjects
+    }
+
+    /// Notes that NATS did not answer. It is not used until a check succeeds.
+    pub(crate) fn doubt(&self) {
+        self.0.health.answers.store(false, Ordering::Relaxed);
+        self.0.health.doubted.notify_one();
+    }
+
+    pub(crate) fn failed(&self, action: &'static str, problem: &dyn std::fmt::Display) -> FleetError {
+        failed(&self.0.shown, action, problem)
+    }
+
+    /// Publishes a message that may be lost. Nothing is sent while NATS does not answer.
+    pub(crate) async fn publish(&self, subject: String, payload: bytes::Bytes) {
+        if !self.is_usable() {
+            return;
+        }
+        match tokio::time::timeout(STORE_TIME, self.0.client.publish(subject, payload)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a message was not sent"),
+            // The connection does not accept messages fast enough.
+            Err(_) => self.doubt(),
+        }
+    }
+}
+
+fn failed(server: &str, action: &'static str, problem: &dyn std::fmt::Display) -> FleetError {
+    FleetError::Failed { server: server.to_owned(), action, problem: problem.to_string() }
+}
+
+fn options(address: &NatsAddress, health: &Arc<Health>) -> Result<ConnectOptions, FleetError> {
+    let health = health.clone();
+    let mut options = ConnectOptions::new()
+        .name("agent-host")
+        .retry_on_initial_connect()
+        .connection_timeout(Duration::from_secs(5))
+        .request_timeout(Some(ANSWER_TIME))
+        .ping_interval(Duration::from_secs(5))
+        .reconnect_delay_callback(|_| CONNECT_INTERVAL)
+        .subscription_capacity(SUBSCRIPTION_CAPACITY)
+        .client_capacity(OUTGOING_CAPACITY)
+        .event_callback(move |event| {
+            match &event {
+                Event::Disconnected => health.answers.store(false, Ordering::Relaxed),
+                // Nothing else changes what this process may send.
+                event => tracing::debug!(%event, "the connection to NATS has changed"),
+            }
+            health.doubted.notify_one();
+            std::future::ready(())
+        });
+    options = match &address.credentials {
+        None => options,
+        Some(Credentials::Token(token)) => options.token(token.clone()),
+        Some(Credentials::User { user, password }) => options.user_and_password(user.clone(), password.clone()),
+    };
+    if address.requires_tls {
+        options = options.require_tls(true);
+    }
+    // The configuration is also used if a server asks for TLS although the address does not.
+    Ok(options.tls_client_config(tls()?))
+}
+
+/// TLS with the certificates that the operating system trusts.
+fn tls() -> Result<ClientConfig, FleetError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|builder| builder.with_platform_verifier())
+        .map_err(|error| FleetError::Tls(error.to_string()))?;
+    Ok(config.with_no_client_auth())
+}
+
+/// Checks again and again whether NATS answers, and writes each change to the log once.
+async fn check(connection: Weak<Connection>, health: Arc<Health>) {
+    let mut begun = Some(tokio::time::Instant::now());
+    loop {
+        let Some(current) = connection.upgrade() else { return };
+        let result = tokio::time::timeout(ANSWER_TIME, current.context.query_account()).await;
+        let problem = match result {
+            Ok(Ok(_)) => None,
+            Ok(Err(error)) => Some(error.to_string()),
+            Err(_) => Some("it does not answer in time".to_owned()),
+        };
+        let answers = problem.is_none();
+        health.answers.store(answers, Ordering::Relaxed);
+        match problem {
+            None => {
+                begun = None;
+                health.answered.notify_waiters();
+                if health.is_reported.swap(false, Ordering::Relaxed) {
+                    tracing::info!(server = current.shown, "NATS answers again");
+                }
+            }
+            // A connection needs a moment at the start.
+            Some(_) if begun.is_some_and(|begun| begun.elapsed() < ANSWER_TIME) => {}
+            Some(problem) if !health.is_reported.swap(true, Ordering::Relaxed) => tracing::warn!(
+                server = current.shown,
+                problem,
+                "NATS cannot be used now; turns continue, and other processes find their work in the database"
+            ),
+            Some(_) => {}
+        }
+        drop(current);
+        let interval = if answers { CHECK_INTERVAL } else { RETRY_INTERVAL };
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            // Many doubts at once must not cause as many checks.
+            () = async { health.doubted.notified().await; tokio::time::sleep(Duration::from_millis(100)).await } => {}
+        }
+    }
+}
