@@ -11,7 +11,7 @@ use agent_core::message::TurnInput;
 use agent_plugins::{Generation, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Host, OpenSession, Session, TurnResult};
 use agent_store::{
-    Commit, OpenMode, Options, PostgresAddress, PostgresOptions, PostgresStore, SessionIndex, SessionMeta,
+    Commit, Monitoring, OpenMode, Options, PostgresAddress, PostgresOptions, PostgresStore, SessionIndex, SessionMeta,
     SessionState, SqliteStore, Status, StepRecord, Store, Synchronous,
 };
 use futures::future::{join_all, try_join_all};
@@ -230,8 +230,15 @@ async fn run_processes(
             let client = &clients[number % processes];
             async move {
                 let body = json!({"agent": "bench", "prompt": "How many lines has notes.txt?"});
-                let created = client.post("/api/sessions", body).await.json(201);
-                created["session"].as_str().map(str::to_owned)
+                loop {
+                    let answer = client.post("/api/sessions", body.clone()).await;
+                    // A process that has many open sessions asks clients to come back.
+                    if answer.status == 503 {
+                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        continue;
+                    }
+                    return answer.json(201)["session"].as_str().map(str::to_owned);
+                }
             }
         };
         let begun: BTreeSet<_> = join_all((0..count).map(begin)).await.into_iter().flatten().collect();
