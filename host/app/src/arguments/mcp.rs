@@ -76,6 +76,7 @@ impl McpArguments {
             tls_certificate: None,
             tls_key: None,
             socket: None,
+            tokens: None,
             nats: NatsArguments::default(),
         }
     }

@@ -125,7 +125,7 @@ mod tests {
         config.emits = BTreeMap::from([("done".to_owned(), schema)]);
         let contract = ServiceContract::of_service(&config, Some(&request));
         assert_eq!(contract.emits.as_deref(), Some(r#"{"done":{"type":"object"}}"#));
-        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (request, None), contract);
+        let forwarded = forward(&scope(), &CallId("call_1_1_1".into()), (request, None), contract, 0);
         let WaitCause::Service { emits, .. } = forwarded.awaits.cause else { panic!() };
         assert_eq!(emits, forwarded.contract.map(|contract| digest_of(contract.as_bytes())));
     }
