@@ -5,7 +5,7 @@ mod attacks;
 pub(crate) mod client;
 mod configuration;
 mod connections;
-mod console;
+pub(crate) mod console;
 mod console_api;
 mod endpoints;
 mod first_uses;

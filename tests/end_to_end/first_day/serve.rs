@@ -2,7 +2,8 @@
 
 use super::User;
 use crate::serve::client::Client;
-use crate::support::text_reply;
+use crate::serve::console::{play, programs};
+use crate::support::{call_reply, components, text_reply};
 use crate::terminal::CTRL_C;
 use serde_json::json;
 use std::io::{BufRead, BufReader};
@@ -97,4 +98,27 @@ fn i1_serve_asks_for_a_model_and_plugins_first() {
     screen.wait_for("shutting down");
     assert_eq!(screen.exit_code(), Some(0));
     assert!(user.user_text().contains("plugin_directory"), "{}", user.user_text());
+}
+
+/// I1, I3, L17, P6: a person who has set up nothing gets from `serve` to an answered prompt, an allowed call and a grant, with what the
+/// terminal and the page show.
+#[test]
+fn i1_a_new_user_gets_an_answer_an_approval_and_a_grant() {
+    if programs().is_none() {
+        return;
+    }
+    let pay = call_reply(&[("payer.pay", json!({"to": "ann", "amount": 3}))]);
+    let user = User::new(&[text_reply("Good morning."), pay, text_reply("I paid Ann.")]);
+    std::fs::copy(components().join("payer.wasm"), user.path("installed/payer.wasm")).unwrap();
+    let mut screen = user.start("home/project", &[&SERVE[..], &["--model", &user.model()]].concat());
+    screen.wait_for("#sign-in=ahc_");
+    screen.wait_for("do not share it");
+    let text = screen.text();
+    let address = text.split_whitespace().find(|word| word.contains("#sign-in=")).expect("an address").to_owned();
+    let url = address.split("/console/").next().unwrap_or_default().to_owned();
+    play("new_user", json!({"url": url, "address": address}));
+    let ledger = std::fs::read_to_string(user.path("home/project/ledger.txt")).expect("the call ran");
+    assert!(ledger.contains("ann"), "{ledger}");
+    screen.send(CTRL_C);
+    assert_eq!(screen.exit_code(), Some(0));
 }

@@ -105,7 +105,7 @@ fn agents() -> [(&'static str, &'static str, Value); 12] {
 }
 
 /// Returns the programs that the scenarios need, or `None` if one of them is missing.
-fn programs() -> Option<(PathBuf, Value)> {
+pub(crate) fn programs() -> Option<(PathBuf, Value)> {
     let node = node()?;
     npm_package("playwright-core", "package.json")?;
     npm_package("axe-core", "axe.min.js")?;
@@ -117,7 +117,7 @@ fn programs() -> Option<(PathBuf, Value)> {
 }
 
 /// Runs a scenario. `settings` has the address of the server and the tokens.
-fn play(scenario: &str, settings: Value) {
+pub(crate) fn play(scenario: &str, settings: Value) {
     let Some((node, mut all)) = programs() else { return };
     let (Some(all_fields), Value::Object(fields)) = (all.as_object_mut(), settings) else {
         panic!("the settings are an object")

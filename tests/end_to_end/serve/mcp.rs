@@ -324,6 +324,17 @@ async fn l29_clients_that_go_away_cancel_their_calls() {
     server.stop().await;
 }
 
+/// Changes the first token in the server's file, and waits until the server has noticed it.
+async fn change_token(server: &TestServer, change: fn(&mut Value)) {
+    let text = std::fs::read_to_string(server.tokens.path()).expect("a file");
+    let mut tokens: Value = serde_json::from_str(&text).expect("JSON");
+    change(&mut tokens["tokens"][0]);
+    // The server recognises a changed file by its time and its size.
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    std::fs::write(server.tokens.path(), tokens.to_string()).expect("written");
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+}
+
 /// I3, row 24: if a token loses a right, an agent or its user, or is revoked, its sessions of the protocol end, a running call is
 /// cancelled, and nothing that it may no longer do is possible with a session that was opened before.
 #[tokio::test(flavor = "multi_thread")]
@@ -364,13 +375,7 @@ async fn row_24_sessions_lose_the_rights_that_their_token_loses() {
         };
         super::until(async || states().await.contains(&SessionState::Running).then_some(())).await;
 
-        let mut tokens: Value =
-            serde_json::from_str(&std::fs::read_to_string(server.tokens.path()).expect("a file")).expect("JSON");
-        change(&mut tokens["tokens"][0]);
-        // The server recognises a changed file by its time and its size.
-        tokio::time::sleep(Duration::from_millis(20)).await;
-        std::fs::write(server.tokens.path(), tokens.to_string()).expect("written");
-        tokio::time::sleep(Duration::from_millis(1_100)).await;
+        change_token(&server, change).await;
         let after = post(&client, PATH, &headers, echo.clone()).await;
         assert_ne!(after.status, 200, "{name}: the session has ended: {}", after.body);
         let without_session = post(

@@ -3,6 +3,7 @@ import { createRequire } from "node:module";
 import { appendFileSync, readFileSync } from "node:fs";
 import { begin, check, choose, ended, enter, launch, open, signIn, until } from "./browser.mjs";
 import { builderScenarios } from "./builder_pages.mjs";
+import { newUserScenarios } from "./new_user.mjs";
 import { pictureScenarios } from "./pictures.mjs";
 
 const require = createRequire(`${process.cwd()}/`);
@@ -555,7 +556,7 @@ async function tabTo(page, text) {
 }
 
 const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
-Object.assign(scenarios, builderScenarios({ start, browser, settings, openPages: pages, axe }), pictureScenarios({ browser, settings, pages }));
+Object.assign(scenarios, builderScenarios({ start, browser, settings, openPages: pages, axe }), pictureScenarios({ browser, settings, pages }), newUserScenarios({ browser, settings, pages }));
 
 try {
   await scenarios[name]();
