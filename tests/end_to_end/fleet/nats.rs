@@ -209,7 +209,8 @@ async fn read_reply(client: &Client, session: &str) -> (usize, String, String) {
                 text = shown();
             }
             "stream_clear" => text.clear(),
-            "stream_complete" => return (pieces, text, shown()),
+            // The reply with the call has no text.
+            "stream_complete" if !shown().is_empty() => return (pieces, text, shown()),
             _ => {}
         }
     }
