@@ -134,17 +134,18 @@ impl Nats {
         failed(&self.0.shown, action, problem)
     }
 
-    /// Publishes a message that may be lost. Nothing is sent while NATS does not answer.
-    pub(crate) async fn publish(&self, subject: String, payload: bytes::Bytes) {
+    /// Publishes a message that may be lost. Nothing is sent while NATS does not answer. Returns whether the message was sent.
+    pub(crate) async fn publish(&self, subject: String, payload: bytes::Bytes) -> bool {
         if !self.is_usable() {
-            return;
+            return false;
         }
         match tokio::time::timeout(STORE_TIME, self.0.client.publish(subject, payload)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => return true,
             Ok(Err(error)) => tracing::debug!(%error, "a message was not sent"),
             // The connection does not accept messages fast enough.
             Err(_) => self.doubt(),
         }
+        false
     }
 }
 

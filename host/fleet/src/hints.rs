@@ -29,8 +29,8 @@ pub enum Hint {
 }
 
 impl Nats {
-    /// Tells all processes something. The message may be lost.
-    pub async fn tell(&self, hint: &Hint) {
+    /// Tells all processes something. The message may be lost. Returns whether it was sent.
+    pub async fn tell(&self, hint: &Hint) -> bool {
         let (session, kind, payload) = match hint {
             Hint::Work(session) => (session, Kind::Work, Bytes::new()),
             Hint::Answer(session) => (session, Kind::Answer, Bytes::new()),
@@ -38,8 +38,9 @@ impl Nats {
             Hint::Watch { session, is_new: false } => (session, Kind::Watch, Bytes::new()),
             Hint::Events(session) => (session, Kind::Events, Bytes::new()),
         };
-        if let Some(subject) = self.subjects().of_session(session, kind) {
-            self.publish(subject, payload).await;
+        match self.subjects().of_session(session, kind) {
+            Some(subject) => self.publish(subject, payload).await,
+            None => false,
         }
     }
 

@@ -48,8 +48,8 @@ pub(crate) async fn announce(store: &dyn Store, fleet: Option<&Fleet>, news: Vec
     for (Announcement { news, session }, id) in news {
         match news {
             News::Work => work.push((session, id)),
-            News::Events => nats.tell(&Hint::Events(session)).await,
-            News::Answer => nats.tell(&Hint::Answer(session)).await,
+            News::Events => drop(nats.tell(&Hint::Events(session)).await),
+            News::Answer => drop(nats.tell(&Hint::Answer(session)).await),
         }
     }
     let failed = nats.announce_work(work).await;

@@ -221,22 +221,29 @@ async fn follow(shared: Arc<Shared>, fleet: Fleet, session: String) {
     let mut mirror = MirroredReply::new();
     shared.host.sessions.set_mirror(&session, Some(mirror.watch()));
     let ask = async || fleet.nats.tell(&Hint::Watch { session: session.clone(), is_new: true }).await;
-    ask().await;
-    let mut asked = Instant::now();
-    while let Some(message) = messages.next().await {
+    let (mut has_asked, mut asked_at) = (ask().await, Instant::now());
+    loop {
+        let message = tokio::select! {
+            message = messages.next() => message,
+            // NATS could not be used a moment ago.
+            () = tokio::time::sleep(REPEATED), if !has_asked => {
+                (has_asked, asked_at) = (ask().await, Instant::now());
+                continue;
+            }
+        };
         match message {
-            LiveMessage::NewEvents => {
+            Some(LiveMessage::NewEvents) => {
                 if let Err(error) = super::scan::note_events_of(&shared, std::slice::from_ref(&session)).await {
                     tracing::debug!(session, %error, "cannot look for new events");
                 }
             }
-            LiveMessage::Text(json) => {
+            Some(LiveMessage::Text(json)) => {
                 let shown = TextMessage::parse(&json, &session).map(|message| mirror.show(message));
-                if shown == Some(Mirrored::Missing) && asked.elapsed() >= REPEATED {
-                    asked = Instant::now();
-                    ask().await;
+                if shown == Some(Mirrored::Missing) && asked_at.elapsed() >= REPEATED {
+                    (has_asked, asked_at) = (ask().await, Instant::now());
                 }
             }
+            None => return,
         }
     }
 }
