@@ -33,6 +33,14 @@ export function pictureScenarios({ browser, settings, pages }) {
   };
 }
 
+/** Answers a request for the inbox as if nobody had been there for the questions about grants, and as if there were more. */
+export async function deniedGrants(route) {
+  const response = await route.fetch();
+  const { items } = await response.json();
+  const denied = items.filter(({ kind }) => kind === "first_use").map((item) => ({ ...item, kind: "denied_grants", expires: null }));
+  await route.fulfill({ response, json: { items: denied, next: "1.1" } });
+}
+
 async function signedOut({ page, picture, settings }) {
   await page.getByLabel("Token", { exact: true }).waitFor();
   await picture("sign-in");
@@ -104,13 +112,7 @@ async function waiting({ page, picture, show }) {
   await picture("first-use");
   await show("inbox", "ah-inbox .decision >> nth=2");
   await picture("inbox");
-  // The same items, as if nobody had been there, and as if there were more.
-  await page.route("**/api/inbox*", async (route) => {
-    const response = await route.fetch();
-    const { items } = await response.json();
-    const denied = items.filter(({ kind }) => kind === "first_use").map((item) => ({ ...item, kind: "denied_grants", expires: null }));
-    await route.fulfill({ response, json: { items: denied, next: "1.1" } });
-  });
+  await page.route("**/api/inbox*", deniedGrants);
   await show("inbox", ".decision.denied_grants");
   await picture("inbox-denied-grants");
   await page.unroute("**/api/inbox*");

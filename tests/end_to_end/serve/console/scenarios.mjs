@@ -4,7 +4,7 @@ import { appendFileSync, readFileSync } from "node:fs";
 import { begin, check, choose, ended, enter, launch, open, signIn, until } from "./browser.mjs";
 import { builderScenarios } from "./builder_pages.mjs";
 import { newUserScenarios } from "./new_user.mjs";
-import { pictureScenarios } from "./pictures.mjs";
+import { deniedGrants, pictureScenarios } from "./pictures.mjs";
 
 const require = createRequire(`${process.cwd()}/`);
 const [name, json] = process.argv.slice(2);
@@ -497,6 +497,18 @@ const scenarios = {
         await begin(page, "Pay ann.");
         await page.locator(".decision").waitFor();
         await look("approval in a session");
+        await begin(page, "Write long words.");
+        await page.locator(".link-host").waitFor();
+        await look("a link whose host is shown");
+        await begin(page, "Count the lines.");
+        await page.locator(".decision.first_use").waitFor();
+        await look("first use in a session");
+        await page.route("**/api/inbox*", deniedGrants);
+        await page.goto(`${settings.url}/console/#/inbox`);
+        await page.locator("ah-inbox .decision.denied_grants").first().waitFor();
+        await look("denied grants");
+        await page.unroute("**/api/inbox*");
+        await page.goto(`${settings.url}/console/#/chat`);
         await page.goto(`${settings.url}/console/#/inbox`);
         await page.locator("ah-inbox .decision").first().waitFor();
         await look("inbox");
