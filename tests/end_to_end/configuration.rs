@@ -259,7 +259,10 @@ fn i1_reports_mistyped_commands() {
         assert!(result.stderr.contains(expected), "{line:?}: {}", result.stderr);
     }
     let usage = folder.run(&["-h"]).stdout;
-    assert!(usage.contains("plugin|key|token|session|approvals|outbox|memory|store|config|audit COMMAND"), "{usage}");
+    assert!(
+        usage.contains("plugin|key|token|session|approvals|outbox|dead-letter|memory|store|config|audit COMMAND"),
+        "{usage}"
+    );
 }
 
 /// P6, I2: A denial is reported once by the host and once in the result of the call. If a command-line option names a

@@ -11,7 +11,7 @@ use futures::stream::{SelectAll, StreamExt};
 const NEW: &[u8] = b"new";
 
 /// A message to all processes of the fleet.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Hint {
     /// There may be work for this session.
     Work(String),

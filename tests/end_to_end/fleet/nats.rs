@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn agents() -> [super::TestAgent<'static>; 4] {
+fn agents() -> [super::TestAgent<'static>; 5] {
     let probe = "[plugins.probe.grants]\nwrite = [\".\"]\n";
     [
         (
@@ -40,6 +40,12 @@ fn agents() -> [super::TestAgent<'static>; 4] {
             ]),
         ),
         ("brief", "", json!([{"text": "One."}, {"text": "Two."}, {"text": "Three."}])),
+        (
+            "shipper",
+            "[services.ship]\ntype = \"com.example.ship\"\n[outbox]\nsubject = \"out.shipper\"\n[events.answers]\nsubject = \
+             \"shop.answers\"\n",
+            json!([{"calls": [{"name": "ship", "arguments": {"order": 7}}]}, {"text": "Shipped."}]),
+        ),
     ]
 }
 
@@ -344,6 +350,44 @@ async fn i6_events_come_and_go_over_nats() {
     let (succeeded, printed) = fleet.dead_letters(&["drop", "--all", "--json"]);
     assert!(succeeded && printed.contains("\"orders\""), "{printed}");
     assert_eq!(sessions().await.len(), 2);
+}
+
+/// I6: a service receives its request over NATS, and its answer continues the turn. An answer on a subject of another agent is not
+/// accepted, and a repeated answer changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn i6_services_answer_over_nats() {
+    let Some(fleet) = Fleet::with_nats(&agents(), 2, Cluster::start(1)) else { return };
+    let nats = fleet.cluster().jetstream().await;
+    for (name, subjects) in [("SHOP", "shop.>"), ("OUT", "out.>")] {
+        let config = Config { name: name.to_owned(), subjects: vec![subjects.to_owned()], ..Config::default() };
+        nats.create_stream(config).await.expect("created");
+    }
+    let (server, _worker) = (fleet.start("serve", 0), fleet.start("worker", 1));
+    let session = begin(&server.client(), "shipper").await;
+    until("the request is published", async || messages_in(&nats, "OUT").await == Some(1)).await;
+    let out = nats.get_stream("OUT").await.expect("the stream");
+    let request = out.get_raw_message(1).await.expect("a message");
+    let request: Value = serde_json::from_slice(&request.payload).expect("JSON");
+    assert_eq!((&request["type"], &request["subject"]), (&json!("com.example.ship"), &json!(session)));
+    let answer = |id: &str| {
+        json!({"specversion": "1.0", "id": id, "source": "/harbour", "type": "com.example.shipped", "subject": session,
+            "parentid": request["id"], "data": {"ship": "Anna"}})
+        .to_string()
+    };
+    publish(&nats, "shop.orders.forged", &[], &answer("1")).await;
+    until("the answer of another subject is refused", async || {
+        let (_, listed) = fleet.dead_letters(&["list", "--json"]);
+        listed.contains("has no session") && listed.contains("\"orders\"")
+    })
+    .await;
+    let path = format!("/api/sessions/{}", encoded(&session));
+    assert_eq!(server.client().get(&path).await.json(200)["state"], "suspended");
+    for _ in 0..3 {
+        publish(&nats, "shop.answers", &[], &answer("2")).await;
+    }
+    until_ended(&server.client(), &session, 1).await;
+    let transcript = server.client().get(&format!("{path}/messages")).await.body;
+    assert_eq!(transcript.matches("Anna").count(), 1, "{transcript}");
 }
 
 /// F1: a password or a token is neither accepted on the command line nor printed.

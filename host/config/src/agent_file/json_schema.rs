@@ -98,6 +98,7 @@ fn table(path: &[&'static str]) -> Map<String, Json> {
     }
     let required: &[&str] = match path {
         ["outbox", "server"] => &["url"],
+        ["events", "NAME"] => &["subject"],
         ["schedules", "NAME"] => &["times", "prompt"],
         _ => &[],
     };

@@ -190,7 +190,7 @@ memory_mib = 512
     agents/agent.toml:2:1: unknown key `modle`
       2 | modle = "offline"
         | ^^^^^
-        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, command_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, budget, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox, schedules, webhooks, telemetry, sharing
+        = did you mean `model`? allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, command_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, budget, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox, schedules, webhooks, events, telemetry, sharing
 
     agents/agent.toml:3:20: `max_interactions` is out of range
       3 | max_interactions = 0
@@ -285,7 +285,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:3:1: unknown key `attempts`
       3 | attempts = 2
         | ^^^^^^^^
-        = `attempts` belongs in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, command_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, budget, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox, schedules, webhooks, telemetry, sharing
+        = `attempts` belongs in `[retry]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, command_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, budget, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox, schedules, webhooks, events, telemetry, sharing
 
     agents/agent.toml:4:1: `name` is defined twice, first in line 2
       4 | name = "b"
@@ -295,7 +295,7 @@ base_url = "http://127.0.0.1/v1"
     agents/agent.toml:5:1: unknown key `grants`
       5 | grants = { read = ["."] }
         | ^^^^^^
-        = `grants` belongs in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, command_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, budget, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox, schedules, webhooks, telemetry, sharing
+        = `grants` belongs in `[host.grants]` or `[plugins.NAME.grants]`; allowed here: name, plugin_directory, instructions, chain_of_thought, tool_rules, model, fallback_models, fallback_text, model_cooldown_ms, reply_tokens, tool_dialect, offered_tools, command_tools, embedding_model, planner, executor, max_interactions, at_limit, max_corrections, parallel_calls, result_characters, minimum_remaining, max_depth, evict_at, evict_to, summary, summary_model, memory, finish, answer_within_ms, persistence, include_history, output_schema, validators, context_builder, media_policies, execution_units, budget, approval, retry, providers, agents, limits, host, plugins, mcp, services, outbox, schedules, webhooks, events, telemetry, sharing
 
     agents/agent.toml:8:1: unknown key `retry.atempts`
       8 | atempts = 3

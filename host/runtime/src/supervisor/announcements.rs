@@ -6,6 +6,7 @@ use crate::fleet::{Fleet, announce};
 use crate::requests::{PendingRequest, SessionRequest};
 use agent_fleet::Hint;
 use agent_store::{Announcement, News};
+use futures::FutureExt;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -126,17 +127,27 @@ pub(super) async fn receive_hints(shared: Arc<Shared>, fleet: Fleet) {
         }
     };
     loop {
-        let hint = tokio::select! {
+        let first = tokio::select! {
             () = shared.stop.cancelled() => return,
-            hint = hints.next() => hint,
+            first = hints.next() => first,
         };
-        match hint {
-            // The work queue delivers the same message to one process, which takes a session that nobody has open.
-            Some(Hint::Work(session)) => drop(shared.tell_open_session(&session)),
-            Some(Hint::Answer(session)) => shared.note_answer(session),
-            Some(Hint::Watch { session, is_new }) => shared.watched.note(session, is_new),
-            Some(Hint::Events(_)) => {}
-            None => return,
+        let Some(first) = first else { return };
+        let mut received = BTreeSet::from([first]);
+        while received.len() < BATCH
+            && let Some(Some(hint)) = hints.next().now_or_never()
+        {
+            received.insert(hint);
         }
+        for hint in received {
+            match hint {
+                // The work queue delivers the same message to one process, which takes a session that nobody has open.
+                Hint::Work(session) => drop(shared.tell_open_session(&session)),
+                Hint::Answer(session) => shared.note_answer(session),
+                Hint::Watch { session, is_new } => shared.watched.note(session, is_new),
+                Hint::Events(_) => {}
+            }
+        }
+        // Many hints about a session in a short time, which anybody may have sent, must not keep the session busy.
+        tokio::time::sleep(COLLECTED).await;
     }
 }
