@@ -131,7 +131,7 @@ pub(crate) fn decoded(token: &str) -> Option<String> {
         }
         let mut digit = || char::from(rest.next()?).to_digit(16);
         let (high, low) = (digit()?, digit()?);
-        bytes.push(u8::try_from(high << 4 | low).ok()?);
+        bytes.push(u8::try_from((high << 4) | low).ok()?);
     }
     String::from_utf8(bytes).ok()
 }
