@@ -161,7 +161,7 @@ impl Supervisor {
         let tenant = Tenant::of(agent, &prompt);
         let open = prompt.user.clone().map_or(OpenSession::New, OpenSession::NewOf);
         let (first, answer) = PendingRequest::new(SessionRequest::Prompt(prompt));
-        let subject = self.0.open_in_task(live, &tenant, open, (Some(first), Opened::ByRequest)).await?;
+        let subject = self.0.open_in_task(live, &tenant, open, (Some(first), Opened::Request)).await?;
         match answer.await {
             Ok(answer) => answer.map(|_| subject),
             Err(_) => Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY)),
@@ -193,7 +193,7 @@ impl Supervisor {
             let open = OpenSession::Named { subject: subject.clone(), owner: prompt.user.clone() };
             let (first, answer) = PendingRequest::new(SessionRequest::FirstPrompt(prompt.clone()));
             let tenant = Tenant::of(agent, &prompt);
-            match self.0.open_in_task(live.clone(), &tenant, open, (Some(first), Opened::ByRequest)).await {
+            match self.0.open_in_task(live.clone(), &tenant, open, (Some(first), Opened::Request)).await {
                 Ok(_) => match answer.await {
                     Ok(answer) => return answer.map(|accepted| (subject, accepted != Accepted::Duplicate)),
                     Err(_) => return Err(RequestError::new(RequestProblem::Unavailable, CLOSED_EARLY)),
@@ -425,7 +425,7 @@ impl Shared {
             } else {
                 self.check_capacity()?;
                 let (first, answer) = PendingRequest::new(request.clone());
-                match self.open(session, (Some(first), Opened::ByRequest)).await {
+                match self.open(session, (Some(first), Opened::Request)).await {
                     Ok(()) => {
                         openings += 1;
                         if let Ok(answer) = answer.await {
@@ -522,14 +522,14 @@ type OpenedFor = (Option<PendingRequest>, Opened);
 /// Who opened a session.
 enum Opened {
     /// A request arrived.
-    ByRequest,
+    Request,
     /// The scan found that the session can continue.
-    ByScan {
+    Scan {
         /// Becomes free when the session is closed.
         _place: Place,
     },
     /// The work queue has announced that the session can continue.
-    ByAnnouncement {
+    Announcement {
         /// Receives the result when the session is closed: an error if it made no progress, with the reason unless the database is
         /// the reason.
         outcome: oneshot::Sender<Result<(), Option<String>>>,

@@ -244,7 +244,11 @@ async fn f2_announcements_without_success_become_dead_letters() {
         assert!(succeeded, "{printed}");
         printed.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
     };
-    until("the announcement is given up", async || !list().is_empty()).await;
+    let begun = Instant::now();
+    while list().is_empty() {
+        assert!(begun.elapsed() < PATIENCE, "the announcement is not given up: {}", second.log().join("\n"));
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
     let letters = list();
     assert_eq!(letters.len(), 1, "{letters:?}");
     let letter = &letters[0];

@@ -33,8 +33,8 @@ pub(super) async fn run(shared: Arc<Shared>, mut session: Session, (first, opene
     let closed = close(&shared, session).await;
     let (result, has_progressed) = (result.and(closed), revision != opened_at);
     announce(&shared, &subject, Closed { revision, epoch, is_open, has_progressed });
-    let is_by_request = matches!(opened, Opened::ByRequest);
-    if let Opened::ByAnnouncement { outcome } = opened {
+    let is_by_request = matches!(opened, Opened::Request);
+    if let Opened::Announcement { outcome } = opened {
         let failed = result.as_ref().err().filter(|_| !has_progressed);
         // If nobody waits for the outcome, the announcement is confirmed already.
         let _ = outcome.send(failed.map_or(Ok(()), |error| Err(super::work_queue::describe(error))));

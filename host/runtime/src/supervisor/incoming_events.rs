@@ -213,7 +213,7 @@ mod tests {
     fn i6_events_are_read_in_both_modes() {
         let event = json!({"specversion": "1.0", "id": "1", "source": "/shop", "type": "order", "data": {"n": 3}});
         let structured = read_with(&[("content-type", "application/cloudevents+json")], event.to_string().as_bytes());
-        let expected = (json!({"n": 3}), "event /shop\01".to_owned());
+        let expected = (json!({"n": 3}), "event /shop\u{0}1".to_owned());
         assert_eq!(input(structured), expected);
         assert_eq!(input(read_with(&[], event.to_string().as_bytes())), expected);
         let headers = [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/shop"), ("ce-type", "order")];

@@ -113,7 +113,7 @@ impl Shared {
         if !self.backoff.is_over(session, std::time::Instant::now()) || self.check_capacity().is_err() {
             return Ok(false);
         }
-        match self.open(session, (None, super::Opened::ByRequest)).await {
+        match self.open(session, (None, super::Opened::Request)).await {
             Ok(()) => Ok(true),
             Err(SessionError::Store(StoreError::Busy { .. }) | SessionError::NoPlace) => Ok(false),
             Err(error) => {

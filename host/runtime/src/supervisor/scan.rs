@@ -78,7 +78,7 @@ fn continue_session(shared: &Arc<Shared>, session: String, tenant: &Tenant, requ
     shared.tasks.spawn(async move {
         let shared = shared_with_task;
         let (first, _answer) = PendingRequest::new(request);
-        let opened = shared.open(&session, (Some(first), Opened::ByScan { _place: place })).await;
+        let opened = shared.open(&session, (Some(first), Opened::Scan { _place: place })).await;
         shared.opening.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
         match opened {
             Ok(()) => {}

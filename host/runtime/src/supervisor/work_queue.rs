@@ -122,7 +122,7 @@ impl Shared {
         }
         let (outcome, ended) = oneshot::channel();
         let (first, _answer) = PendingRequest::new(request);
-        let opened = self.open(session, (Some(first), Opened::ByAnnouncement { outcome })).await;
+        let opened = self.open(session, (Some(first), Opened::Announcement { outcome })).await;
         self.opening.lock().unwrap_or_else(PoisonError::into_inner).remove(session);
         let error = match opened {
             Ok(()) => match tokio::time::timeout(WORKS_AFTER, ended).await {
