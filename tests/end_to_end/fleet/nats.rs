@@ -228,7 +228,11 @@ async fn f2_announcements_without_success_become_dead_letters() {
     let Some(fleet) = Fleet::with_nats(&agents(), 2, Cluster::start(3)) else { return };
     let nats = fleet.cluster().jetstream().await;
     let first = fleet.start("serve", 0);
-    until("the first server uses NATS", async || messages_in(&nats, "tests-work").await.is_some()).await;
+    until("the first server waits for announcements", async || {
+        let Ok(stream) = nats.get_stream("tests-work").await else { return false };
+        stream.cached_info().state.consumer_count >= agents().len()
+    })
+    .await;
     let session = begin(&first.client(), "long").await;
     until("the call has begun", async || !effects(fleet.folder.path()).is_empty()).await;
     first.signal(Signal::TERM);
