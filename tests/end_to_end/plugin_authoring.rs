@@ -402,6 +402,7 @@ fn row_16_builds_do_not_get_the_secrets_of_the_host() {
         ("OPENAI_API_KEY", "secret-1"),
         ("PGPASSWORD", "secret-2"),
         ("AGENT_HOST_NATS", "nats://secret-3@127.0.0.1"),
+        ("NATS_PASSWORD", "secret-4"),
         ("KEPT", "kept"),
     ];
     let programs = [

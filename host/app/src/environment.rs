@@ -217,7 +217,11 @@ pub(crate) fn toolchain() -> Toolchain {
 /// the keys of models. Keys whose variables have other names are not known here, because builds also run without an agent.
 fn secret_variables() -> Vec<String> {
     let keys = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| name.ends_with("_API_KEY"));
-    ["AGENT_HOST_STORE", "AGENT_HOST_NATS", "PGPASSWORD"].into_iter().map(str::to_owned).chain(keys).collect()
+    ["AGENT_HOST_STORE", "AGENT_HOST_NATS", "PGPASSWORD", "NATS_PASSWORD"]
+        .into_iter()
+        .map(str::to_owned)
+        .chain(keys)
+        .collect()
 }
 
 /// The same toolchain, for components that are only tried. What their builds have in common is kept in the data folder.
