@@ -49,6 +49,8 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_ATTEMPTS: u32 = 50;
 /// Time for which another process is asked to close a session, before the operation that needs this is tried again.
 const CLOSING_TIME: Duration = Duration::from_secs(1);
+/// Time until all servers of a NATS cluster know that this process takes no more work.
+const LEAVING_TIME: Duration = Duration::from_millis(100);
 /// Maximum number of times that a session is opened for one request.
 const MAX_OPENINGS: u32 = 3;
 /// Maximum number of sessions that the scan continues at the same time.
@@ -350,6 +352,11 @@ impl Supervisor {
         self.0.host.leaving.cancel();
         self.0.tasks.close();
         self.0.tasks.wait().await;
+        if let Some(fleet) = &self.0.host.fleet {
+            // The servers must know that this process takes no more work, or they would deliver the announcements to it.
+            fleet.nats.flush().await;
+            tokio::time::sleep(LEAVING_TIME).await;
+        }
         // Other processes continue the sessions that were left open.
         self.0.announce_news().await;
         if let Some(fleet) = &self.0.host.fleet {

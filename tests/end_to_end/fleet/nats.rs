@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn agents() -> [super::TestAgent<'static>; 5] {
     let probe = "[plugins.probe.grants]\nwrite = [\".\"]\n";

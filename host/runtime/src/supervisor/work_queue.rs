@@ -98,12 +98,16 @@ impl Shared {
         if self.tell_open_session(session) {
             return Taken::Confirmed;
         }
+        // The outcome of an attempt of the scan is not known yet.
+        if self.opening.lock().unwrap_or_else(PoisonError::into_inner).contains(session) {
+            return Taken::Later;
+        }
         let request = match self.request_to_continue(session).await {
-            Ok(Some(request)) => request,
-            Ok(None) => {
+            Ok(Ok(request)) => request,
+            Ok(Err(taken)) => {
                 // A request to the session may be stored.
                 self.mailbox.changed.notify_one();
-                return Taken::Confirmed;
+                return taken;
             }
             Err(error) => {
                 tracing::debug!(session, %error, "an announced session cannot be looked up now");
@@ -118,7 +122,7 @@ impl Shared {
             return Taken::Failed("an attempt to continue it had just failed in this process".to_owned());
         }
         if !self.opening.lock().unwrap_or_else(PoisonError::into_inner).insert(session.to_owned()) {
-            return Taken::Confirmed;
+            return Taken::Later;
         }
         let (outcome, ended) = oneshot::channel();
         let (first, _answer) = PendingRequest::new(request);
@@ -140,12 +144,16 @@ impl Shared {
         error.map_or(Taken::Later, Taken::Failed)
     }
 
-    /// Returns the request with which a session continues. Returns `None` if it cannot continue, if a process has it open, or if
-    /// this process does not run its agent.
-    async fn request_to_continue(&self, session: &str) -> Result<Option<SessionRequest>, StoreError> {
-        let Some(found) = self.stored(session).await? else { return Ok(None) };
-        if !self.agents.contains_key(&found.agent) || found.open_in.is_some() {
-            return Ok(None);
+    /// Returns the request with which a session continues, or what becomes of the announcement if the session cannot continue, if a
+    /// process has it open, or if this process does not run its agent.
+    async fn request_to_continue(&self, session: &str) -> Result<Result<SessionRequest, Taken>, StoreError> {
+        let Some(found) = self.stored(session).await? else { return Ok(Err(Taken::Confirmed)) };
+        match &found.open_in {
+            // This process is just opening or closing the session.
+            Some(holder) if holder.is_this_process() => return Ok(Err(Taken::Later)),
+            Some(_) => return Ok(Err(Taken::Confirmed)),
+            None if !self.agents.contains_key(&found.agent) => return Ok(Err(Taken::Confirmed)),
+            None => {}
         }
         // Only the sessions that have the same beginning come between this text and the session.
         let mut before = session.to_owned();
@@ -156,10 +164,11 @@ impl Shared {
         if reason.is_none() && page.len() == PAGE {
             self.changed.notify_one();
         }
-        Ok(reason.map(|reason| match reason {
-            ContinuationReason::ParentEnded => SessionRequest::Cancel,
-            ContinuationReason::Due | ContinuationReason::ChildEnded => SessionRequest::Continue,
-        }))
+        Ok(match reason {
+            None => Err(Taken::Confirmed),
+            Some(ContinuationReason::ParentEnded) => Ok(SessionRequest::Cancel),
+            Some(ContinuationReason::Due | ContinuationReason::ChildEnded) => Ok(SessionRequest::Continue),
+        })
     }
 }
 
