@@ -166,7 +166,10 @@ impl TokenFile {
     /// Returns the stored tokens. If the file does not exist, there are none, but a shared file must exist.
     pub fn tokens(&self) -> Result<Vec<Token>, TokenError> {
         match self.stored()? {
-            None if self.is_shared => Err(self.unusable(io::ErrorKind::NotFound.into())),
+            None if self.is_shared => {
+                let problem = "it does not exist; `agent-host token create NAME --right read --tokens FILE` creates it";
+                Err(self.unusable(io::Error::new(io::ErrorKind::NotFound, problem)))
+            }
             tokens => Ok(tokens.unwrap_or_default()),
         }
     }

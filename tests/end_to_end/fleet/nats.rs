@@ -71,6 +71,15 @@ async fn until(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// Waits until a process takes the announcements of all agents.
+async fn until_announcements_are_taken(nats: &Context) {
+    until("announcements are taken", async || {
+        let Ok(stream) = nats.get_stream("tests-work").await else { return false };
+        stream.cached_info().state.consumer_count >= agents().len()
+    })
+    .await;
+}
+
 fn lines_with(process: &ServeProcess, text: &str) -> usize {
     process.log().iter().filter(|line| line.contains(text)).count()
 }
@@ -106,11 +115,7 @@ async fn f1_open_turns_are_announced_over_nats() {
     let Some(fleet) = Fleet::with_nats(&agents(), 2, Cluster::start(1)) else { return };
     let nats = fleet.cluster().jetstream().await;
     let (first, second) = (fleet.start("serve", 0), fleet.start("worker", 1));
-    until("both processes wait for announcements", async || {
-        let Ok(stream) = nats.get_stream("tests-work").await else { return false };
-        stream.cached_info().state.consumer_count >= agents().len()
-    })
-    .await;
+    until_announcements_are_taken(&nats).await;
     let session = begin(&first.client(), "long").await;
     until("the call has begun", async || !effects(fleet.folder.path()).is_empty()).await;
     first.signal(Signal::TERM);
@@ -228,11 +233,7 @@ async fn f2_announcements_without_success_become_dead_letters() {
     let Some(fleet) = Fleet::with_nats(&agents(), 2, Cluster::start(3)) else { return };
     let nats = fleet.cluster().jetstream().await;
     let first = fleet.start("serve", 0);
-    until("the first server waits for announcements", async || {
-        let Ok(stream) = nats.get_stream("tests-work").await else { return false };
-        stream.cached_info().state.consumer_count >= agents().len()
-    })
-    .await;
+    until_announcements_are_taken(&nats).await;
     let session = begin(&first.client(), "long").await;
     until("the call has begun", async || !effects(fleet.folder.path()).is_empty()).await;
     first.signal(Signal::TERM);
