@@ -125,7 +125,7 @@ impl IncomingEvents {
                 tracing::warn!(
                     agent,
                     name,
-                    "a repeated event of NATS was ignored, because it is no dead letter of this fleet"
+                    "a repeated event of NATS was ignored, because it is not a dead letter of this fleet"
                 );
                 answer(&message, AckKind::Ack).await;
                 continue;

@@ -210,7 +210,10 @@ async fn p6_unattended_turns_never_wait_for_grants() {
     // A program reads the inbox, and says nothing about a person.
     client.get("/api/inbox").await.json(200);
     let polled = begin(&client).await;
-    assert!(result(&client, &polled).await.contains("denied"), "reading the inbox is no sign of a person");
+    assert!(
+        result(&client, &polled).await.contains("denied"),
+        "reading the inbox does not show that a person is present"
+    );
     let item = denied(&client, &polled).await;
     assert_eq!((&item["expires"], &item["first_use"]["plugin"]), (&Value::Null, &json!("text")), "{item}");
     let offered = &item["first_use"]["offered"][0];
