@@ -353,7 +353,8 @@ async fn i6_events_come_and_go_over_nats() {
     nats.client().publish("tests.clerk.orders.retry", event("5").into()).await.expect("published");
     nats.client().flush().await.expect("sent");
     until("the forged repetition is ignored", async || {
-        lines_with(&first, "no dead letter of this fleet") + lines_with(&second, "no dead letter of this fleet") == 1
+        lines_with(&first, "not a dead letter of this fleet") + lines_with(&second, "not a dead letter of this fleet")
+            == 1
     })
     .await;
     let (succeeded, printed) = fleet.dead_letters(&["drop", "--all", "--json"]);
