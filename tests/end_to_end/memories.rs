@@ -430,6 +430,9 @@ impl Memories for FullMemoryStore {
     async fn add(&self, _: &str, _: Memory) -> Result<(), StoreError> {
         memory_full()
     }
+    async fn remember(&self, _: &StoredOutboxItem) -> Result<(), StoreError> {
+        memory_full()
+    }
     async fn search(&self, _: &MemoryFilter, _: &str, _: usize) -> Result<Vec<Recollection>, StoreError> {
         memory_full()
     }

@@ -18,7 +18,6 @@ use agent_core::outgoing_event::OutgoingEvent;
 use agent_core::run::{Action, Run};
 use agent_fleet::{FleetError, Nats};
 use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem, digest_of};
-use memories::write_memory;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -86,14 +85,15 @@ pub async fn deliver(
     let (mut after, mut result, mut receivers) = (0, Ok(()), receivers);
     loop {
         let items = store.outbox(session, OutboxFilter::Pending, after, PAGE_SIZE).await?;
-        let Some(last) = items.last() else { return result };
-        after = last.number;
+        let is_last = items.len() < PAGE_SIZE;
+        after = items.last().map_or(after, |last| last.number);
         for item in items {
             match deliver_one(store, (config, receivers), &item).await {
                 Ok(Delivery::Done) => {
                     on_delivered(&item.item.id);
                     store.mark_delivered(item.number).await?;
                 }
+                Ok(Delivery::Recorded) => on_delivered(&item.item.id),
                 Ok(Delivery::Pending) => {}
                 Err(error) => {
                     if matches!(error, OutboxError::Server(_) | OutboxError::Nats(_) | OutboxError::NoNats(_)) {
@@ -103,6 +103,9 @@ pub async fn deliver(
                     result = Err(error);
                 }
             }
+        }
+        if is_last {
+            return result;
         }
     }
 }
@@ -120,12 +123,15 @@ pub fn file_name(session: &str, id: &str) -> String {
 /// The result of an attempt to deliver an outbox item.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
+    /// The effect has happened, and the caller must record the delivery.
     Done,
+    /// The store has recorded the delivery together with the effect.
+    Recorded,
     /// The item could not be delivered yet, and stays in the outbox.
     Pending,
 }
 
-/// Delivers one item, but does not record the delivery.
+/// Delivers one item, and records the delivery only if the store can do both at once.
 pub(crate) async fn deliver_one(
     store: &dyn Store,
     (config, receivers): (&OutboxConfig, Receivers<'_>),
@@ -136,10 +142,10 @@ pub(crate) async fn deliver_one(
             store.allow(grant.clone()).await?;
             Ok(Delivery::Done)
         }
-        OutboxEffect::Remember { id, memory } => {
+        OutboxEffect::Remember { id, .. } => {
             // If the memory cannot be written, the item stays in the outbox, and the delivery of the other
             // items continues (D4).
-            let Err(error) = write_memory(store, item, (id, memory)).await else { return Ok(Delivery::Done) };
+            let Err(error) = store.remember(item).await else { return Ok(Delivery::Recorded) };
             tracing::warn!(session = item.session, %error, "could not store the memory `{id}`; it stays in the outbox");
             Ok(Delivery::Pending)
         }

@@ -60,7 +60,8 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     outbox::item_id_is_written_once_per_session(new_store()).await;
     outbox::items_are_filtered_and_paged(new_store()).await;
     outbox::delivered_items_remain_until_the_session_is_deleted(new_store()).await;
-    outbox::text_is_removed_from_a_delivered_memory_item(new_store()).await;
+    outbox::memory_is_added_when_its_item_is_delivered(new_store()).await;
+    outbox::memory_of_an_undone_turn_is_not_added(new_store()).await;
     outbox::failed_deliveries_are_counted(new_store()).await;
     schedules::schedules_are_kept_per_agent_and_name(new_store()).await;
     approvals::grants_are_listed_per_agent_until_revoked(new_store()).await;

@@ -1,6 +1,6 @@
 //! Memories: facts about a user that are kept across sessions (D4).
 
-use crate::StoreError;
+use crate::{StoreError, StoredOutboxItem};
 use agent_core::memory::Memory;
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
@@ -16,6 +16,12 @@ pub trait Memories: Send + Sync {
     /// memory with this id is already stored, nothing changes. A text of more than [`MAX_MEMORY_BYTES`]
     /// bytes fails with [`StoreError::TooLarge`].
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError>;
+
+    /// Delivers an outbox item that adds a memory: adds the memory, with the time of the item's commit, and records the
+    /// delivery, in one transaction. Adds no memory if the item was delivered before, if the session has a later item that
+    /// forgets the turn, or if the session was deleted. The text is removed from the item, so that no copy remains after
+    /// the memory is forgotten. An item with another effect fails with [`StoreError::Invalid`].
+    async fn remember(&self, item: &StoredOutboxItem) -> Result<(), StoreError>;
 
     /// Returns up to `limit` memories that the filter selects and that match the query, best match first. A memory
     /// matches if it contains any word of the query. Rare words of the query have more weight than common words.

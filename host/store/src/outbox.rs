@@ -22,9 +22,9 @@ pub trait Outbox: Send + Sync {
         limit: usize,
     ) -> Result<Vec<StoredOutboxItem>, StoreError>;
 
-    /// Records that the item's effect was performed. If the item was already delivered or deleted, nothing
-    /// changes. If the item added a memory, the text is removed from the item, so that no copy remains after the
-    /// memory is forgotten.
+    /// Records that the item's effect was performed. If the item was already delivered or deleted, nothing changes.
+    /// An item that adds a memory does not change either, because [`Memories::remember`](crate::Memories::remember)
+    /// delivers it.
     async fn mark_delivered(&self, number: u64) -> Result<(), StoreError>;
 
     /// Records that an attempt to deliver the item has failed, and why. If the item was delivered or deleted in the

@@ -21,7 +21,7 @@ pub enum Checkpoint<'a> {
     BeforeCall(&'a str),
     /// A tool call has run, and no part of its result is stored yet. Contains the name of the tool.
     AfterCall(&'a str),
-    /// An outbox item is delivered, but is not marked as delivered yet. Contains the id of the item.
+    /// An outbox item is delivered. Unless it adds a memory, it is not marked as delivered yet. Contains the id of the item.
     Delivered(&'a str),
 }
 

@@ -12,7 +12,6 @@ use agent_core::memory::{Memory, MemoryKind};
 use agent_core::message::{CallId, Content};
 use agent_core::run::{Input, Run, Turn, TurnEnd, TurnError};
 use agent_core::tool::ToolSource;
-use agent_store::{OutboxFilter, Store, StoreError, StoredOutboxItem};
 
 /// In a memory about the end of a turn, the question and the answer each have at most this number of characters.
 const QUESTION_OR_ANSWER_CHARACTERS: usize = 2_000;
@@ -30,8 +29,6 @@ const CALLS_CHARACTERS: usize = 4_000;
 /// stored, or end the turn.
 const NOT_REMEMBERED: [&str; 4] =
     [name::MEMORY_SEARCH, name::READ_RESULT, loop_break::name::TASK_COMPLETION, loop_break::name::CONVERSE];
-/// Maximum number of outbox items that one query reads.
-const PAGE_SIZE: usize = 100;
 
 /// Who created the results of calls that have finished: the tools or the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,41 +132,6 @@ fn memory_of_end(turn: &Turn, end: &TurnEnd) -> Option<MemoryText> {
 
 fn input_text(turn: &Turn, max_characters: usize) -> String {
     truncated(&turn.input.message().plain_text(), max_characters)
-}
-
-/// Writes a memory that a commit put in the outbox. The memory may be written twice, by two processes. If the turn has
-/// been undone or the session has been deleted since the commit, the written memory is removed again.
-pub(super) async fn write_memory(
-    store: &dyn Store,
-    item: &StoredOutboxItem,
-    (id, memory): (&str, &Memory),
-) -> Result<(), StoreError> {
-    let memory = Memory { written: Some(item.created.clone()), ..memory.clone() };
-    let turn = memory.turn;
-    store.add(id, memory).await?;
-    if is_undone_or_deleted(store, item, turn).await? {
-        store.forget_turn(&item.session, turn).await?;
-    }
-    Ok(())
-}
-
-async fn is_undone_or_deleted(store: &dyn Store, item: &StoredOutboxItem, turn: u32) -> Result<bool, StoreError> {
-    let mut after = item.number - 1;
-    loop {
-        let items = match store.outbox(Some(&item.session), OutboxFilter::All, after, PAGE_SIZE).await {
-            Err(StoreError::NoSession { .. }) => return Ok(true),
-            items => items?,
-        };
-        if items.iter().any(|later| later.item.effect == OutboxEffect::Forget { turn }) {
-            return Ok(true);
-        }
-        match items.last() {
-            Some(last) if items.len() == PAGE_SIZE => after = last.number,
-            // The first query must find at least `item`. If the query finds no items, `item` has been deleted
-            // together with its session.
-            last => return Ok(last.is_none() && after < item.number),
-        }
-    }
 }
 
 /// Returns a text that describes calls and their results. Returns `None` if none of the calls is worth remembering.

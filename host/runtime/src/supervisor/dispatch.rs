@@ -193,8 +193,8 @@ async fn deliver(shared: Arc<Shared>, number: u64, agent: String) -> FinishedDel
         let receivers = Receivers::All(shared.host.fleet.as_ref().map(|fleet| &fleet.nats));
         match deliver_one(store, (&agent.config().outbox, receivers), &item).await {
             Ok(Delivery::Done) => Ok(store.mark_delivered(number).await?),
-            // The configuration has changed, so the item is read again.
-            Ok(Delivery::Pending) => Ok(()),
+            // If it is pending, the configuration has changed, and the item is read again.
+            Ok(Delivery::Recorded | Delivery::Pending) => Ok(()),
             Err(error) => {
                 store.note_failed_delivery(number, &error.to_string()).await?;
                 Err(error)

@@ -1,7 +1,7 @@
 //! D6: effects outside of a session are stored with the commit that requests them, and are delivered once.
 
 use super::{SessionWriter, TestStore, commit_of, message, text_parts};
-use crate::{Commit, OutboxFilter, Store, StoreError, StoredOutboxItem};
+use crate::{Commit, MemoryFilter, OutboxFilter, Store, StoreError, StoredOutboxItem};
 use agent_core::approval::LastingGrant;
 use agent_core::change::{Change, OutboxEffect, OutboxItem};
 use agent_core::memory::{Memory, MemoryKind};
@@ -141,17 +141,64 @@ pub(super) async fn delivered_items_remain_until_the_session_is_deleted(test: Te
     assert!(stored.len() == 1 && stored[0].number > last, "numbers are never reused: {stored:?}");
 }
 
-/// D4: a user can delete a memory, so the outbox keeps no copy of the text of a delivered memory.
-pub(super) async fn text_is_removed_from_a_delivered_memory_item(test: TestStore) {
+/// D4, D6: a memory is added together with the delivery of its item, once. A user can delete a memory, so the outbox keeps no
+/// copy of the text of a delivered memory.
+pub(super) async fn memory_is_added_when_its_item_is_delivered(test: TestStore) {
     let store = &test.store;
     let mut writer = SessionWriter::new(store, "s").await;
-    writer
-        .commit(outbox_commit(vec![memory_item("1/final", "a walrus"), memory_item("2/final", "a whale")]))
-        .await
-        .unwrap();
-    store.mark_delivered(all_items(store).await[0].number).await.unwrap();
-    let items: Vec<_> = all_items(store).await.into_iter().map(|stored| stored.item).collect();
-    assert_eq!(items, [memory_item("1/final", ""), memory_item("2/final", "a whale")]);
+    let items = vec![memory_item("1/final", "a walrus"), memory_item("2/final", "a whale"), event_item("event")];
+    writer.commit(outbox_commit(items)).await.unwrap();
+    let stored = all_items(store).await;
+    store.mark_delivered(stored[0].number).await.unwrap();
+    assert_eq!(all_items(store).await, stored, "the item would be delivered without its memory");
+    store.remember(&stored[0]).await.unwrap();
+    let items: Vec<_> = all_items(store).await.into_iter().map(|stored| (stored.item, stored.delivered.is_some())).collect();
+    let pending = |item| (item, false);
+    let expected =
+        [(memory_item("1/final", ""), true), pending(memory_item("2/final", "a whale")), pending(event_item("event"))];
+    assert_eq!(items, expected);
+    let memories = store.list("ann", "", 9).await.unwrap();
+    assert_eq!(memories.len(), 1, "{memories:?}");
+    assert_eq!((memories[0].id.as_str(), memories[0].memory.text.as_str()), ("s/1/final", "a walrus"));
+    assert_eq!(memories[0].memory.written.as_ref(), Some(&stored[0].created));
+    let found = store.search(&MemoryFilter::of_user("ann"), "walrus", 9).await.unwrap();
+    assert_eq!(found.len(), 1);
+
+    // Another process may deliver an item that this process has read before.
+    assert!(store.forget("ann", "s/1/final").await.unwrap());
+    store.remember(&stored[0]).await.unwrap();
+    assert_eq!(store.list("ann", "", 9).await.unwrap(), [], "a delivered item adds nothing again");
+    let refused = store.remember(&stored[2]).await;
+    assert!(matches!(refused, Err(StoreError::Invalid { .. })), "{refused:?}");
+}
+
+/// D5: a memory of a turn that was undone, or of a deleted session, is not added, however late its item is delivered.
+pub(super) async fn memory_of_an_undone_turn_is_not_added(test: TestStore) {
+    let store = &test.store;
+    let mut writer = SessionWriter::new(store, "s").await;
+    writer.commit(outbox_commit(vec![memory_item("1/final", "a walrus")])).await.unwrap();
+    let forget = |turn| OutboxItem { id: format!("undo/{turn}"), effect: OutboxEffect::Forget { turn } };
+    writer.commit(outbox_commit(vec![forget(1)])).await.unwrap();
+    // The memory of a later turn with the same number is kept.
+    writer.commit(outbox_commit(vec![memory_item("1/again", "a whale")])).await.unwrap();
+    writer.commit(outbox_commit(vec![forget(2)])).await.unwrap();
+    let mut other = SessionWriter::new(store, "other").await;
+    other.commit(outbox_commit(vec![forget(1)])).await.unwrap();
+    let items = all_items(store).await;
+    for item in items.iter().filter(|stored| matches!(stored.item.effect, OutboxEffect::Remember { .. })) {
+        store.remember(item).await.unwrap();
+    }
+    let texts: Vec<_> = store.list("ann", "", 9).await.unwrap().into_iter().map(|stored| stored.memory.text).collect();
+    assert_eq!(texts, ["a whale"]);
+    let pending = store.outbox(Some("s"), OutboxFilter::Pending, 0, 9).await.unwrap();
+    assert_eq!(ids(&pending), ["undo/1", "undo/2"], "both memories count as delivered");
+
+    writer.commit(outbox_commit(vec![memory_item("3/final", "a seal")])).await.unwrap();
+    let item = all_items(store).await.into_iter().find(|stored| stored.item.id == "3/final").expect("the item");
+    writer.release().await;
+    store.delete("s").await.unwrap();
+    store.remember(&item).await.unwrap();
+    assert_eq!(store.list("ann", "", 9).await.unwrap(), []);
 }
 
 /// I9: the store shows why an item has not been delivered yet, until it is delivered.

@@ -10,12 +10,15 @@ use crate::encoding::values::{invalid, signed, sql_limit};
 use crate::{BlobReference, Blobs, MAX_READ_BYTES, MediaDescription, StoreError};
 use agent_core::message::{Digest, Dimensions, Media};
 use async_trait::async_trait;
+use futures::future::try_join_all;
 use sha2::{Digest as _, Sha256};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
 /// Size of a part of a blob, in bytes.
 const PART_BYTES: usize = 1 << 20;
+/// Size up to which the bytes of several blobs are sent together.
+const SMALL_BYTES: usize = 16 << 10;
 
 #[async_trait]
 impl Blobs for PostgresStore {
@@ -158,11 +161,20 @@ pub(super) async fn insert_blobs(transaction: &Transaction, sorted: &[&StoredByt
                SELECT * FROM unnest($1::bytea[], $2::bigint[]) ON CONFLICT (digest) DO NOTHING RETURNING digest";
     let new = transaction.query(sql, &[&keys, &sizes]).await?;
     let new = new.iter().map(|row| value::<&[u8]>(row, 0)).collect::<Result<Vec<_>, _>>()?;
-    for stored in sorted.iter().filter(|stored| new.contains(&stored.key.as_slice())) {
-        for (part, bytes) in (0_i64..).zip(stored.bytes.chunks(PART_BYTES)) {
-            let sql = "INSERT INTO blob_parts (digest, part, bytes) VALUES ($1, $2, $3)";
-            transaction.execute(sql, &[&stored.key.as_slice(), &part, &bytes]).await?;
-        }
+    let small = sorted.iter().filter(|stored| new.contains(&stored.key.as_slice()));
+    let (small, large): (Vec<&&StoredBytes>, Vec<_>) = small.partition(|stored| stored.len() <= SMALL_BYTES);
+    try_join_all(small.into_iter().map(|stored| insert_parts(transaction, stored))).await?;
+    // Only one part of a large blob at a time is in the buffers of the connection.
+    for stored in large {
+        insert_parts(transaction, stored).await?;
+    }
+    Ok(())
+}
+
+async fn insert_parts(transaction: &Transaction, stored: &StoredBytes) -> Result<(), Failure> {
+    for (part, bytes) in (0_i64..).zip(stored.bytes.chunks(PART_BYTES)) {
+        let sql = "INSERT INTO blob_parts (digest, part, bytes) VALUES ($1, $2, $3)";
+        transaction.execute(sql, &[&stored.key.as_slice(), &part, &bytes]).await?;
     }
     Ok(())
 }

@@ -12,6 +12,7 @@ use crate::{BudgetLedger, Charge, ChargeFilter, ChargedTo, IntervalCharge, Store
 use agent_core::budget::Spending;
 use agent_core::cost::TurnCost;
 use async_trait::async_trait;
+use futures::future::try_join_all;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -58,15 +59,15 @@ impl BudgetLedger for PostgresStore {
     }
 }
 
-/// Charges the difference between the usage of the turns in a commit and their stored usage, and the time of work. Must be
-/// called before the usage is stored.
-pub(super) async fn charge(
+/// Returns what a commit charges for each of its turns: the difference between the usage in the commit and the stored usage,
+/// and the time of work. Must be called before the usage is stored.
+pub(super) async fn charges(
     transaction: &Transaction,
     session: &str,
     (costs, charge): (&[TurnCost], &Charge),
-    time: i64,
-) -> Result<(), Failure> {
+) -> Result<Vec<(u32, Spending)>, Failure> {
     let mut milliseconds = charge.milliseconds;
+    let mut charges = Vec::new();
     for (index, cost) in costs.iter().enumerate() {
         // If several elements concern one turn, the last one contains its whole usage.
         if costs[index + 1..].iter().any(|later| later.turn == cost.turn) {
@@ -80,10 +81,25 @@ pub(super) async fn charge(
             milliseconds: std::mem::take(&mut milliseconds),
         };
         if amounts != Spending::default() {
-            charge_amounts(transaction, (session, cost.turn), (amounts, charge), time).await?;
+            charges.push((cost.turn, amounts));
         }
     }
-    Ok(())
+    Ok(charges)
+}
+
+/// Charges amounts to turns of a session, to the turns that have delegated its work, and to its agent and user. The statements
+/// are sent when the future is first polled, if they are prepared.
+pub(super) async fn charge(
+    transaction: &Transaction,
+    session: &str,
+    (charges, charge): (&[(u32, Spending)], Option<&Charge>),
+    time: i64,
+) -> Result<(), Failure> {
+    let Some(charge) = charge else { return Ok(()) };
+    let charged = charges.iter().map(|(turn, amounts)| {
+        charge_amounts(transaction, (session, *turn), (*amounts, charge), time)
+    });
+    try_join_all(charged).await.map(drop)
 }
 
 /// Adds amounts to the rows of a session and of the turns that have delegated its work.
@@ -95,7 +111,7 @@ pub(super) const CHARGE_SESSION: &str = "
         nanodollars = c.nanodollars + least(excluded.nanodollars, 9223372036854775807 - c.nanodollars),
         milliseconds = c.milliseconds + least(excluded.milliseconds, 9223372036854775807 - c.milliseconds)";
 
-const CHARGE_PERIOD: &str = "
+pub(super) const CHARGE_PERIOD: &str = "
     INSERT INTO period_charges AS c (agent, user_name, period, slot, tokens, nanodollars, milliseconds)
     VALUES ($1, $2, $3, $4, $5, $6, $7)
     ON CONFLICT (agent, user_name, period, slot) DO UPDATE SET
@@ -118,15 +134,15 @@ async fn charge_amounts(
         .flat_map(|(session, turn)| [(session, 0), (session, turn)])
         .collect();
     rows.sort_unstable();
-    for (session, turn) in rows {
+    let of_sessions = try_join_all(rows.into_iter().map(async |(session, turn)| {
         let turn = i64::from(turn);
         let parameters: [&(dyn ToSql + Sync); 5] = [&Text(session), &turn, &tokens, &nanodollars, &milliseconds];
-        transaction.execute(CHARGE_SESSION, &parameters).await?;
-    }
+        transaction.execute(CHARGE_SESSION, &parameters).await
+    }));
     let (user, period, slot) = (charge.user.as_deref().unwrap_or_default(), time.div_euclid(PERIOD), slot_of(session));
     let parameters: [&(dyn ToSql + Sync); 7] =
         [&Text(&charge.agent), &Text(user), &period, &slot, &tokens, &nanodollars, &milliseconds];
-    transaction.execute(CHARGE_PERIOD, &parameters).await?;
+    tokio::try_join!(biased; of_sessions, transaction.execute(CHARGE_PERIOD, &parameters))?;
     Ok(())
 }
 

@@ -11,7 +11,8 @@ use super::failure::Failure;
 use super::queries::NOW;
 use super::schema::{self, SUPPORTED};
 use super::text::{Text, optional};
-use super::{budget_ledger, session_requests, usage};
+use super::budget_ledger::{self, CHARGE_PERIOD, CHARGE_SESSION};
+use super::{session_requests, usage};
 use crate::encoding::audit::ServiceEvent;
 use crate::encoding::blobs::StoredBytes;
 use crate::encoding::commit_rows::{
@@ -21,9 +22,12 @@ use crate::encoding::outbox::{OutboxRow, outbox_row};
 use crate::encoding::usage::changed_turns;
 use crate::encoding::values::signed;
 use crate::{AuditAction, Charge, Commit, Lease, RequestAnswer, SessionState, Status, StoreError, StoredView};
+use agent_core::budget::Spending;
 use agent_core::change::HiddenMessage;
 use agent_core::cost::TurnCost;
+use futures::future::try_join_all;
 use std::time::Instant;
+use tables::INSERT_OUTBOX;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
@@ -130,8 +134,9 @@ impl PostgresStore {
     async fn try_commit(&self, commit: &PreparedCommit) -> Result<u64, Failure> {
         let transaction = self.unopened_transaction().await?;
         let written = async {
+            transaction.prepare(&[&conditional_update()]).await?;
             let opened = transaction.open("BEGIN");
-            let ((), base) = tokio::try_join!(opened, commit.claim_revision(&transaction, self))?;
+            let ((), base) = tokio::try_join!(biased; opened, commit.claim_revision(&transaction, self))?;
             self.write_commit(&transaction, commit, &base).await
         };
         let result = written.await;
@@ -151,8 +156,9 @@ impl PostgresStore {
             // The words of a message with a result are those of the call.
             commit.write_messages(transaction).await
         };
-        tokio::try_join!(
+        let ((), charges, ..) = tokio::try_join!(
             calls_and_messages,
+            commit.charges(transaction),
             commit.write_hidden(transaction, last_message),
             commit.write_events(transaction, base.time),
             commit.write_records(transaction, base.time),
@@ -161,13 +167,13 @@ impl PostgresStore {
             commit.write_answer(transaction),
         )?;
         // Other sessions also write the following rows. They come last, always in the same order.
-        if let Some(charge) = &commit.charge {
-            budget_ledger::charge(transaction, &commit.lease.session, (&commit.usage, charge), base.time).await?;
-        }
-        for cost in &commit.usage {
-            usage::write(transaction, &commit.lease.session, cost).await?;
-        }
-        commit.write_outbox(transaction, base.time).await?;
+        transaction.prepare(&[CHARGE_SESSION, CHARGE_PERIOD, &usage::write_usage(), INSERT_OUTBOX]).await?;
+        tokio::try_join!(
+            biased;
+            budget_ledger::charge(transaction, &commit.lease.session, (&charges, commit.charge.as_ref()), base.time),
+            try_join_all(commit.usage.iter().map(|cost| usage::write(transaction, &commit.lease.session, cost))),
+            commit.write_outbox(transaction, base.time),
+        )?;
         commit.write_audit(transaction, base.time).await?;
         Ok(commit.expected_revision + 1)
     }
@@ -243,6 +249,14 @@ impl PreparedCommit {
         sequences.try_fold(base.last_event, |last, sequence| next_number("event", last, sequence))?;
         let mut ids = self.messages.iter().map(|message| message.id);
         ids.try_fold(base.last_message, |last, id| next_number("message", last, id))
+    }
+
+    /// Returns what the commit charges for each turn.
+    async fn charges(&self, transaction: &Transaction) -> Result<Vec<(u32, Spending)>, Failure> {
+        match &self.charge {
+            Some(charge) => budget_ledger::charges(transaction, &self.lease.session, (&self.usage, charge)).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     async fn write_answer(&self, transaction: &Transaction) -> Result<(), Failure> {

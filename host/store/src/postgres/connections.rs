@@ -150,6 +150,15 @@ impl Connection {
         Ok(self.0.execute(&statement, parameters).await?)
     }
 
+    /// Prepares statements, so that later calls send them at once. Futures of later calls that are polled in an order then
+    /// send their statements in this order, which is also the order in which the server runs them.
+    pub(super) async fn prepare(&self, statements: &[&str]) -> Result<(), Failure> {
+        for sql in statements {
+            self.0.prepare_cached(sql).await?;
+        }
+        Ok(())
+    }
+
     /// Returns the client of the library.
     pub(super) fn client(&self) -> &tokio_postgres::Client {
         &self.0

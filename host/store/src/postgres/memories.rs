@@ -6,9 +6,10 @@ use super::failure::Failure;
 use super::queries::{NOW, small, value};
 use super::search::{COUNTS_OF_QUERY, Candidate, MAX_CANDIDATES, WordCounts, best, query_words};
 use super::text::{Text, list, optional, optional_text, text};
-use crate::encoding::values::{invalid, rfc3339, sql_limit};
+use crate::encoding::outbox::{MemoryDelivery, check_memory_size};
+use crate::encoding::values::{invalid, rfc3339, signed, sql_limit};
 use crate::{
-    MAX_MEMORY_BYTES, MAX_PAGE, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory,
+    MAX_PAGE, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory, StoredOutboxItem,
 };
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
@@ -20,27 +21,42 @@ use tokio_postgres::types::ToSql;
 #[async_trait]
 impl Memories for PostgresStore {
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError> {
-        if memory.text.len() > MAX_MEMORY_BYTES {
-            let (size, limit) = (memory.text.len() as u64, MAX_MEMORY_BYTES as u64);
-            return Err(StoreError::TooLarge { what: "a memory".to_owned(), size, limit });
-        }
-        let written = written_time(&memory)?;
-        let WordCounts { words, counts, length } = WordCounts::of(&memory.text);
+        let row = MemoryRow::new(id.to_owned(), memory)?;
         self.run_repeatable(|| async {
-            let sql = format!(
-                "INSERT INTO memories (id, user_name, kind, session, text, written, agent, turn, project, length, words, counts)
-                 VALUES ($1, $2, $3, $4, $5, coalesce($6, {NOW}), $7, $8, $9, $10, $11, $12) ON CONFLICT (id) DO NOTHING"
-            );
-            let Memory { user, kind, session, text, agent, turn, project, .. } = &memory;
-            let turn = i64::from(*turn);
-            let project = optional(project.as_deref());
-            let kind = kind.as_str();
-            let parameters: [&(dyn ToSql + Sync); 12] = [
-                &Text(id), &Text(user), &kind, &Text(session), &Text(text), &written, &Text(agent), &turn, &project,
-                &length, &words, &counts,
-            ];
-            self.connection().await?.execute(&sql, &parameters).await?;
+            let parameters = row.parameters();
+            self.connection().await?.execute(&insert_memory("SELECT 1"), &by_reference(&parameters)).await?;
             Ok(())
+        })
+        .await
+    }
+
+    async fn remember(&self, item: &StoredOutboxItem) -> Result<(), StoreError> {
+        let MemoryDelivery { id, memory, delivered_body, forget } = MemoryDelivery::of(item)?;
+        let row = MemoryRow::new(id, memory)?;
+        let deliver = remember();
+        let session = Text(&item.session);
+        let about_item: [Parameter<'_>; 5] = [
+            Box::new(session),
+            Box::new(signed(item.number)),
+            Box::new(&delivered_body),
+            Box::new(&forget.kind),
+            Box::new(&forget.body),
+        ];
+        let parameters: Vec<_> = row.parameters().into_iter().chain(about_item).collect();
+        self.run_repeatable(|| async {
+            let transaction = self.unopened_transaction().await?;
+            let written = async {
+                transaction.prepare(&[LOCK_SESSION, &deliver]).await?;
+                tokio::try_join!(
+                    biased;
+                    transaction.open("BEGIN"),
+                    transaction.execute(LOCK_SESSION, &[&session]),
+                    transaction.execute(&deliver, &by_reference(&parameters)),
+                )?;
+                Ok(())
+            };
+            let result = written.await;
+            transaction.end(result).await
         })
         .await
     }
@@ -87,6 +103,74 @@ impl Memories for PostgresStore {
     }
 }
 
+type Parameter<'p> = Box<dyn ToSql + Send + Sync + 'p>;
+
+fn by_reference<'p>(parameters: &'p [Parameter<'_>]) -> Vec<&'p (dyn ToSql + Sync)> {
+    parameters.iter().map(|parameter| &**parameter as &(dyn ToSql + Sync)).collect()
+}
+
+/// A memory as it is stored, with its words.
+struct MemoryRow {
+    id: String,
+    memory: Memory,
+    turn: i64,
+    /// Time in microseconds since 1970. `None` means the current time of the database.
+    written: Option<i64>,
+    words: WordCounts,
+}
+
+impl MemoryRow {
+    fn new(id: String, memory: Memory) -> Result<Self, StoreError> {
+        check_memory_size(&memory)?;
+        let (written, words) = (written_time(&memory)?, WordCounts::of(&memory.text));
+        Ok(Self { id, turn: i64::from(memory.turn), memory, written, words })
+    }
+
+    /// Returns the parameters of [`insert_memory`].
+    fn parameters(&self) -> [Parameter<'_>; 12] {
+        let Memory { user, kind, session, text, agent, project, .. } = &self.memory;
+        let WordCounts { words, counts, length } = &self.words;
+        [
+            Box::new(Text(&self.id)),
+            Box::new(Text(user)),
+            Box::new(kind.as_str()),
+            Box::new(Text(session)),
+            Box::new(Text(text)),
+            Box::new(self.written),
+            Box::new(Text(agent)),
+            Box::new(self.turn),
+            Box::new(optional(project.as_deref())),
+            Box::new(length),
+            Box::new(words),
+            Box::new(counts),
+        ]
+    }
+}
+
+/// Inserts a memory for the row of a query, and nothing if the query finds no row. 12 parameters.
+fn insert_memory(for_row: &str) -> String {
+    format!(
+        "INSERT INTO memories (id, user_name, kind, session, text, written, agent, turn, project, length, words, counts)
+         SELECT $1::text, $2::text, $3::text, $4::text, $5::text, coalesce($6::bigint, {NOW}), $7::text, $8::bigint, $9::text,
+             $10::bigint, $11::text[], $12::int[] FROM ({for_row}) AS item
+         ON CONFLICT (id) DO NOTHING"
+    )
+}
+
+/// Waits for running commits of the session, so that the next statement sees whether they forget a turn.
+const LOCK_SESSION: &str = "SELECT 1 FROM sessions WHERE session = $1 FOR SHARE";
+
+/// Records the delivery of an outbox item, and inserts its memory unless a later item forgets the turn.
+pub(super) fn remember() -> String {
+    let delivered = format!(
+        "WITH delivered AS (UPDATE outbox SET delivered = {NOW}, body = $15
+             WHERE session = $13 AND number = $14 AND delivered IS NULL AND kind = 'remember' RETURNING 1) "
+    );
+    let is_kept = "SELECT 1 FROM delivered WHERE NOT EXISTS (SELECT 1 FROM outbox later
+                       WHERE later.session = $13 AND later.number > $14 AND later.kind = $16 AND later.body = $17)";
+    delivered + &insert_memory(is_kept)
+}
+
 async fn candidates(
     connection: &Connection,
     filter: &MemoryFilter,
@@ -114,6 +198,9 @@ async fn candidates(
 }
 
 async fn recollections(connection: &Connection, found: Vec<(String, f32)>) -> Result<Vec<Recollection>, Failure> {
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
     let ids = list(found.iter().map(|(id, _)| id));
     let rows = connection.query("SELECT id, text, written FROM memories WHERE id = ANY($1)", &[&ids]).await?;
     let read = |row: &Row| Ok((text(row, 0)?, (text(row, 1)?, rfc3339(value(row, 2)?)?)));

@@ -4,10 +4,10 @@ use super::PostgresStore;
 use super::failure::Failure;
 use super::queries::{NOW, check_session, number, small, value};
 use super::text::{Text, optional_text, text};
-use crate::encoding::outbox::{effect, outbox_row};
+use crate::encoding::outbox::effect;
 use crate::encoding::values::{rfc3339, signed, sql_limit};
 use crate::{Outbox, OutboxFilter, StoreError, StoredOutboxItem};
-use agent_core::change::{OutboxEffect, OutboxItem};
+use agent_core::change::OutboxItem;
 use async_trait::async_trait;
 use tokio_postgres::Row;
 
@@ -45,17 +45,11 @@ impl Outbox for PostgresStore {
 
     async fn mark_delivered(&self, number: u64) -> Result<(), StoreError> {
         self.run_repeatable(|| async {
-            let transaction = self.transaction().await?;
-            let sql = "SELECT session, id, kind, body FROM outbox WHERE number = $1 AND delivered IS NULL FOR UPDATE";
-            let Some(row) = transaction.query_opt(sql, &[&signed(number)]).await? else {
-                return transaction.roll_back().await;
-            };
-            let (session, id) = (text(&row, 0)?, text(&row, 1)?);
-            let body =
-                delivered_body(OutboxItem { id: id.clone(), effect: effect(value(&row, 2)?, value(&row, 3)?)? })?;
-            let sql = format!("UPDATE outbox SET delivered = {NOW}, body = $3 WHERE session = $1 AND id = $2");
-            transaction.execute(&sql, &[&Text(&session), &Text(&id), &body]).await?;
-            transaction.commit().await
+            let sql = format!(
+                "UPDATE outbox SET delivered = {NOW} WHERE number = $1 AND delivered IS NULL AND kind <> 'remember'"
+            );
+            self.connection().await?.execute(&sql, &[&signed(number)]).await?;
+            Ok(())
         })
         .await
     }
@@ -69,14 +63,6 @@ impl Outbox for PostgresStore {
         })
         .await
     }
-}
-
-/// Returns the body of an item after its delivery, without the text of a memory.
-fn delivered_body(mut item: OutboxItem) -> Result<String, StoreError> {
-    if let OutboxEffect::Remember { memory, .. } = &mut item.effect {
-        memory.text.clear();
-    }
-    Ok(outbox_row(&item)?.body)
 }
 
 fn stored_item(row: &Row) -> Result<StoredOutboxItem, Failure> {

@@ -10,6 +10,7 @@ use super::text::{Text, list, optional, text};
 use crate::encoding::search::{self, MAX_HITS, excerpt, searchable_text};
 use crate::encoding::values::signed;
 use crate::{MessageHit, SearchedSessions, Unowned};
+use futures::future::try_join_all;
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::types::ToSql;
@@ -126,12 +127,12 @@ pub(super) async fn insert_message_words(
     messages: &[(u64, WordCounts)],
 ) -> Result<(), Failure> {
     // An array of arrays must be rectangular, so each message is a statement of its own.
-    for (id, WordCounts { words, counts, length }) in messages {
+    let written = messages.iter().map(async |(id, WordCounts { words, counts, length })| {
         let id = signed(*id);
         let parameters: [&(dyn ToSql + Sync); 5] = [&Text(session), &id, length, words, counts];
-        transaction.execute(INSERT_WORDS, &parameters).await?;
-    }
-    Ok(())
+        transaction.execute(INSERT_WORDS, &parameters).await
+    });
+    try_join_all(written).await.map(drop)
 }
 
 pub(super) const INSERT_WORDS: &str = "

@@ -24,6 +24,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio_postgres::Row;
+use tokio_postgres::types::ToSql;
 
 /// Number of earlier leases of a session whose last commits are kept.
 const KEPT_LEASES: i64 = 100;
@@ -147,7 +148,7 @@ impl PostgresStore {
         (mode, meta): (OpenMode, &SessionMeta),
         attempted: &AtomicU64,
     ) -> Result<OpenedSession, Failure> {
-        let transaction = self.transaction().await?;
+        let transaction = self.unopened_transaction().await?;
         let result = self.acquire_in(&transaction, session, (mode, meta), attempted).await;
         transaction.end(result).await
     }
@@ -159,12 +160,16 @@ impl PostgresStore {
         (mode, meta): (OpenMode, &SessionMeta),
         attempted: &AtomicU64,
     ) -> Result<OpenedSession, Failure> {
-        if mode != OpenMode::Existing {
-            self.create(transaction, session, meta).await?;
-        }
-        // The row is locked first, so that the owner is checked with the newest data.
-        let sql = "SELECT s.epoch, s.revision, s.state, s.owner FROM sessions s WHERE s.session = $1 FOR UPDATE";
-        let row = transaction.query_opt(sql, &[&Text(session)]).await?;
+        transaction.prepare(&[&create_session(), LOCK_SESSION]).await?;
+        let created = async {
+            if mode == OpenMode::Existing { Ok(()) } else { create(transaction, session, meta).await }
+        };
+        let ((), (), row) = tokio::try_join!(
+            biased;
+            transaction.open("BEGIN"),
+            created,
+            transaction.query_opt(LOCK_SESSION, &[&Text(session)]),
+        )?;
         let row = row.ok_or_else(|| StoreError::NoSession { session: session.to_owned() })?;
         let (epoch, revision, owner) = (number(&row, 0)?, number(&row, 1)?, optional_text(&row, 3)?);
         // Epoch 0 means that this transaction has created the session.
@@ -181,23 +186,11 @@ impl PostgresStore {
         }
         let epoch = if is_own_attempt { epoch } else { epoch + 1 };
         attempted.store(epoch, Ordering::Relaxed);
-        if !is_own_attempt {
-            self.begin_lease(transaction, session, (epoch, revision)).await?;
-        }
-        load(transaction, session).await
-    }
-
-    /// Creates the session with epoch 0, if it does not exist.
-    async fn create(&self, transaction: &Transaction, session: &str, meta: &SessionMeta) -> Result<(), Failure> {
-        let sql = format!(
-            "INSERT INTO sessions (session, agent, user_name, delegated_by, created, updated, place)
-             SELECT $1, $2, $3, $4, now.time, now.time, nextval('session_places') FROM (SELECT {NOW} AS time) now
-             WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE session = $1) ON CONFLICT DO NOTHING"
-        );
-        let SessionMeta { agent, user, delegated_by } = meta;
-        let (user, parent) = (optional(user.as_deref()), optional(delegated_by.as_deref()));
-        transaction.execute(&sql, &[&Text(session), &Text(agent), &user, &parent]).await?;
-        Ok(())
+        let begun = async {
+            if is_own_attempt { Ok(()) } else { self.begin_lease(transaction, session, (epoch, revision)).await }
+        };
+        let ((), opened) = tokio::try_join!(begun, load(transaction, (session, epoch)))?;
+        Ok(opened)
     }
 
     /// Stores this store as the owner, and keeps the id of the last commit of the lease before.
@@ -279,17 +272,42 @@ const TABLES_OF_SESSIONS: [&str; 15] = [
     "sessions",
 ];
 
+/// Statement that creates a session with epoch 0, if it does not exist.
+fn create_session() -> String {
+    format!(
+        "INSERT INTO sessions (session, agent, user_name, delegated_by, created, updated, place)
+         SELECT $1, $2, $3, $4, now.time, now.time, nextval('session_places') FROM (SELECT {NOW} AS time) now
+         WHERE NOT EXISTS (SELECT 1 FROM sessions WHERE session = $1) ON CONFLICT DO NOTHING"
+    )
+}
+
+/// The row is locked when a session is opened, so that the owner is checked with the newest data.
+const LOCK_SESSION: &str =
+    "SELECT s.epoch, s.revision, s.state, s.owner FROM sessions s WHERE s.session = $1 FOR UPDATE";
+
+async fn create(transaction: &Transaction, session: &str, meta: &SessionMeta) -> Result<(), Failure> {
+    let SessionMeta { agent, user, delegated_by } = meta;
+    let (user, parent) = (optional(user.as_deref()), optional(delegated_by.as_deref()));
+    transaction.execute(&create_session(), &[&Text(session), &Text(agent), &user, &parent]).await?;
+    Ok(())
+}
+
 /// Queries that load a session. All of them use primary keys that begin with the session.
-pub(super) const LOAD_SESSION: &str = "SELECT epoch, revision, agent, user_name, delegated_by, last_message, last_event
+pub(super) const LOAD_SESSION: &str = "SELECT revision, agent, user_name, delegated_by, last_message, last_event
                                        FROM sessions WHERE session = $1";
 pub(super) const LOAD_SNAPSHOT: &str = "SELECT run FROM snapshots WHERE session = $1";
 pub(super) const LOAD_VIEW: &str = "SELECT items FROM view_pieces WHERE session = $1 ORDER BY number";
 
-async fn load(connection: &Connection, session: &str) -> Result<OpenedSession, Failure> {
-    let row = connection.query_one(LOAD_SESSION, &[&Text(session)]).await?;
-    let snapshot = connection.query_opt(LOAD_SNAPSHOT, &[&Text(session)]).await?;
+/// Loads a session that is locked by the transaction, and whose lease has this epoch.
+async fn load(connection: &Connection, (session, epoch): (&str, u64)) -> Result<OpenedSession, Failure> {
+    let key = Text(session);
+    let parameters: [&(dyn ToSql + Sync); 1] = [&key];
+    let (row, snapshot, pieces) = tokio::try_join!(
+        connection.query_one(LOAD_SESSION, &parameters),
+        connection.query_opt(LOAD_SNAPSHOT, &parameters),
+        connection.query(LOAD_VIEW, &parameters),
+    )?;
     let snapshot = snapshot.map(|row| value::<Vec<u8>>(&row, 0)).transpose()?;
-    let pieces = connection.query(LOAD_VIEW, &[&Text(session)]).await?;
     let pieces = pieces.iter().map(|row| {
         let items = std::str::from_utf8(value(row, 0)?);
         items.map_err(|_| Failure::Unreadable("a part of a session's view is not UTF-8 text".to_owned()))
@@ -297,16 +315,16 @@ async fn load(connection: &Connection, session: &str) -> Result<OpenedSession, F
     let pieces = pieces.collect::<Result<Vec<_>, _>>()?;
     let view = (!pieces.is_empty()).then(|| pieces.join(","));
     Ok(OpenedSession {
-        lease: Lease { session: session.to_owned(), epoch: number(&row, 0)? },
-        revision: number(&row, 1)?,
+        lease: Lease { session: session.to_owned(), epoch },
+        revision: number(&row, 0)?,
         snapshot: with_view(snapshot, view),
         meta: SessionMeta {
-            agent: text(&row, 2)?,
-            user: optional_text(&row, 3)?,
-            delegated_by: optional_text(&row, 4)?,
+            agent: text(&row, 1)?,
+            user: optional_text(&row, 2)?,
+            delegated_by: optional_text(&row, 3)?,
         },
-        last_message: number(&row, 5)?,
-        last_event: number(&row, 6)?,
+        last_message: number(&row, 4)?,
+        last_event: number(&row, 5)?,
     })
 }
 

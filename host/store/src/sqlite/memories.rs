@@ -2,11 +2,12 @@
 
 use super::SqliteStore;
 use super::failure::{Failure, invalid};
-use super::queries::{collect, now, rfc3339, sql_limit};
+use super::queries::{collect, now, rfc3339, signed, sql_limit};
 use super::search::{RequiredWords, match_expression};
 use super::writer::Effort;
+use crate::encoding::outbox::{MemoryDelivery, check_memory_size};
 use crate::encoding::search::{score, words};
-use crate::{MAX_MEMORY_BYTES, Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory};
+use crate::{Memories, Memory, MemoryFilter, MemoryKind, MemoryScope, StoreError, StoredMemory, StoredOutboxItem};
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -15,24 +16,26 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 #[async_trait]
 impl Memories for SqliteStore {
     async fn add(&self, id: &str, memory: Memory) -> Result<(), StoreError> {
-        if memory.text.len() > MAX_MEMORY_BYTES {
-            let (size, limit) = (memory.text.len() as u64, MAX_MEMORY_BYTES as u64);
-            return Err(StoreError::TooLarge { what: "a memory".to_owned(), size, limit });
-        }
+        check_memory_size(&memory)?;
         let written = written_time(&memory)?;
         let id = id.to_owned();
+        self.write(Effort::Long, move |connection| insert(connection, &id, &memory, written)).await
+    }
+
+    async fn remember(&self, item: &StoredOutboxItem) -> Result<(), StoreError> {
+        let MemoryDelivery { id, memory, delivered_body, forget } = MemoryDelivery::of(item)?;
+        let written = written_time(&memory)?;
+        let number = signed(item.number);
         self.write(Effort::Long, move |connection| {
-            let sql = "INSERT INTO memories (id, user, kind, session, text, written, agent, turn, project)
-                       VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING";
-            let Memory { user, kind, session, text, agent, turn, project, .. } = &memory;
-            let parameters = params![id, user, kind.as_str(), session, text, written, agent, turn, project];
-            if connection.prepare_cached(sql)?.execute(parameters)? == 1 {
-                let number = connection.last_insert_rowid();
-                connection
-                    .prepare_cached("INSERT INTO memory_words (rowid, text) VALUES (?1, ?2)")?
-                    .execute(params![number, text])?;
+            let sql = "UPDATE outbox SET delivered = ?2, body = ?3
+                       WHERE number = ?1 AND delivered IS NULL AND kind = 'remember'";
+            if connection.prepare_cached(sql)?.execute(params![number, now(), delivered_body])? == 0 {
+                return Ok(());
             }
-            Ok(())
+            let sql = "SELECT 1 FROM outbox item JOIN outbox later ON later.session = item.session
+                       WHERE item.number = ?1 AND later.number > ?1 AND later.kind = ?2 AND later.body = ?3";
+            let is_undone = connection.prepare_cached(sql)?.exists(params![number, forget.kind, forget.body])?;
+            if is_undone { Ok(()) } else { insert(connection, &id, &memory, written) }
         })
         .await
     }
@@ -125,6 +128,20 @@ fn remove_words(connection: &Connection, numbers: &[i64]) -> Result<u64, Failure
         connection.execute("INSERT INTO memory_words (memory_words) VALUES ('optimize')", [])?;
     }
     Ok(numbers.len() as u64)
+}
+
+fn insert(connection: &Connection, id: &str, memory: &Memory, written: i64) -> Result<(), Failure> {
+    let sql = "INSERT INTO memories (id, user, kind, session, text, written, agent, turn, project)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT (id) DO NOTHING";
+    let Memory { user, kind, session, text, agent, turn, project, .. } = memory;
+    let parameters = params![id, user, kind.as_str(), session, text, written, agent, turn, project];
+    if connection.prepare_cached(sql)?.execute(parameters)? == 1 {
+        let number = connection.last_insert_rowid();
+        connection
+            .prepare_cached("INSERT INTO memory_words (rowid, text) VALUES (?1, ?2)")?
+            .execute(params![number, text])?;
+    }
+    Ok(())
 }
 
 fn written_time(memory: &Memory) -> Result<i64, StoreError> {

@@ -43,9 +43,7 @@ impl Outbox for SqliteStore {
         self.write(Effort::Short, move |connection| {
             connection
                 .prepare_cached(
-                    "UPDATE outbox SET delivered = ?2,
-                         body = CASE kind WHEN 'remember' THEN json_set(body, '$.memory.text', '') ELSE body END
-                     WHERE number = ?1 AND delivered IS NULL",
+                    "UPDATE outbox SET delivered = ?2 WHERE number = ?1 AND delivered IS NULL AND kind <> 'remember'",
                 )?
                 .execute(params![signed(number), now()])?;
             Ok(())

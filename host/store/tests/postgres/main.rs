@@ -10,6 +10,7 @@ mod conformance;
 mod copy;
 mod failover;
 mod leases;
+mod memories;
 mod plans;
 mod proxy;
 mod server;

@@ -14,6 +14,7 @@ use crate::postgres::text::{Text, list, optional, text};
 use crate::{StoreError, StoredView};
 use agent_core::change::{CallResult, HiddenMessage};
 use agent_core::message::{CallId, Part, Role, StoredMessage};
+use futures::future::try_join_all;
 use std::collections::{BTreeMap, HashMap};
 use tokio_postgres::types::ToSql;
 
@@ -27,6 +28,9 @@ pub(in crate::postgres) const INSERT_HIDDEN: &str = "INSERT INTO hidden (session
 pub(in crate::postgres) const INSERT_CALL: &str =
     "INSERT INTO calls (session, id, turn, step, name, state, attempt, source, arguments, result, edited)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (session, id) DO NOTHING";
+const MOVE_CALL: &str =
+    "UPDATE calls SET state = $3, attempt = $4 WHERE session = $1 AND id = $2 AND state <> 'finished'";
+const EDIT_CALL: &str = "UPDATE calls SET edited = $3 WHERE session = $1 AND id = $2 AND state <> 'finished'";
 pub(in crate::postgres) const FINISH_CALL: &str =
     "UPDATE calls SET state = 'finished', result = $3 WHERE session = $1 AND id = $2 AND state <> 'finished'";
 pub(in crate::postgres) const READ_RESULTS: &str =
@@ -44,6 +48,12 @@ pub(in crate::postgres) const WRITE_PIECES: &str =
     "INSERT INTO view_pieces (session, number, items) SELECT $1::text, * FROM unnest($2::bigint[], $3::bytea[])
      ON CONFLICT (session, number) DO UPDATE SET items = excluded.items";
 pub(in crate::postgres) const DELETE_PIECES: &str = "DELETE FROM view_pieces WHERE session = $1 AND number = ANY($2)";
+pub(super) const INSERT_OUTBOX: &str = "
+    WITH numbers AS (UPDATE outbox_numbers SET last = last + cardinality($3::text[]) RETURNING last - cardinality($3) AS before)
+    INSERT INTO outbox (session, id, number, kind, body, created)
+    SELECT $1::text, given.id, numbers.before + given.position, given.kind, given.body, $2::bigint
+    FROM numbers, unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS given (id, kind, body, position)
+    ORDER BY given.position ON CONFLICT (session, id) DO NOTHING";
 
 impl PreparedCommit {
     fn session(&self) -> Text<'_> {
@@ -51,37 +61,39 @@ impl PreparedCommit {
     }
 
     pub(super) async fn write_calls(&self, transaction: &Transaction) -> Result<(), Failure> {
-        for call in &self.calls {
-            match call {
-                CallRow::Requested { .. } => self.insert_call(transaction, call).await?,
-                CallRow::Moved { id, state, attempt } => {
-                    let sql = "UPDATE calls SET state = $3, attempt = $4
-                               WHERE session = $1 AND id = $2 AND state <> 'finished'";
-                    let attempt = i64::from(*attempt);
-                    let parameters: [&(dyn ToSql + Sync); 4] =
-                        [&self.session(), &Text(&id.0), &state.as_str(), &attempt];
-                    if transaction.execute(sql, &parameters).await? == 0 {
-                        return Err(self.existing_result(transaction, id).await?.1);
-                    }
-                }
-                CallRow::Edited { id, json } => {
-                    let sql = "UPDATE calls SET edited = $3 WHERE session = $1 AND id = $2 AND state <> 'finished'";
-                    if transaction.execute(sql, &[&self.session(), &Text(&id.0), json]).await? == 0 {
-                        return Err(self.existing_result(transaction, id).await?.1);
-                    }
-                }
-                CallRow::Finished { id, result, json } => {
-                    if transaction.execute(FINISH_CALL, &[&self.session(), &Text(&id.0), json]).await? == 0 {
-                        let (existing, refusal) = self.existing_result(transaction, id).await?;
-                        // If the new result equals the stored result, the commit is accepted and changes nothing.
-                        if existing.as_ref() != Some(result) {
-                            return Err(refusal);
-                        }
-                    }
-                }
-            }
+        if self.calls.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // Several rows may concern one call, so the statements are sent in the order of the rows.
+        transaction.prepare(&[INSERT_CALL, MOVE_CALL, EDIT_CALL, FINISH_CALL]).await?;
+        try_join_all(self.calls.iter().map(|call| self.write_call(transaction, call))).await.map(drop)
+    }
+
+    async fn write_call(&self, transaction: &Transaction, call: &CallRow) -> Result<(), Failure> {
+        let id = match call {
+            CallRow::Requested { .. } => return self.insert_call(transaction, call).await,
+            CallRow::Moved { id, .. } | CallRow::Edited { id, .. } | CallRow::Finished { id, .. } => id,
+        };
+        let key = Text(&id.0);
+        let changed = match call {
+            CallRow::Moved { state, attempt, .. } => {
+                let parameters: [&(dyn ToSql + Sync); 4] =
+                    [&self.session(), &key, &state.as_str(), &i64::from(*attempt)];
+                transaction.execute(MOVE_CALL, &parameters).await?
+            }
+            CallRow::Edited { json, .. } => transaction.execute(EDIT_CALL, &[&self.session(), &key, json]).await?,
+            CallRow::Finished { json, .. } => transaction.execute(FINISH_CALL, &[&self.session(), &key, json]).await?,
+            CallRow::Requested { .. } => 0,
+        };
+        if changed > 0 {
+            return Ok(());
+        }
+        let (existing, refusal) = self.existing_result(transaction, id).await?;
+        match call {
+            // If the new result equals the stored result, the commit is accepted and changes nothing.
+            CallRow::Finished { result, .. } if existing.as_ref() == Some(result) => Ok(()),
+            _ => Err(refusal),
+        }
     }
 
     async fn insert_call(&self, transaction: &Transaction, call: &CallRow) -> Result<(), Failure> {
@@ -143,10 +155,10 @@ impl PreparedCommit {
             &calls,
             &parts,
         ];
-        transaction.execute(INSERT_MESSAGES, &parameters).await?;
         let words = self.messages.iter().map(|message| self.words(message, &results));
         let words = words.collect::<Result<Vec<_>, _>>()?;
-        insert_message_words(transaction, &self.lease.session, &words).await
+        let inserted = transaction.execute(INSERT_MESSAGES, &parameters);
+        tokio::try_join!(inserted, insert_message_words(transaction, &self.lease.session, &words)).map(drop)
     }
 
     /// Reads the calls whose results are the content of messages. Fails if a call has not finished.
@@ -256,17 +268,10 @@ impl PreparedCommit {
         if self.outbox.is_empty() {
             return Ok(());
         }
-        let sql = "UPDATE outbox_numbers SET last = last + $1 RETURNING last - $1";
-        let first: i64 = transaction.query_one(sql, &[&(self.outbox.len() as i64)]).await?.try_get(0)?;
-        let numbers: Vec<i64> = (first + 1..).take(self.outbox.len()).collect();
         let of =
             |column: fn(&OutboxRow) -> &String| self.outbox.iter().map(|item| Text(column(item))).collect::<Vec<_>>();
-        let sql = "INSERT INTO outbox (session, id, number, kind, body, created)
-                   SELECT $1::text, given.id, given.number, given.kind, given.body, $2::bigint
-                   FROM unnest($3::text[], $4::bigint[], $5::text[], $6::text[]) AS given (id, number, kind, body)
-                   ORDER BY given.number ON CONFLICT (session, id) DO NOTHING";
         let (ids, kinds, bodies) = (of(|item| &item.id), of(|item| &item.kind), of(|item| &item.body));
-        transaction.execute(sql, &[&self.session(), &time, &ids, &numbers, &kinds, &bodies]).await?;
+        transaction.execute(INSERT_OUTBOX, &[&self.session(), &time, &ids, &kinds, &bodies]).await?;
         Ok(())
     }
 }
