@@ -8,6 +8,7 @@ mod killed;
 mod nats;
 
 use crate::nats_server::Cluster;
+use crate::network::{Network, Target};
 use crate::postgres_server::Server;
 use crate::serve::process::ServeProcess;
 use crate::support::{SharedCompiledCode, components};
@@ -27,6 +28,8 @@ struct Fleet {
     database: Server,
     /// The NATS servers that the processes use.
     nats: Option<Cluster>,
+    /// The network between each process and the database. Empty if the processes use the socket of the database.
+    networks: Vec<Network>,
     folder: TempDir,
     agents: Vec<String>,
     _compiled_code: Vec<SharedCompiledCode>,
@@ -51,7 +54,7 @@ impl Fleet {
         let data = (0..processes).map(|process| folder.path().join(format!("data-{process}")));
         let compiled_code = data.map(|data| SharedCompiledCode::in_data(&data)).collect();
         let agents = agents.iter().map(|(name, ..)| format!("{name}.toml")).collect();
-        Some(Self { database, nats: None, folder, agents, _compiled_code: compiled_code })
+        Some(Self { database, nats: None, networks: Vec::new(), folder, agents, _compiled_code: compiled_code })
     }
 
     /// As [`Fleet::new`], for processes that use NATS. Returns `None` if NATS or PostgreSQL is not installed.
@@ -60,8 +63,26 @@ impl Fleet {
         Some(Self { nats, ..Self::new(agents, processes)? })
     }
 
+    /// As [`Fleet::with_nats`], with networks that can fail before NATS and between each process and the database.
+    async fn behind_networks(agents: &[TestAgent<'_>], processes: usize) -> Option<Self> {
+        let mut fleet = Self::with_nats(agents, processes, Cluster::start_behind_networks(3).await)?;
+        for _ in 0..processes {
+            let socket = fleet.database.folder.join(".s.PGSQL.5432");
+            fleet.networks.push(Network::start(Target::Postgres(socket)).await);
+        }
+        Some(fleet)
+    }
+
     fn address(&self) -> String {
         self.database.address("postgres")
+    }
+
+    /// Returns the address of the database for a process.
+    fn address_for(&self, process: usize) -> String {
+        match self.networks.get(process) {
+            Some(network) => format!("postgres://agent@127.0.0.1:{}/postgres?sslmode=disable", network.port),
+            None => self.address(),
+        }
     }
 
     /// Starts `serve` or `worker` with the data folder of this number.
@@ -71,7 +92,7 @@ impl Fleet {
 
     /// Starts a process with further environment variables.
     fn start_with(&self, command: &str, process: usize, more: &[(&str, &str)]) -> ServeProcess {
-        let (address, lease) = (self.address(), LEASE_SECONDS.to_string());
+        let (address, lease) = (self.address_for(process), LEASE_SECONDS.to_string());
         let command: &[&str] = match command {
             "serve" => &["serve", "--listen", "127.0.0.1:0"],
             worker => &[worker, "--health", "127.0.0.1:0"],

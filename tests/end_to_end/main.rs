@@ -62,6 +62,8 @@ mod models;
 mod name_clashes;
 #[cfg(target_os = "linux")]
 mod nats_server;
+#[cfg(target_os = "linux")]
+mod network;
 mod outgoing_http;
 mod output_history;
 #[cfg(target_os = "linux")]

@@ -1,5 +1,6 @@
 //! A real NATS cluster with JetStream, in processes of its own. The processes and their folder are removed with the value.
 
+use crate::network::{Fault, Network, Target};
 use crate::peers::peer;
 use async_nats::jetstream::{self, Context};
 use rustix::process::{Pid, Signal, kill_process};
@@ -30,6 +31,8 @@ pub(crate) struct Cluster {
     ports: Vec<(u16, u16)>,
     /// The processes. `None` while a server is stopped.
     runners: Vec<Option<Child>>,
+    /// The proxies that clients use instead of the servers. Empty if they use the servers.
+    networks: Vec<Network>,
 }
 
 impl Cluster {
@@ -49,12 +52,34 @@ impl Cluster {
         let listeners: Vec<_> = (0..2 * servers).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
         let port = |listener: &TcpListener| listener.local_addr().expect("an address").port();
         let ports = listeners.chunks(2).map(|pair| (port(&pair[0]), port(&pair[1]))).collect();
-        Some(Self { program, folder, ports, runners: (0..servers).map(|_| None).collect() })
+        Some(Self { program, folder, ports, runners: (0..servers).map(|_| None).collect(), networks: Vec::new() })
+    }
+
+    /// Starts a cluster that clients reach only through networks that can fail.
+    pub(crate) async fn start_behind_networks(servers: usize) -> Option<Self> {
+        let mut cluster = Self::prepare(servers)?;
+        for (port, _) in &cluster.ports {
+            cluster.networks.push(Network::start(Target::Nats(*port)).await);
+        }
+        (0..servers).for_each(|server| cluster.start_server(server));
+        cluster.wait_until_ready();
+        Some(cluster)
+    }
+
+    /// Sets what happens to the connections to all servers, if the cluster is behind networks.
+    pub(crate) fn set_fault(&self, fault: Fault) {
+        self.networks.iter().for_each(|network| network.set(fault));
+    }
+
+    /// Returns the port for clients of a server.
+    fn client_port(&self, server: usize) -> u16 {
+        self.networks.get(server).map_or(self.ports[server].0, |network| network.port)
     }
 
     /// Returns the address of all servers.
     pub(crate) fn address(&self) -> String {
-        let hosts: Vec<_> = self.ports.iter().map(|(port, _)| format!("127.0.0.1:{port}")).collect();
+        let hosts: Vec<_> =
+            (0..self.ports.len()).map(|server| format!("127.0.0.1:{}", self.client_port(server))).collect();
         format!("nats://{}/tests", hosts.join(","))
     }
 
@@ -63,7 +88,9 @@ impl Cluster {
         let store = self.store(server);
         std::fs::create_dir_all(&store).expect("created");
         let mut text = format!(
-            "server_name: n{server}\nlisten: 127.0.0.1:{port}\njetstream {{ store_dir: {store:?}, max_mem: 64M, max_file: 1G }}\n"
+            "server_name: n{server}\nlisten: 127.0.0.1:{port}\nclient_advertise: \"127.0.0.1:{}\"\n\
+             jetstream {{ store_dir: {store:?}, max_mem: 64M, max_file: 1G }}\n",
+            self.client_port(server)
         );
         if self.ports.len() > 1 {
             let routes: Vec<_> = self.ports.iter().map(|(_, port)| format!("nats-route://127.0.0.1:{port}")).collect();

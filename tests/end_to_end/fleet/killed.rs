@@ -1,13 +1,17 @@
-//! Several processes share the sessions of a database, while some of them are killed with `kill -9`, or paused for longer than
-//! their lease. Every input has exactly one output, and no call that is not idempotent runs twice (F1, F2, D3).
+//! Several processes share the sessions of a database, while some of them are killed with `kill -9`, paused for longer than their
+//! lease, or cut off by a failing network. Every input has exactly one output, and no call that is not idempotent runs twice
+//! (F1, F2, D3).
+//!
+//! The tests use few sessions, so that they end soon. `AGENT_HOST_FLEET_SESSIONS=500` uses as many as a fleet.
 
 use super::{Fleet, LEASE_SECONDS, effects, histories};
 use crate::nats_server::Cluster;
+use crate::network::Fault;
 use crate::serve::client::{Client, encoded};
 use crate::serve::process::ServeProcess;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
-use agent_store::{CallFilter, Integrity, PostgresStore, SessionFilter, SessionIndex, SessionLog};
+use agent_store::{CallFilter, Integrity, PostgresStore, SessionFilter, SessionIndex, SessionLog, SessionSummary};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,10 +19,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Number of rounds. A process is killed or paused in each round.
 const ROUNDS: usize = 5;
-/// Number of sessions that each round begins.
-const SESSIONS_PER_ROUND: usize = 5;
-/// Maximum time until everything has ended after the last round.
+/// Number of sessions that all rounds together begin, unless the variable [`SESSIONS`] contains another number.
+const DEFAULT_SESSIONS: usize = 25;
+const SESSIONS: &str = "AGENT_HOST_FLEET_SESSIONS";
+/// Maximum time until everything has ended after the last round, and the time that each session adds.
 const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE_PER_SESSION: Duration = Duration::from_secs(1);
+
+/// Maximum number of sessions that are listed. It is larger than the number of sessions and their children.
+const MAX_SESSIONS: usize = 1_000;
 
 fn agents() -> [super::TestAgent<'static>; 6] {
     let effect = |tool: &str, ms: u32| json!({"name": tool, "arguments": {"path": "effects.txt", "ms": ms}});
@@ -74,6 +83,7 @@ struct Run {
     prompts: BTreeMap<String, Prompts>,
     /// Two servers and a worker. `None` while a process is killed.
     processes: Vec<Option<ServeProcess>>,
+    sessions_per_round: usize,
 }
 
 /// Which process does what.
@@ -115,6 +125,36 @@ impl Run {
         }
     }
 
+    /// Makes the networks fail in a way that differs from round to round: before NATS, before the process that is neither the door
+    /// nor the victim, and a little before the door.
+    fn disturb_networks(&self, round: usize, door: usize, victim: usize) {
+        if self.fleet.networks.is_empty() {
+            return;
+        }
+        let (before_nats, before_database) = [
+            (Fault::Double, Fault::NoAnswers),
+            // The rounds with odd numbers are longer than a lease.
+            (Fault::Delay, Fault::Silence),
+            (Fault::Cut, Fault::Delay),
+            (Fault::Silence, Fault::Cut),
+            (Fault::NoAnswers, Fault::NoRequests),
+        ][round];
+        let other =
+            (0..COMMANDS.len()).find(|process| *process != door && *process != victim).expect("three processes");
+        self.fleet.networks[other].set(before_database);
+        self.fleet.networks[door].set(Fault::Delay);
+        if let Some(nats) = &self.fleet.nats {
+            nats.set_fault(before_nats);
+        }
+    }
+
+    fn repair_networks(&self) {
+        self.fleet.networks.iter().for_each(|network| network.set(Fault::None));
+        if let Some(nats) = &self.fleet.nats {
+            nats.set_fault(Fault::None);
+        }
+    }
+
     /// Publishes announcements as an attacker would: doubled, for sessions that are open or do not exist, and with forged text.
     async fn publish_doubled_and_forged(&self) {
         let Some(nats) = &self.fleet.nats else { return };
@@ -137,8 +177,8 @@ impl Run {
     /// Begins sessions and sends prompts through a server that stays alive during this round.
     async fn use_server(&mut self, door: usize) {
         let client = self.client(door);
-        for number in 0..SESSIONS_PER_ROUND {
-            let agent = ["talker", "runner", "payer", "asker", "parent"][number];
+        for number in 0..self.sessions_per_round {
+            let agent = ["talker", "runner", "payer", "asker", "parent"][number % 5];
             let created =
                 client.post("/api/sessions", json!({"agent": agent, "prompt": format!("Do {number}.")})).await;
             let session = created.json(201)["session"].as_str().expect("an id").to_owned();
@@ -188,12 +228,12 @@ async fn answer_some(client: &Client) {
 
 /// Decides about calls whose outcome is unknown, as a person would who looks at the effects. Returns whether all sessions are
 /// idle and have no more prompts.
-async fn resolve_all(fleet: &Fleet, client: &Client) -> bool {
-    let listed = client.get("/api/sessions?limit=500").await.json(200);
+async fn resolve_all(fleet: &Fleet, store: &PostgresStore, client: &Client) -> bool {
+    let listed = store.sessions(SessionFilter::default(), MAX_SESSIONS).await.expect("sessions are listed");
     let mut is_idle = true;
-    let may_be_busy = |item: &&Value| item["state"] != "idle" || item["agent"] == "talker";
-    for item in listed["sessions"].as_array().expect("a list").iter().filter(may_be_busy) {
-        let path = format!("/api/sessions/{}", encoded(item["session"].as_str().expect("an id")));
+    let may_be_busy = |item: &&SessionSummary| item.state.as_str() != "idle" || item.agent == "talker";
+    for item in listed.iter().filter(may_be_busy) {
+        let path = format!("/api/sessions/{}", encoded(&item.subject));
         let details = client.get(&path).await.json(200);
         is_idle &= details["state"] == "idle" && details["queued_prompts"] == 0;
         for wait in details["waits"].as_array().expect("a list") {
@@ -232,16 +272,33 @@ async fn f1_failures_of_nats_lose_and_repeat_nothing() {
     }
 }
 
+/// F1, F2, D3: the same while the networks before the database and before NATS are late, silent, cut or closed in one direction,
+/// and double messages.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "the test harness captures the output, and shows the seed if the test fails")]
+async fn f1_failing_networks_lose_and_repeat_nothing() {
+    let seed = u64::from(SystemTime::now().duration_since(UNIX_EPOCH).expect("a time").subsec_nanos());
+    println!("seed {seed}");
+    if let Some(fleet) = Fleet::behind_networks(&agents(), COMMANDS.len()).await {
+        kill_and_pause(fleet, seed).await;
+    }
+}
+
 async fn kill_and_pause(fleet: Fleet, seed: u64) {
-    drop(fleet.store().await);
+    let store = fleet.store().await;
     histories::record(&fleet).await;
+    let sessions = std::env::var(SESSIONS).map_or(DEFAULT_SESSIONS, |number| number.parse().expect("a number"));
     let processes = COMMANDS.iter().enumerate().map(|(number, command)| Some(fleet.start(command, number))).collect();
-    let mut run = Run { fleet, random: seed, prompts: BTreeMap::new(), processes };
+    let mut run =
+        Run { fleet, random: seed, prompts: BTreeMap::new(), processes, sessions_per_round: sessions.div_ceil(ROUNDS) };
     for round in 0..ROUNDS {
         // The door changes, and the victim is one of the other two processes.
         let door = round % 2;
         let victim = (door + 1 + run.random(2)) % COMMANDS.len();
-        run.disturb_nats(round).await;
+        match run.fleet.networks.is_empty() {
+            true => run.disturb_nats(round).await,
+            false => run.disturb_networks(round, door, victim),
+        }
         run.use_server(door).await;
         run.send_prompts(door).await;
         run.publish_doubled_and_forged().await;
@@ -261,29 +318,33 @@ async fn kill_and_pause(fleet: Fleet, seed: u64) {
             );
             run.processes[victim].as_ref().expect("the process runs").signal(Signal::CONT);
         }
-        run.repair_nats(round);
+        match run.fleet.networks.is_empty() {
+            true => run.repair_nats(round),
+            false => run.repair_networks(),
+        }
     }
     let client = run.client(0);
     let ended = async {
-        while !resolve_all(&run.fleet, &client).await {
+        while !resolve_all(&run.fleet, &store, &client).await {
             tokio::time::sleep(Duration::from_millis(200)).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, ended).await.is_err() {
+    let patience = PATIENCE + PATIENCE_PER_SESSION * u32::try_from(sessions).expect("a small number");
+    if tokio::time::timeout(patience, ended).await.is_err() {
         let open = client.get("/api/sessions?state=suspended&limit=500").await.body;
         let running = client.get("/api/sessions?state=running&limit=500").await.body;
         let logs: Vec<_> = run.processes.iter().flatten().flat_map(ServeProcess::log).collect();
         panic!("turns do not end by themselves: {open} {running}\n{}", logs.join("\n"));
     }
     run.processes.clear();
-    check(&run, &run.fleet.store().await).await;
-    assert!(histories::check(&run.fleet).await > 100, "all commits were written down");
+    check(&run, &store).await;
+    assert!(histories::check(&run.fleet).await > 4 * sessions, "all commits were written down");
 }
 
 /// Checks the stored sessions.
 async fn check(run: &Run, store: &PostgresStore) {
     store.integrity_check().await.expect("the content is intact");
-    let sessions = store.sessions(SessionFilter::default(), 1_000).await.expect("sessions are listed");
+    let sessions = store.sessions(SessionFilter::default(), MAX_SESSIONS).await.expect("sessions are listed");
     let subjects: Vec<_> = sessions.iter().map(|session| session.subject.clone()).collect();
     let lost: Vec<_> = run.prompts.keys().filter(|session| !subjects.contains(session)).collect();
     assert!(lost.is_empty(), "acknowledged sessions are lost: {lost:?}");

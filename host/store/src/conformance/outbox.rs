@@ -152,7 +152,8 @@ pub(super) async fn memory_is_added_when_its_item_is_delivered(test: TestStore) 
     store.mark_delivered(stored[0].number).await.unwrap();
     assert_eq!(all_items(store).await, stored, "the item would be delivered without its memory");
     store.remember(&stored[0]).await.unwrap();
-    let items: Vec<_> = all_items(store).await.into_iter().map(|stored| (stored.item, stored.delivered.is_some())).collect();
+    let items: Vec<_> =
+        all_items(store).await.into_iter().map(|stored| (stored.item, stored.delivered.is_some())).collect();
     let pending = |item| (item, false);
     let expected =
         [(memory_item("1/final", ""), true), pending(memory_item("2/final", "a whale")), pending(event_item("event"))];

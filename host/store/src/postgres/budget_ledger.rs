@@ -96,9 +96,8 @@ pub(super) async fn charge(
     time: i64,
 ) -> Result<(), Failure> {
     let Some(charge) = charge else { return Ok(()) };
-    let charged = charges.iter().map(|(turn, amounts)| {
-        charge_amounts(transaction, (session, *turn), (*amounts, charge), time)
-    });
+    let charged =
+        charges.iter().map(|(turn, amounts)| charge_amounts(transaction, (session, *turn), (*amounts, charge), time));
     try_join_all(charged).await.map(drop)
 }
 

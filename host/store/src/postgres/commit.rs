@@ -6,12 +6,12 @@ mod tables;
 
 use super::PostgresStore;
 use super::audit;
+use super::budget_ledger::{self, CHARGE_PERIOD, CHARGE_SESSION};
 use super::connections::Transaction;
 use super::failure::Failure;
 use super::queries::NOW;
 use super::schema::{self, SUPPORTED};
 use super::text::{Text, optional};
-use super::budget_ledger::{self, CHARGE_PERIOD, CHARGE_SESSION};
 use super::{session_requests, usage};
 use crate::encoding::audit::ServiceEvent;
 use crate::encoding::blobs::StoredBytes;

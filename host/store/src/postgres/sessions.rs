@@ -161,9 +161,8 @@ impl PostgresStore {
         attempted: &AtomicU64,
     ) -> Result<OpenedSession, Failure> {
         transaction.prepare(&[&create_session(), LOCK_SESSION]).await?;
-        let created = async {
-            if mode == OpenMode::Existing { Ok(()) } else { create(transaction, session, meta).await }
-        };
+        let created =
+            async { if mode == OpenMode::Existing { Ok(()) } else { create(transaction, session, meta).await } };
         let ((), (), row) = tokio::try_join!(
             biased;
             transaction.open("BEGIN"),
