@@ -25,6 +25,7 @@ mod chat_completions;
 mod client;
 mod compiled_code;
 mod component;
+mod console;
 mod decoding;
 #[allow(dead_code, reason = "only the tests read the servers' logs")]
 #[path = "../../mcp_server/fixture.rs"]
@@ -117,6 +118,9 @@ fn main() -> wasmtime::Result<()> {
     }
     if is_selected("fleet") {
         runtime.block_on(fleet::measure(&built("tests/fixtures/probe")?, &mut table))?;
+    }
+    if is_selected("console") {
+        runtime.block_on(console::measure(&mut table))?;
     }
     if is_selected("stream decoding") {
         decoding::measure(&mut table)?;

@@ -26,9 +26,9 @@ use tokio_util::sync::CancellationToken;
 use wasmtime::bail;
 use wasmtime::error::Context;
 
-const TURNS: usize = 1_500;
+const TURNS: usize = 3_000;
 const CALLS: usize = 10_000;
-/// The maximum ratio of the median times with and without telemetry.
+/// The maximum ratio of the times with and without telemetry.
 const MAX_RATIO: f64 = 1.03;
 
 /// How a collector behaves.
@@ -72,21 +72,21 @@ async fn measure_turns(table: &mut Table) -> wasmtime::Result<()> {
             cases[case].turn(round >= warm_up).await?;
         }
     }
-    let [step, turn] = [cases[0].steps.median(), cases[0].turns.median()];
-    for (what, base) in [("step", step), ("turn", turn)] {
+    let [steps, turns] = [cases[0].steps.clone(), cases[0].turns.clone()];
+    for (what, base) in [("step", steps), ("turn", turns)] {
         table.title(format!("telemetry: a {what}, synchronous=OFF {location}, {TURNS} samples each"));
         for case in &cases {
             let samples = if what == "step" { &case.steps } else { &case.turns };
             let is_base = case.telemetry.is_none();
-            let verdict = if is_base { String::new() } else { comparison(base, samples.median()) };
+            let verdict = if is_base { String::new() } else { comparison(&base, samples) };
             table.line(case.name, samples.clone(), verdict);
         }
     }
     Ok(())
 }
 
-fn comparison(base: Duration, with: Duration) -> String {
-    let ratio = with.as_secs_f64() / base.as_secs_f64();
+fn comparison(base: &Samples, with: &Samples) -> String {
+    let ratio = with.paired_ratio(base);
     format!("{ratio:.3} × without; target {MAX_RATIO} ×: {}", reached(ratio <= MAX_RATIO))
 }
 
@@ -235,7 +235,7 @@ async fn measure_calls(component: &Path, table: &mut Table) -> wasmtime::Result<
     }
     let [plain, observed] = samples;
     table.title(format!("telemetry: a tool call, probe.echo, {CALLS} samples each, no commit"));
-    let verdict = comparison(plain.median(), observed.median());
+    let verdict = comparison(&plain, &observed);
     table.line("without telemetry", plain, String::new());
     table.line("with metrics", observed, verdict);
     Ok(())
