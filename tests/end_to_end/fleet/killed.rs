@@ -13,7 +13,7 @@ use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_store::{CallFilter, Integrity, PostgresStore, SessionFilter, SessionIndex, SessionLog, SessionSummary};
 use rustix::process::Signal;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

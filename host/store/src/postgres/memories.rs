@@ -47,12 +47,10 @@ impl Memories for PostgresStore {
             let transaction = self.unopened_transaction().await?;
             let written = async {
                 transaction.prepare(&[LOCK_SESSION, &deliver]).await?;
-                tokio::try_join!(
-                    biased;
-                    transaction.open("BEGIN"),
-                    transaction.execute(LOCK_SESSION, &[&session]),
-                    transaction.execute(&deliver, &by_reference(&parameters)),
-                )?;
+                let (key, parameters): ([&(dyn ToSql + Sync); 1], _) = ([&session], by_reference(&parameters));
+                let locked = transaction.execute(LOCK_SESSION, &key);
+                let delivered = transaction.execute(&deliver, &parameters);
+                tokio::try_join!(biased; transaction.open("BEGIN"), locked, delivered)?;
                 Ok(())
             };
             let result = written.await;

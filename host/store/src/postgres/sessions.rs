@@ -163,12 +163,9 @@ impl PostgresStore {
         transaction.prepare(&[&create_session(), LOCK_SESSION]).await?;
         let created =
             async { if mode == OpenMode::Existing { Ok(()) } else { create(transaction, session, meta).await } };
-        let ((), (), row) = tokio::try_join!(
-            biased;
-            transaction.open("BEGIN"),
-            created,
-            transaction.query_opt(LOCK_SESSION, &[&Text(session)]),
-        )?;
+        let key: [&(dyn ToSql + Sync); 1] = [&Text(session)];
+        let locked = transaction.query_opt(LOCK_SESSION, &key);
+        let ((), (), row) = tokio::try_join!(biased; transaction.open("BEGIN"), created, locked)?;
         let row = row.ok_or_else(|| StoreError::NoSession { session: session.to_owned() })?;
         let (epoch, revision, owner) = (number(&row, 0)?, number(&row, 1)?, optional_text(&row, 3)?);
         // Epoch 0 means that this transaction has created the session.

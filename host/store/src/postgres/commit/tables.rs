@@ -49,7 +49,7 @@ pub(in crate::postgres) const WRITE_PIECES: &str =
      ON CONFLICT (session, number) DO UPDATE SET items = excluded.items";
 pub(in crate::postgres) const DELETE_PIECES: &str = "DELETE FROM view_pieces WHERE session = $1 AND number = ANY($2)";
 pub(super) const INSERT_OUTBOX: &str = "
-    WITH numbers AS (UPDATE outbox_numbers SET last = last + cardinality($3::text[]) RETURNING last - cardinality($3) AS before)
+    WITH numbers AS (UPDATE outbox_numbers SET last = last + cardinality($3::text[]) RETURNING last - cardinality($3::text[]) AS before)
     INSERT INTO outbox (session, id, number, kind, body, created)
     SELECT $1::text, given.id, numbers.before + given.position, given.kind, given.body, $2::bigint
     FROM numbers, unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS given (id, kind, body, position)
