@@ -109,6 +109,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     key_value::increment_is_atomic(new_store()).await;
     key_value::compare_and_swap_is_atomic(new_store()).await;
     memories::search_ranks_the_memories_of_one_user(new_store()).await;
+    memories::rare_words_find_old_memories(new_store()).await;
     memories::add_is_idempotent_and_forget_removes(new_store()).await;
     memories::memories_are_listed_newest_first(new_store()).await;
     memories::search_respects_the_memory_scope(new_store()).await;

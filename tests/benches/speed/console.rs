@@ -87,7 +87,7 @@ async fn create_long_session(folder: &Path) -> wasmtime::Result<String> {
     write_agent(folder, "long", &(1..=TURNS).map(reply).collect())?;
     let data = folder.join("data");
     std::fs::create_dir_all(&data)?;
-    let options = Options { synchronous: Synchronous::Normal, ..Options::default() };
+    let options = Options { synchronous: Synchronous::Off, ..Options::default() };
     let store = Arc::new(SqliteStore::open(data.join("agent-host.db"), options)?);
     let host = Host::new(store, Sandbox::new(SandboxOptions::default())?);
     let agent = Agent::new(AgentConfig::new("long"), provider("scripted:long.json", folder)?, Generation::new([]))?;

@@ -42,6 +42,21 @@ pub(super) async fn search_ranks_the_memories_of_one_user(test: TestStore) {
     assert_eq!(store.search(&MemoryFilter::of_user("nobody"), "tea", 10).await.unwrap(), []);
 }
 
+/// D4: an old memory with a rare word is found, however many newer memories contain the common words of the query.
+pub(super) async fn rare_words_find_old_memories(test: TestStore) {
+    let store = &test.store;
+    store.add("old", memory("ann", "Where is the zeppelin? The zeppelin is in the hangar.")).await.unwrap();
+    for number in 0..450 {
+        // The second word is common in the first 450 memories, but not in the newest 200.
+        let pier = if number < 250 { "at the pier" } else { "" };
+        store.add(&format!("m{number}"), memory("ann", &format!("Where is the boat {number} {pier}?"))).await.unwrap();
+    }
+    let query = "Where is the zeppelin at the pier?";
+    let found = store.search(&MemoryFilter::of_user("ann"), query, 5).await.unwrap();
+    let ids: Vec<_> = found.iter().map(|recollection| recollection.id.as_str()).collect();
+    assert!(ids.len() == 5 && ids[..2].contains(&"old"), "{found:?}");
+}
+
 pub(super) async fn add_is_idempotent_and_forget_removes(test: TestStore) {
     let store = &test.store;
     store.add("m", memory("ann", "first walrus")).await.unwrap();

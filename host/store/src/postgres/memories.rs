@@ -4,7 +4,7 @@ use super::PostgresStore;
 use super::connections::Connection;
 use super::failure::Failure;
 use super::queries::{NOW, small, value};
-use super::search::{COUNTS_OF_QUERY, Candidate, MAX_CANDIDATES, WordCounts, best, query_words};
+use super::search::{COUNTS_OF_QUERY, Candidate, WordCounts, best, query_words};
 use super::text::{Text, list, optional, optional_text, text};
 use crate::encoding::outbox::{MemoryDelivery, check_memory_size};
 use crate::encoding::values::{invalid, rfc3339, signed, sql_limit};
@@ -14,7 +14,7 @@ use crate::{
 use agent_core::plugin::Recollection;
 use async_trait::async_trait;
 use jiff::Timestamp;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
 
@@ -169,27 +169,66 @@ pub(super) fn remember() -> String {
     delivered + &insert_memory(is_kept)
 }
 
+/// Maximum number of memories that one query ranks. The time of a search must not grow with the number of a user's memories.
+const CANDIDATES: usize = 200;
+/// Maximum number of queries of one search.
+const MAX_QUERIES: usize = 3;
+/// A word is common if more than one in this number of memories contains it.
+const COMMON: usize = 4;
+
+/// Returns the memories to rank: the newest memories that contain any of the words, and, if there are too many, also the newest
+/// memories that contain any of the rarer words. So an old memory with a rare word is found, however many new memories
+/// contain a common word.
 async fn candidates(
     connection: &Connection,
     filter: &MemoryFilter,
     words: &[String],
 ) -> Result<Vec<Candidate<String>>, Failure> {
+    let mut required: Vec<&String> = words.iter().collect();
+    let mut found: Vec<Candidate<String>> = Vec::new();
+    for _ in 0..MAX_QUERIES {
+        let newest = newest(connection, filter, (words, &required)).await?;
+        let is_complete = newest.len() < CANDIDATES;
+        let is_rare = |word: &&String| {
+            let position = words.iter().position(|known| known == *word);
+            let contains = |memory: &&Candidate<String>| position.and_then(|word| memory.counts.get(word)) > Some(&0);
+            newest.iter().filter(contains).count() * COMMON <= newest.len()
+        };
+        let rare: Vec<&String> = required.iter().copied().filter(is_rare).collect();
+        let known: HashSet<String> = found.iter().map(|memory| memory.key.clone()).collect();
+        found.extend(newest.into_iter().filter(|memory| !known.contains(&memory.key)));
+        if is_complete || rare.is_empty() || rare.len() == required.len() {
+            break;
+        }
+        required = rare;
+    }
+    Ok(found)
+}
+
+/// Returns the newest memories that contain any of the required words, with the number of occurrences of all words.
+async fn newest(
+    connection: &Connection,
+    filter: &MemoryFilter,
+    (words, required): (&[String], &[&String]),
+) -> Result<Vec<Candidate<String>>, Failure> {
     let (condition, agent) = match &filter.scope {
         MemoryScope::AllAgents => ("$4::text IS NULL", None),
-        MemoryScope::OwnAndOtherResults(agent) => ("(w.kind <> 'tool' OR w.agent = $4)", Some(agent)),
-        MemoryScope::OwnOnly(agent) => ("w.agent = $4", Some(agent)),
+        MemoryScope::OwnAndOtherResults(agent) => ("(m.kind <> 'tool' OR m.agent = $4)", Some(agent)),
+        MemoryScope::OwnOnly(agent) => ("m.agent = $4", Some(agent)),
     };
     let sql = format!(
-        "SELECT w.id, w.length, {COUNTS_OF_QUERY} FROM memories w
-         WHERE w.words && $1 AND w.user_name = $2 AND {condition} AND ($5::text IS NULL OR w.session <> $5)
-             AND ($6::text IS NULL OR w.project IS NULL OR w.project = $6)
-         ORDER BY w.number DESC LIMIT $3"
+        "SELECT w.id, w.length, {COUNTS_OF_QUERY} FROM
+             (SELECT m.id, m.length, m.words, m.counts FROM memories m
+              WHERE m.words && $7 AND m.user_name = $2 AND {condition} AND ($5::text IS NULL OR m.session <> $5)
+                  AND ($6::text IS NULL OR m.project IS NULL OR m.project = $6)
+              ORDER BY m.written DESC, m.number DESC LIMIT $3) w"
     );
     let MemoryFilter { user, project, excluded_session, .. } = filter;
     let (agent, excluded) = (optional(agent.map(String::as_str)), optional(excluded_session.as_deref()));
     let project = optional(project.as_deref());
-    let words = list(words);
-    let parameters: [&(dyn ToSql + Sync); 6] = [&words, &Text(user), &MAX_CANDIDATES, &agent, &excluded, &project];
+    let (words, required) = (list(words), list(required.iter().copied()));
+    let limit = sql_limit(CANDIDATES);
+    let parameters: [&(dyn ToSql + Sync); 7] = [&words, &Text(user), &limit, &agent, &excluded, &project, &required];
     let rows = connection.query(&sql, &parameters).await?;
     let read = |row: &Row| Ok(Candidate { key: text(row, 0)?, length: value(row, 1)?, counts: value(row, 2)? });
     rows.iter().map(read).collect()

@@ -23,7 +23,7 @@ const MAX_WORD_CHARACTERS: usize = 64;
 const MAX_DISTINCT_WORDS: usize = 100_000;
 
 /// Maximum number of texts that are ranked. If more texts match, the newest are ranked.
-pub(super) const MAX_CANDIDATES: i64 = 10_000;
+const MAX_CANDIDATES: i64 = 10_000;
 
 /// How often each word occurs in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
