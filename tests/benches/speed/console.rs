@@ -11,6 +11,8 @@ use agent_plugins::{Generation, Sandbox, SandboxOptions};
 use agent_runtime::{Agent, AgentConfig, Host, OpenSession, Session};
 use agent_store::{Options, SqliteStore, Synchronous};
 use serde_json::{Value, json};
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -86,7 +88,7 @@ async fn create_long_session(folder: &Path) -> wasmtime::Result<String> {
     let reply = |turn: usize| json!({"text": format!("**Reply {turn}**\n\n- one point\n- another point with `code`\n\n```rust\nfn turn() -> u32 {{ {turn} }}\n```\n")});
     write_agent(folder, "long", &(1..=TURNS).map(reply).collect())?;
     let data = folder.join("data");
-    std::fs::create_dir_all(&data)?;
+    DirBuilder::new().mode(0o700).create(&data)?;
     let options = Options { synchronous: Synchronous::Off, ..Options::default() };
     let store = Arc::new(SqliteStore::open(data.join("agent-host.db"), options)?);
     let host = Host::new(store, Sandbox::new(SandboxOptions::default())?);
