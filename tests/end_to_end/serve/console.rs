@@ -313,6 +313,12 @@ fn i3_an_earlier_part_is_read_while_a_reply_is_written() {
     play_with("read_while_it_is_written", no_more);
 }
 
+/// I3: the requests of a page do not pile up if the server is slow.
+#[test]
+fn i3_a_slow_server_gets_one_request_for_the_inbox_at_a_time() {
+    play_with("slow_inbox", no_more);
+}
+
 /// I3: a page that is open for many turns does not grow with them.
 #[test]
 fn i3_a_long_session_does_not_make_the_page_grow() {

@@ -42,9 +42,22 @@ export class Page extends HTMLElement {
     heading.focus();
   }
 
-  /** Calls a function now and then while the tab is visible and the page is shown. */
+  /**
+   * Calls a function now and then while the tab is visible and the page is shown. If it returns a promise, it is not called again
+   * until the promise is settled: a browser opens only six connections to a server, and the requests of a slow server would
+   * soon use all of them.
+   */
   every(milliseconds, run) {
-    const timer = setInterval(() => { if (!document.hidden) run(); }, milliseconds);
+    let isRunning = false;
+    const timer = setInterval(async () => {
+      if (document.hidden || isRunning) return;
+      isRunning = true;
+      try {
+        await run();
+      } finally {
+        isRunning = false;
+      }
+    }, milliseconds);
     this.signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   }
 

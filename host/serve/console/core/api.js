@@ -35,20 +35,28 @@ export function sessionPath(session, ...parts) {
   return ["api/sessions", encodeURIComponent(session), ...parts].join("/");
 }
 
-/** Sends a request and returns the answer. Throws an [`ApiError`] if the answer is an error. */
+/** Time until the answer to a read request begins, in milliseconds. Other requests wait for what they do, such as a tool call. */
+const LONGEST_READ = 60_000;
+
+/** Sends a request and returns the answer. Throws an [`ApiError`] if the answer is an error, or if there is none. */
 export async function request(method, path, { query, body, headers = {}, signal } = {}) {
   if (!signIn.secret) throw new ApiError(401, "unauthorized", "you are not signed in");
   const secret = signIn.secret;
   const all = { authorization: `Bearer ${secret}`, ...headers };
   if (body !== undefined) all["content-type"] ??= "application/json";
+  const late = new AbortController();
+  const timer = method === "GET" ? setTimeout(() => late.abort(), LONGEST_READ) : null;
   let answer;
   try {
     const content = body === undefined ? undefined : JSON.stringify(body);
-    answer = await fetch(apiUrl(path, query), { method, headers: all, body: content, signal, cache: "no-store" });
+    const either = signal ? AbortSignal.any([signal, late.signal]) : late.signal;
+    answer = await fetch(apiUrl(path, query), { method, headers: all, body: content, signal: either, cache: "no-store" });
   } catch (error) {
-    if (error.name === "AbortError") throw error;
+    if (error.name === "AbortError" && !late.signal.aborted) throw error;
     reachable(false);
-    throw new ApiError(0, "unreachable", "the server cannot be reached");
+    throw new ApiError(0, "unreachable", late.signal.aborted ? "the server does not answer" : "the server cannot be reached");
+  } finally {
+    clearTimeout(timer);
   }
   reachable(true);
   if (answer.ok) return answer;

@@ -42,6 +42,8 @@ export async function follow(path, { after = "0", signal, onEvent, onState = () 
       }
       if (error.name !== "AbortError") onState("waiting", error);
     } finally {
+      // If `onEvent` has failed, the rest of the stream would keep its connection open.
+      stop();
       signal.removeEventListener("abort", stop);
       document.removeEventListener("visibilitychange", hidden);
     }

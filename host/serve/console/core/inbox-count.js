@@ -19,7 +19,8 @@ class InboxCount extends EventTarget {
   #timer = null;
   /** Number of parts that are shown. Each has up to 100 sessions. */
   #parts = 1;
-  #reads = 0;
+  /** Ends the read that is in progress. `null` if there is none. */
+  #reading = null;
   #lastSign = Date.now();
 
   constructor() {
@@ -37,7 +38,7 @@ class InboxCount extends EventTarget {
 
   /** Reads the inbox again now and then, while the tab is visible. */
   start() {
-    if (this.#timer === null) this.#timer = setInterval(() => { if (!document.hidden) this.refresh(); }, PAUSE);
+    if (this.#timer === null) this.#timer = setInterval(() => { if (!document.hidden) this.poll(); }, PAUSE);
     this.refresh();
   }
 
@@ -45,7 +46,8 @@ class InboxCount extends EventTarget {
     this.items = null;
     this.count = 0;
     this.#parts = 1;
-    this.#reads += 1;
+    this.#reading?.abort();
+    this.#reading = null;
     clearInterval(this.#timer);
     this.#timer = null;
   }
@@ -56,18 +58,26 @@ class InboxCount extends EventTarget {
     return this.refresh();
   }
 
+  /** Reads the inbox again, unless it is being read. So a slow server gets only one such request at a time. */
+  poll() {
+    return this.#reading ? Promise.resolve() : this.refresh();
+  }
+
+  /** Reads the inbox now. A read that is in progress ends without a result. */
   async refresh() {
     if (!signIn.may("read")) return;
-    this.#reads += 1;
-    const read = this.#reads;
+    this.#reading?.abort();
+    const reading = new AbortController();
+    this.#reading = reading;
+    const { signal } = reading;
     try {
       let [items, after] = [[], null];
       for (let part = 0; part < MAX_PARTS; part += 1) {
         // A part can be empty, because a service that was asked a moment ago is not listed.
         if (part >= this.#parts && items.length > 0) break;
         const query = { after, present: part === 0 && this.#isPresent && signIn.may("administer") ? true : null };
-        const answer = await api.get("api/inbox", { query });
-        if (read !== this.#reads) return;
+        const answer = await api.get("api/inbox", { query, signal });
+        if (signal.aborted) return;
         items = items.concat(answer.items);
         after = answer.next ?? null;
         if (after === null) break;
@@ -78,8 +88,10 @@ class InboxCount extends EventTarget {
       this.count = items.length;
       this.error = null;
     } catch (error) {
-      if (read !== this.#reads) return;
+      if (signal.aborted) return;
       this.error = error;
+    } finally {
+      if (this.#reading === reading) this.#reading = null;
     }
     this.dispatchEvent(new Event("change"));
   }

@@ -30,7 +30,7 @@ class InboxPage extends Page {
     this.list.addEventListener("keydown", (event) => this.#move(event));
     inbox.addEventListener("change", () => this.#show(), { signal: this.signal });
     inbox.refresh();
-    this.every(2_000, () => inbox.refresh());
+    this.every(2_000, () => inbox.poll());
   }
 
   #show() {

@@ -29,7 +29,7 @@ class TurnsPage extends Page {
     this.append(this.content);
     shortcut("Alt+PageDown", "Next step", () => this.#move(1), { signal: this.signal });
     shortcut("Alt+PageUp", "Previous step", () => this.#move(-1), { signal: this.signal });
-    this.every(PAUSE, () => { if (this.#details && !this.#details.ended) this.#refresh(); });
+    this.every(PAUSE, () => (this.#details && !this.#details.ended ? this.#refresh() : null));
   }
 
   routeChanged() {

@@ -239,6 +239,29 @@ const scenarios = {
     check(shown.every((number, index) => number === shown[0] + index) && shown.at(-1) === 190, `all prompts are in order: ${shown}`);
   },
 
+  /** A slow server gets one request for the inbox at a time, so that the browser keeps connections for everything else. */
+  async slow_inbox() {
+    const page = await start();
+    await page.getByRole("link", { name: /^Inbox/ }).waitFor();
+    let [running, most, answered] = [0, 0, 0];
+    await page.route(/\/api\/inbox/, async (route) => {
+      running += 1;
+      most = Math.max(most, running);
+      await page.waitForTimeout(5_000);
+      running -= 1;
+      answered += 1;
+      // The page may have given the request up.
+      await route.continue().catch(() => {});
+    });
+    await page.getByRole("link", { name: /^Inbox/ }).click();
+    await until(async () => answered >= 3, "the inbox is read again and again");
+    // Opening the page reads the inbox at once, although it may be read already.
+    check(most <= 2, `the requests do not pile up: ${most}`);
+    await page.getByRole("link", { name: "Agents" }).click();
+    await page.getByRole("heading", { name: "Agents" }).waitFor();
+    await page.unrouteAll({ behavior: "ignoreErrors" });
+  },
+
   /** Somebody reads an earlier part while a reply is written: the view stays there until they go to the end. */
   async read_while_it_is_written() {
     const page = await start({ height: 420 });
