@@ -291,3 +291,36 @@ async fn p6_a_turn_of_a_schedule_never_waits_for_grants() {
     let ended = tokio::time::timeout(std::time::Duration::from_secs(100), ended).await.expect("the turn ends");
     assert!(result(&client, ended["session"].as_str().expect("an id")).await.contains("denied"));
 }
+
+/// P6: the user-wide file applies in all folders, so an answer about a session in one folder never changes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn p6_an_answer_never_changes_the_user_wide_file() {
+    let folder = folder();
+    let configuration = folder.path().join("home");
+    std::fs::create_dir_all(configuration.join("agent-host")).expect("created");
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let text = format!(
+        "name = \"clerk\"\nmodel = \"scripted:{}\"\nplugin_directory = \"{}\"\n",
+        path("clerk.json"),
+        path("plugins")
+    );
+    let file = configuration.join("agent-host/agent.toml");
+    std::fs::write(&file, &text).expect("written");
+    std::fs::remove_file(folder.path().join("clerk.toml")).expect("removed");
+    let configuration = configuration.display().to_string();
+    let server = ServeProcess::start_with(folder.path(), &[], &[("XDG_CONFIG_HOME", configuration.as_str())]);
+    let client = server.client();
+    client.get(INBOX).await.json(200);
+    let session = begin(&client).await;
+    let asked = question(&client, &session).await["first_use"].clone();
+    assert_eq!(asked["can_be_kept"], json!(false), "{asked}");
+    let answers = format!("/api/sessions/{}/first-uses", encoded(&session));
+    for answer in ["always", "never"] {
+        let kept = client.post(&answers, json!({"question": asked["question"], "answer": answer})).await;
+        assert_eq!(kept.status, 422, "{answer}: {}", kept.body);
+    }
+    let used = client.post(&answers, json!({"question": asked["question"], "answer": "this_session"})).await.json(200);
+    assert_eq!(used["status"], json!("used"));
+    assert!(result(&client, &session).await.contains("2 lines"), "the answer applies to the session");
+    assert_eq!(std::fs::read_to_string(&file).expect("a file"), text);
+}

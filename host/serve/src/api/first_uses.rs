@@ -91,7 +91,7 @@ pub(crate) async fn answer_first_use(
         }
         Err(NotAnswered::NotWaiting) => Err(not_waiting()),
         Err(NotAnswered::CannotBeKept) => {
-            Err(Problem::invalid("the agent has no file, so the answer can only be `this_session` or `no`"))
+            Err(Problem::invalid("the agent has no file of its own, so the answer can only be `this_session` or `no`"))
         }
     }
 }
