@@ -47,6 +47,11 @@ pub(crate) struct Activity {
 /// Time that a client has for the next step, before its connection counts as stale.
 const FRESH: Duration = Duration::from_secs(1);
 
+/// Time for which no connection is closed for another client, so that many clients that connect in the same moment can all send
+/// their requests. With 512 connections, a client that opens connections without end therefore delays others only if it opens
+/// more than 2,000 per second.
+const GRACE: Duration = Duration::from_millis(250);
+
 /// Which connections are closed first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Use {
@@ -74,14 +79,19 @@ impl OpenConnections {
             let changed = self.0.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            if let Some(connection) = self.try_add(peer) {
-                return connection;
+            match self.try_add(peer) {
+                Ok(connection) => return connection,
+                Err(Some(wait)) => {
+                    // Whatever happens first.
+                    let _ = tokio::time::timeout(wait, changed).await;
+                }
+                Err(None) => changed.await,
             }
-            changed.await;
         }
     }
 
-    fn try_add(&self, peer: Option<IpAddr>) -> Option<OpenConnection> {
+    /// Adds a connection, or returns the time until another one may be closed for it. `None` means that none may be closed.
+    fn try_add(&self, peer: Option<IpAddr>) -> Result<OpenConnection, Option<Duration>> {
         let mut state = self.state();
         if state.open.len() >= self.0.max {
             let victim = state.least_useful()?;
@@ -100,7 +110,7 @@ impl OpenConnections {
             connections: self.clone(),
         });
         state.open.insert(id, activity.clone());
-        Some(OpenConnection { id, activity })
+        Ok(OpenConnection { id, activity })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -110,8 +120,8 @@ impl OpenConnections {
 
 impl State {
     /// Returns the connection that is closed first. Among connections of the same use, it belongs to the address with the most
-    /// connections, and has been open for the longest time.
-    fn least_useful(&self) -> Option<u64> {
+    /// connections, and has been open for the longest time. If none may be closed yet, the error is the time until one may be.
+    fn least_useful(&self) -> Result<u64, Option<Duration>> {
         let mut of_peer: HashMap<Option<IpAddr>, usize> = HashMap::new();
         for activity in self.open.values() {
             *of_peer.entry(activity.peer).or_default() += 1;
@@ -119,8 +129,12 @@ impl State {
         let order = |activity: &Activity| {
             (activity.in_use(), std::cmp::Reverse(of_peer.get(&activity.peer).copied()), activity.since())
         };
-        let ordered = self.open.iter().map(|(id, activity)| (order(activity), *id));
-        ordered.filter(|((used, ..), _)| *used < Use::WithToken).min().map(|(_, id)| id)
+        let closable = self.open.iter().map(|(id, activity)| (order(activity), *id));
+        let closable: Vec<_> = closable.filter(|((used, ..), _)| *used < Use::WithToken).collect();
+        let age = |(_, _, since): &(Use, _, Instant)| since.elapsed();
+        let in_time = closable.iter().filter(|(order, _)| age(order) >= GRACE);
+        let oldest = || closable.iter().map(|(order, _)| age(order)).max();
+        in_time.min().map(|(_, id)| *id).ok_or_else(|| Some(GRACE.saturating_sub(oldest()?)))
     }
 }
 
@@ -231,6 +245,13 @@ mod tests {
         Some(IpAddr::from([192, 0, 2, last]))
     }
 
+    /// Lets this time pass for all connections.
+    fn age(connections: &OpenConnections, time: Duration) {
+        for activity in connections.state().open.values() {
+            *activity.since.lock().unwrap() -= time;
+        }
+    }
+
     /// Row 25: an idle connection is closed before one with a request, one without a token before one with a token, and the
     /// client with the most connections loses one first.
     #[test]
@@ -240,18 +261,22 @@ mod tests {
         let few = add(1).expect("there is room");
         let many = [add(2).expect("room"), add(2).expect("room"), add(2).expect("room")];
         let is_closed = |connection: &OpenConnection| connection.activity.close.is_cancelled();
+        assert!(add(3).is_none(), "all have just connected");
+        age(&connections, GRACE);
         let next = add(3).expect("an idle connection is closed");
         assert!(is_closed(&many[0]) && !is_closed(&many[1]) && !is_closed(&few), "the oldest of the largest client");
         let requests: Vec<_> = [&few, &many[1], &many[2], &next].map(|open| open.activity.begin_request()).into();
         for open in [&few, &many[1], &next] {
             open.activity.has_token.store(true, Ordering::Release);
         }
+        age(&connections, GRACE);
         let last = add(3).expect("a connection without a token is closed");
         assert!(is_closed(&many[2]) && !is_closed(&many[1]));
         let request = last.activity.begin_request();
         last.activity.has_token.store(true, Ordering::Release);
         assert!(add(4).is_none(), "nothing may be closed");
         drop(request);
+        age(&connections, GRACE);
         assert!(add(4).is_some() && is_closed(&last), "its request has ended");
         drop(requests);
     }
@@ -264,6 +289,7 @@ mod tests {
         let is_closed = |connection: &OpenConnection| connection.activity.close.is_cancelled();
         let (slow, new) = (add(), add());
         let request = slow.activity.begin_request();
+        age(&connections, GRACE);
         let next = add();
         assert!(is_closed(&new) && !is_closed(&slow), "both are fresh, and one has a request");
         drop((request, slow, new, next));

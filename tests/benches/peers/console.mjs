@@ -52,8 +52,8 @@ const browser = await launch(settings);
 try {
   const page = await enter(browser, settings);
   await page.goto(address(settings.long));
-  await page.locator(".message").first().waitFor();
-  const messages = await page.locator(".message").count();
+  await page.locator(".message.person").first().waitFor();
+  const messages = await page.locator(".message:not([hidden])").count();
   for (let sample = 0; sample < settings.paints; sample += 1) print({ paint: await firstPaint(page), messages });
 
   await page.goto(address(settings.streaming));

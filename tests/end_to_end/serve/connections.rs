@@ -73,3 +73,17 @@ async fn row_25_idle_connections_delay_nobody() {
     assert_eq!(Client::new(server.address(), None).get("/health").await.status, 200);
     server.stop().await;
 }
+
+/// Row 25: many more clients than the server accepts connections send a request in the same moment, and all are answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn row_25_a_burst_of_clients_is_answered() {
+    let test_host = TestHost::new(&[]).await;
+    let agent = clerk(&test_host, &[text_reply("One.")]).await;
+    let limits = |options: ServerOptions| ServerOptions { connections: 16, ..options };
+    let server = TestServer::start_with(&test_host, &[&agent], limits).await;
+    let client = server.client(&[Right::Read]);
+    let answers = futures::future::join_all((0..200).map(|_| client.get("/api/agents"))).await;
+    let statuses: Vec<u16> = answers.iter().map(|answer| answer.status).collect();
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    server.stop().await;
+}
