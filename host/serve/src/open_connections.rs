@@ -254,8 +254,8 @@ mod tests {
 
     /// Row 25: an idle connection is closed before one with a request, one without a token before one with a token, and the
     /// client with the most connections loses one first.
-    #[test]
-    fn row_25_the_least_useful_connection_is_closed() {
+    #[tokio::test]
+    async fn row_25_the_least_useful_connection_is_closed() {
         let connections = OpenConnections::new(4);
         let add = |last| connections.add(address(last)).now_or_never();
         let few = add(1).expect("there is room");

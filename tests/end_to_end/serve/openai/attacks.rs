@@ -2,7 +2,7 @@
 
 use super::{CHAT, GIF, chat, post_in, session_of, user};
 use crate::serve::client::Client;
-use crate::serve::{TestServer, clerk, new_token};
+use crate::serve::{TestServer, clerk, new_token, until};
 use crate::support::{TestHost, script, text_reply};
 use agent_runtime::AgentConfig;
 use agent_serve::{NewToken, Right, ServerOptions};
@@ -131,6 +131,12 @@ async fn row_25_hoarded_replies_are_limited() {
     let (client, other) = (server.client(&[Right::Read, Right::Talk]), server.client(&[Right::Read, Right::Talk]));
     let hoarder = client.clone();
     let hoarded = tokio::spawn(async move { hoarder.post(CHAT, chat("clerk", &[user("Go.")])).await });
+    // Otherwise, the second request could come first.
+    until(async || {
+        let sessions = client.get("/api/sessions").await.json(200)["sessions"].clone();
+        sessions.as_array().is_some_and(|sessions| !sessions.is_empty()).then_some(())
+    })
+    .await;
     let limited = async {
         loop {
             let mut body = chat("clerk", &[user("Go.")]);
