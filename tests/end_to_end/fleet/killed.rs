@@ -12,6 +12,7 @@ use crate::serve::process::ServeProcess;
 use agent_core::change::CallState;
 use agent_core::event::EventKind;
 use agent_store::{CallFilter, Integrity, PostgresStore, SessionFilter, SessionIndex, SessionLog, SessionSummary};
+use futures::StreamExt;
 use rustix::process::Signal;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -22,6 +23,8 @@ const ROUNDS: usize = 5;
 /// Number of sessions that all rounds together begin, unless the variable [`SESSIONS`] contains another number.
 const DEFAULT_SESSIONS: usize = 25;
 const SESSIONS: &str = "AGENT_HOST_FLEET_SESSIONS";
+/// Number of sessions that are begun at the same time.
+const BEGUN_AT_ONCE: usize = 5;
 /// Maximum time until everything has ended after the last round, and the time that each session adds.
 const PATIENCE: Duration = Duration::from_secs(120);
 const PATIENCE_PER_SESSION: Duration = Duration::from_secs(1);
@@ -176,12 +179,15 @@ impl Run {
 
     /// Begins sessions and sends prompts through a server that stays alive during this round.
     async fn use_server(&mut self, door: usize) {
-        let client = self.client(door);
-        for number in 0..self.sessions_per_round {
+        let client = &self.client(door);
+        let begun = (0..self.sessions_per_round).map(async |number| {
             let agent = ["talker", "runner", "payer", "asker", "parent"][number % 5];
             let created =
                 client.post("/api/sessions", json!({"agent": agent, "prompt": format!("Do {number}.")})).await;
-            let session = created.json(201)["session"].as_str().expect("an id").to_owned();
+            created.json(201)["session"].as_str().expect("an id").to_owned()
+        });
+        let begun: Vec<String> = futures::stream::iter(begun).buffer_unordered(BEGUN_AT_ONCE).collect().await;
+        for session in begun {
             self.prompts.entry(session).or_default().acknowledged += 1;
         }
     }
