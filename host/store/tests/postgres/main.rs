@@ -15,6 +15,7 @@ mod objects;
 mod plans;
 mod proxy;
 mod s3;
+mod s3_proxy;
 mod server;
 mod settings;
 

@@ -1,7 +1,8 @@
 //! Media and large parts in an object store (F1, decision 0155).
 
 use super::clients::{connect, database_of, parsed};
-use super::s3::{Mode, S3, SECRET, s3};
+use super::s3::{S3, s3};
+use super::s3_proxy::{self, Mode, SECRET};
 use super::server::{Server, shared};
 use super::{append, open};
 use agent_core::message::Media;
@@ -24,7 +25,7 @@ struct Place {
 impl Place {
     async fn new() -> Option<Self> {
         let (server, s3) = (shared()?, s3()?);
-        Some(Self { server, s3, address: server.new_database().await, bucket: s3.new_bucket().await })
+        Some(Self { server, s3, address: server.new_database().await, bucket: s3.new_bucket() })
     }
 
     fn options(&self) -> PostgresOptions {
@@ -45,7 +46,7 @@ impl Place {
     }
 
     async fn keys(&self) -> Vec<String> {
-        self.s3.keys(&self.bucket).await
+        self.s3.keys(&self.bucket)
     }
 
     /// Lets the time in which unused objects are kept end.
@@ -156,7 +157,7 @@ const KILLED: &str = "AGENT_STORE_TEST_KILLED_UPLOAD";
 /// Runs in the process that is killed: writes an object, and never learns that it is written.
 async fn upload_until_killed(arguments: &str) {
     let words: Vec<&str> = arguments.split(' ').collect();
-    let object_store = Some(super::s3::address(words[1], words[2].parse().unwrap()));
+    let object_store = Some(s3_proxy::address(words[1], words[2].parse().unwrap()));
     let options = PostgresOptions { object_store, ..PostgresOptions::default() };
     let store = PostgresStore::open(parsed(words[0]), options).await.unwrap();
     put(&store, "s", large(3)).await.unwrap();
@@ -268,8 +269,7 @@ async fn f1_a_database_has_one_object_store() {
     let error = early.read("s", &media.digest, 0, 9).await.unwrap_err().to_string();
     let named = format!("s3://{}/agents", place.bucket);
     assert!(error.contains(&named) && error.contains("--media-store"), "{error}");
-    let other =
-        PostgresOptions { object_store: Some(place.s3.address(&place.s3.new_bucket().await)), ..place.options() };
+    let other = PostgresOptions { object_store: Some(place.s3.address(&place.s3.new_bucket())), ..place.options() };
     for options in [without.clone(), other] {
         let refused = place.open_with(options.clone()).await.err();
         assert!(
