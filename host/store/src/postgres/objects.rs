@@ -281,3 +281,21 @@ pub(super) fn is_name(name: &str) -> bool {
     let Some((digest, upload)) = rest.split_once('-') else { return false };
     is_hex(folder, 2) && is_hex(digest, 64) && digest.starts_with(folder) && is_hex(upload, 32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// F1: each upload has another name, from which the digest can be read, and names of other programs are not taken for one.
+    #[test]
+    fn f1_names_of_objects_are_used_once() {
+        let stored = StoredBytes::new("bytes", b"bytes".to_vec()).unwrap();
+        let (one, two) = (new_name(&stored), new_name(&stored));
+        assert!(one != two && is_name(&one) && is_name(&two));
+        assert_eq!(hex::decode(&one[3..67]).unwrap(), stored.key);
+        let other_folder = format!("{}{}", if one.starts_with('0') { "1" } else { "0" }, &one[1..]);
+        for wrong in ["", "notes.txt", &one[..67], &one[3..], &one[68..], &format!("{one}0"), &other_folder] {
+            assert!(!is_name(wrong), "{wrong}");
+        }
+    }
+}

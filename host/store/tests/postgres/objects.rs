@@ -64,6 +64,13 @@ async fn put(store: &PostgresStore, session: &str, bytes: Vec<u8>) -> Result<Med
     store.put(session, bytes, about).await
 }
 
+/// Reads a whole media item. A failure does not print the bytes.
+async fn expect_bytes(store: &PostgresStore, (session, media): (&str, &Media), expected: &[u8]) {
+    let found =
+        store.read(session, &media.digest, 0, u32::MAX).await.unwrap_or_else(|error| panic!("{session}: {error}"));
+    assert!(found == expected, "{session}: the bytes are other ones");
+}
+
 async fn session(store: &PostgresStore, name: &str) {
     let opened = open(store, name).await;
     store.release(opened.lease).await.unwrap();
@@ -92,14 +99,14 @@ async fn f1_large_media_and_texts_are_objects_until_nothing_refers_to_them() {
     assert_eq!(place.number("SELECT count(*) FROM unused_objects").await, 0);
     assert_eq!(two.text("a", &digest_of(text.as_bytes())).await, Ok(text));
     assert_eq!(two.read("b", &media.digest, 100, 7).await.as_deref(), Ok(&large(1)[100..107]));
-    assert_eq!(two.read("a", &media.digest, 0, u32::MAX).await, Ok(large(1)));
+    expect_bytes(&two, ("a", &media), &large(1)).await;
     one.integrity_check().await.unwrap();
 
     one.delete("a").await.unwrap();
     assert_eq!(two.collect_objects().await.unwrap().deleted, 0, "nothing is deleted in the first hour");
     place.let_time_pass().await;
     assert_eq!(two.collect_objects().await.unwrap().deleted, 1, "the text");
-    assert_eq!(two.read("b", &media.digest, 0, u32::MAX).await, Ok(large(1)));
+    expect_bytes(&two, ("b", &media), &large(1)).await;
     two.delete("b").await.unwrap();
     place.let_time_pass().await;
     assert_eq!(one.collect_objects().await.unwrap().deleted, 1);
@@ -124,7 +131,7 @@ async fn f1_collection_never_takes_bytes_that_are_written_again() {
                 let bytes = large(round % 2);
                 let media = put(&store, &name, bytes.clone()).await.unwrap();
                 tokio::time::sleep(Duration::from_millis(u64::from(round % 5) * 7)).await;
-                assert_eq!(store.read(&name, &media.digest, 0, u32::MAX).await, Ok(bytes), "{name}");
+                expect_bytes(&store, (&name, &media), &bytes).await;
                 store.delete(&name).await.unwrap();
             }
         });
@@ -194,7 +201,7 @@ async fn d6_kill_between_object_and_commit_leaves_an_object_that_is_deleted() {
     place.let_time_pass().await;
     assert_eq!(store.collect_objects().await.unwrap().deleted, 1);
     assert_eq!(place.keys().await.len(), 1);
-    assert_eq!(store.read("s", &media.digest, 0, u32::MAX).await, Ok(large(3)));
+    expect_bytes(&store, ("s", &media), &large(3)).await;
 }
 
 /// F1: an upload whose object was collected, because its process was paused, is repeated before a transaction refers to it.
@@ -220,7 +227,7 @@ async fn f1_late_commit_writes_a_collected_object_again() {
     assert_eq!(place.keys().await, Vec::<String>::new());
     blocker.batch_execute("COMMIT").await.unwrap();
     let media = late.await.unwrap().unwrap();
-    assert_eq!(store.read("s", &media.digest, 0, u32::MAX).await, Ok(large(4)));
+    expect_bytes(&store, ("s", &media), &large(4)).await;
     assert_eq!(place.keys().await.len(), 1);
 }
 
@@ -246,7 +253,7 @@ async fn f1_unknown_objects_are_found_and_foreign_objects_are_kept() {
     let mut expected: Vec<String> = foreign.into_iter().chain([key]).collect();
     expected.sort();
     assert_eq!(place.keys().await, expected);
-    assert_eq!(store.read("s", &media.digest, 0, u32::MAX).await, Ok(large(5)));
+    expect_bytes(&store, ("s", &media), &large(5)).await;
 }
 
 /// F1: all processes of a database use one object store, and hosts that cannot read objects can no longer write.
@@ -355,7 +362,7 @@ async fn f1_failing_object_store_is_named_and_nothing_is_lost() {
         put(&store, "s", b"small".to_vec()).await.unwrap();
     }
     proxy.set(Mode::Pass);
-    assert_eq!(store.read("s", &media.digest, 0, u32::MAX).await, Ok(large(9)));
+    expect_bytes(&store, ("s", &media), &large(9)).await;
     let commit = Commit { texts: vec!["y".repeat(70_000)], ..append(1, "stored") };
     assert_eq!(store.commit(&opened.lease, 0, commit).await, Ok(1));
     assert_eq!(store.text("s", &digest_of(&[b'y'; 70_000])).await.map(|text| text.len()), Ok(70_000));
@@ -377,7 +384,7 @@ async fn d6_operations_wait_while_the_object_store_fails_for_a_moment() {
         };
         let (written, ()) = tokio::join!(put(&store, "s", large(11)), recover);
         let media = written.unwrap();
-        assert_eq!(store.read("s", &media.digest, 0, u32::MAX).await, Ok(large(11)), "{mode:?}");
+        expect_bytes(&store, ("s", &media), &large(11)).await;
         store.delete("s").await.unwrap();
         session(&store, "s").await;
     }
