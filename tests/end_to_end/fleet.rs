@@ -5,6 +5,7 @@ mod commands;
 mod doors;
 mod histories;
 mod killed;
+mod media;
 mod nats;
 
 use crate::nats_server::Cluster;

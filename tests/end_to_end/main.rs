@@ -86,6 +86,10 @@ mod python_sdk;
 mod released;
 mod replay;
 mod replay_files;
+#[cfg(target_os = "linux")]
+#[allow(dead_code, reason = "the store's own tests use the other items")]
+#[path = "../../host/store/tests/postgres/s3.rs"]
+mod s3;
 mod sandbox;
 mod scenario_runs;
 mod scenarios;

@@ -403,6 +403,9 @@ fn row_16_builds_do_not_get_the_secrets_of_the_host() {
         ("PGPASSWORD", "secret-2"),
         ("AGENT_HOST_NATS", "nats://secret-3@127.0.0.1"),
         ("NATS_PASSWORD", "secret-4"),
+        ("AWS_ACCESS_KEY_ID", "secret-5"),
+        ("AWS_SECRET_ACCESS_KEY", "secret-6"),
+        ("AWS_SESSION_TOKEN", "secret-7"),
         ("KEPT", "kept"),
     ];
     let programs = [

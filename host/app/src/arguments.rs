@@ -82,6 +82,10 @@ pub(crate) struct CommonArguments {
     // The value is parsed later, because an error of clap would print it, and it may contain a password.
     #[arg(long, global = true, value_name = "ADDRESS", help_heading = "Everywhere")]
     pub(crate) store: Option<String>,
+    /// S3-compatible object store with the media and large texts of the PostgreSQL database: s3://BUCKET/PREFIX. The access key is in
+    /// AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, the server in AWS_ENDPOINT_URL or AWS_REGION; also AGENT_HOST_MEDIA_STORE
+    #[arg(long, global = true, value_name = "ADDRESS", help_heading = "Everywhere")]
+    pub(crate) media_store: Option<String>,
     /// Log to stderr, including plugin output; repeat for more detail
     #[arg(short, long, global = true, action = clap::ArgAction::Count, help_heading = "Everywhere")]
     pub(crate) verbose: u8,

@@ -2,7 +2,8 @@
 
 use agent_config::settings::AGENT_FILE;
 use agent_config::{
-    COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, SharedDatabase, nats_from_option, nats_from_variable,
+    COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, MediaStore, SharedDatabase, nats_from_option,
+    nats_from_variable,
 };
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
@@ -49,17 +50,31 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 /// Returns the shared database that the option `--store` or else the variable `AGENT_HOST_STORE` selects. An empty variable
-/// counts as unset.
-pub(crate) fn shared_database(option: Option<&str>) -> Result<Option<SharedDatabase>, ConfigError> {
+/// counts as unset. Its media are in the object store `media`.
+pub(crate) fn shared_database(
+    option: Option<&str>,
+    media: Option<&MediaStore>,
+) -> Result<Option<SharedDatabase>, ConfigError> {
     let password = variable("PGPASSWORD");
     let database = match (option, variable("AGENT_HOST_STORE").filter(|text| !text.is_empty())) {
         (Some(text), _) => SharedDatabase::from_option(text, password.as_deref())?,
         (None, Some(text)) => SharedDatabase::from_variable(&text, password.as_deref())?,
         (None, None) => return Ok(None),
     };
+    let database = database.with_media(media.cloned());
     match variable("AGENT_HOST_LEASE").filter(|seconds| !seconds.is_empty()) {
         Some(seconds) => database.with_lease(&seconds).map(Some),
         None => Ok(Some(database)),
+    }
+}
+
+/// Returns the object store for media that the option `--media-store` or else the variable `AGENT_HOST_MEDIA_STORE` selects. An empty
+/// variable counts as unset.
+pub(crate) fn media_store(option: Option<&str>) -> Result<Option<MediaStore>, ConfigError> {
+    match (option, variable("AGENT_HOST_MEDIA_STORE").filter(|text| !text.is_empty())) {
+        (Some(text), _) => MediaStore::from_option(text, variable).map(Some),
+        (None, Some(text)) => MediaStore::from_variable(&text, variable).map(Some),
+        (None, None) => Ok(None),
     }
 }
 
@@ -213,15 +228,13 @@ pub(crate) fn toolchain() -> Toolchain {
     Toolchain { cargo, rustup, tools, secrets, purpose: Purpose::Release, shared: None }
 }
 
-/// Returns the names of the variables with secrets that the host itself uses: those of its database and its message server, and
-/// the keys of models. Keys whose variables have other names are not known here, because builds also run without an agent.
+/// Returns the names of the variables with secrets that the host itself uses: those of its database, its message server and its object
+/// store, and the keys of models. Keys whose variables have other names are not known here, because builds also run without an agent.
 fn secret_variables() -> Vec<String> {
     let keys = env::vars_os().filter_map(|(name, _)| name.into_string().ok()).filter(|name| name.ends_with("_API_KEY"));
-    ["AGENT_HOST_STORE", "AGENT_HOST_NATS", "PGPASSWORD", "NATS_PASSWORD"]
-        .into_iter()
-        .map(str::to_owned)
-        .chain(keys)
-        .collect()
+    let own = ["AGENT_HOST_STORE", "AGENT_HOST_NATS", "PGPASSWORD", "NATS_PASSWORD"];
+    let object_store = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"];
+    own.into_iter().chain(object_store).map(str::to_owned).chain(keys).collect()
 }
 
 /// The same toolchain, for components that are only tried. What their builds have in common is kept in the data folder.

@@ -17,7 +17,7 @@ mod terminal;
 mod crash;
 
 use agent_config::{DataDirectory, DataLocation};
-use arguments::{Arguments, Command, ForUser, RunArguments, SessionCommand};
+use arguments::{Arguments, Command, ForUser, RunArguments, SessionCommand, StoreCommand};
 use clap::Parser;
 use exit::{Exit, Failure};
 use std::io::Write;
@@ -98,7 +98,15 @@ fn compile() -> ExitCode {
 }
 
 async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Failure> {
-    let database = environment::shared_database(arguments.common.store.as_deref())?;
+    let media = environment::media_store(arguments.common.media_store.as_deref())?;
+    let database = environment::shared_database(arguments.common.store.as_deref(), media.as_ref())?;
+    let is_copy = matches!(arguments.command, Some(Command::Store(StoreCommand::Copy { .. })));
+    if media.is_some() && database.is_none() && !is_copy {
+        return Err(Failure::refused(
+            "--media-store (AGENT_HOST_MEDIA_STORE) needs a PostgreSQL database, because media of a data folder are in its own \
+             database: select one with --store or AGENT_HOST_STORE, or leave the media store out",
+        ));
+    }
     let data = DataLocation { folder: arguments.common.data.as_deref(), database: database.as_ref() };
     if terminal.is_interactive() {
         commands::chat::themes::use_stored(terminal, data.folder);
@@ -126,7 +134,7 @@ async fn execute(arguments: Arguments, terminal: &Terminal) -> Result<Exit, Fail
             commands::trace::run(command, &open_data()?.for_user(user), terminal).await
         }
         Some(Command::Usage(arguments)) => commands::usage::run(arguments, &open_data()?, terminal).await,
-        Some(Command::Store(command)) => commands::store::run(command, data, terminal).await,
+        Some(Command::Store(command)) => commands::store::run(command, data, media.as_ref(), terminal).await,
         Some(Command::Model(command)) => commands::model::run(command, terminal).await,
         Some(Command::Memory(command)) => commands::memory::run(command, &open_data()?, terminal).await,
         Some(Command::Approvals(command)) => commands::approvals::run(command, &open_data()?, terminal).await,

@@ -35,7 +35,7 @@ pub use sandbox::{
     vetted_sandbox,
 };
 pub use store::{
-    examine_shared_database, open_store, open_store_to_read, open_store_to_rebuild, open_store_unchanged,
-    open_temporary_store,
+    examine_media_store, examine_shared_database, open_store, open_store_to_read, open_store_to_rebuild,
+    open_store_unchanged, open_temporary_store,
 };
 pub use store_copy::{CopyPlace, StoreCopyError, copy_all_data};

@@ -1,6 +1,7 @@
 //! Where a command finds the host's data: in the data folder, and in a shared database if the sessions are there (F1).
 
 use crate::error::ConfigError;
+use crate::media_location::MediaStore;
 use crate::text::shell_word;
 use agent_store::{PostgresAddress, PostgresOptions};
 use std::fmt;
@@ -29,6 +30,8 @@ pub struct SharedDatabase {
     /// The value of the option `--store` that selects this database. `None` if the environment selects it.
     option: Option<String>,
     lease: Duration,
+    /// Where media and large parts are. `None` means in the database.
+    media: Option<MediaStore>,
 }
 
 /// Default time after which other processes take over the sessions of a process that no longer renews its leases.
@@ -68,7 +71,7 @@ impl SharedDatabase {
     fn parse(text: &str, source: &str) -> Result<Self, ConfigError> {
         let address = PostgresAddress::parse(text)
             .map_err(|error| ConfigError::Database(format!("{source} does not select a database: {error}")))?;
-        Ok(Self { address, option: None, lease: DEFAULT_LEASE })
+        Ok(Self { address, option: None, lease: DEFAULT_LEASE, media: None })
     }
 
     fn or_password(self, password: Option<&str>) -> Self {
@@ -89,9 +92,20 @@ impl SharedDatabase {
         }
     }
 
+    /// Selects the object store for media and large parts.
+    pub fn with_media(self, media: Option<MediaStore>) -> Self {
+        Self { media, ..self }
+    }
+
+    /// Returns the object store for media and large parts.
+    pub fn media(&self) -> Option<&MediaStore> {
+        self.media.as_ref()
+    }
+
     /// Returns how to open the database.
     pub(crate) fn options(&self) -> PostgresOptions {
-        PostgresOptions { lease: self.lease, ..PostgresOptions::default() }
+        let object_store = self.media.as_ref().map(|media| media.address().clone());
+        PostgresOptions { lease: self.lease, object_store, ..PostgresOptions::default() }
     }
 
     /// Returns the address of the database.
@@ -99,10 +113,11 @@ impl SharedDatabase {
         &self.address
     }
 
-    /// Returns the option that selects this database on a command line, such as ` --store postgres://db/agents`, or an
-    /// empty string if the environment selects it.
+    /// Returns the options that select this database and its object store on a command line, such as
+    /// ` --store postgres://db/agents`, or an empty string if the environment selects them.
     pub fn flag(&self) -> String {
-        self.option.as_deref().map(|option| format!(" --store {}", shell_word(option))).unwrap_or_default()
+        let store = self.option.as_deref().map(|option| format!(" --store {}", shell_word(option))).unwrap_or_default();
+        store + &self.media.as_ref().map(MediaStore::flag).unwrap_or_default()
     }
 }
 

@@ -26,6 +26,10 @@ pub enum ConfigError {
     /// The address of NATS servers is not valid. The text contains the reason and advice, but no part of the address.
     #[error("{0}")]
     Nats(String),
+    /// The object store for media cannot be selected. The text contains the reason and advice, but no part of the address or of a
+    /// variable.
+    #[error("{0}")]
+    MediaStore(String),
     /// The database cannot be used.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -39,6 +39,8 @@ mod data_directory;
 
 mod data_location;
 
+mod media_location;
+
 mod nats_location;
 
 pub mod protection;
@@ -57,6 +59,7 @@ pub use data_directory::DataDirectory;
 pub use data_location::{DataLocation, SharedDatabase};
 pub use environment::{COMPILE_COMMAND, HostEnvironment, INSTALLED_PLUGINS, installed_code_of};
 pub use error::ConfigError;
+pub use media_location::MediaStore;
 pub use nats_location::{nats_from_option, nats_from_variable};
 pub use plugin_access::{MissingAccess, PluginAccess};
 pub use plugin_lock::{PluginLockState, plugin_lock_state};

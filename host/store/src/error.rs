@@ -211,6 +211,44 @@ pub enum StoreError {
         /// Why the connection broke.
         problem: String,
     },
+    /// The address of an object store, or a variable that says how to sign in, is not valid. The message contains neither.
+    #[error("the object store is not valid: {problem}")]
+    InvalidObjectStore {
+        /// What is missing, and the expected form.
+        problem: String,
+    },
+    /// The object store with media and large parts cannot be used.
+    #[error("the object store `{store}` cannot be used: {problem}")]
+    ObjectStore {
+        /// Address of the object store without secrets.
+        store: String,
+        /// Why it cannot be used, and what to do.
+        problem: String,
+    },
+    /// An object to which the database refers is missing, or it has other bytes than were written.
+    #[error(
+        "the object `{object}` in the object store `{store}` {problem}, and nothing was changed: restore an earlier version of \
+         the object"
+    )]
+    DamagedObject {
+        /// Address of the object store without secrets.
+        store: String,
+        /// Name of the object.
+        object: String,
+        /// What is wrong with the object.
+        problem: String,
+    },
+    /// The database keeps its media in another object store than the one that this process uses.
+    #[error(
+        "the database `{path}` keeps media in the object store `{registered}`: start all processes with --media-store \
+         {registered} or AGENT_HOST_MEDIA_STORE={registered}"
+    )]
+    OtherObjectStore {
+        /// Address of the database without secrets.
+        path: PathBuf,
+        /// Address of the object store that the database uses, without secrets.
+        registered: String,
+    },
     /// The store was closed before the operation finished.
     #[error("the store is closed")]
     Closed,

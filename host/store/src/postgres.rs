@@ -17,6 +17,8 @@ mod failure;
 mod key_value;
 mod memories;
 mod monitoring;
+mod object_collection;
+mod objects;
 mod outbox;
 mod owner;
 mod projections;
@@ -35,13 +37,16 @@ mod versions;
 
 use crate::encoding::versions::TurnPluginCache;
 use crate::monitoring::DurationCounters;
-use crate::{Integrity, StoreError};
+use crate::{Integrity, ObjectStoreAddress, StoreError};
 pub use address::PostgresAddress;
 use announcements::Listener;
 use async_trait::async_trait;
 use clock::DatabaseClock;
 use deadpool_postgres::Pool;
 use failure::Failure;
+pub use object_collection::CollectedObjects;
+use object_collection::CollectionTask;
+use objects::Objects;
 use owner::Owner;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
@@ -61,6 +66,9 @@ pub struct PostgresStore {
     max_wait: Duration,
     /// The commits of this process.
     writes: CommitCounters,
+    /// Where media and large parts are kept. `None` means in the database.
+    objects: Option<Objects>,
+    collection: CollectionTask,
 }
 
 /// Counts the commits of sessions.
@@ -71,7 +79,7 @@ struct CommitCounters {
 }
 
 /// Options for opening a database.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PostgresOptions {
     /// Whether the database must make commits durable before it confirms them. The default is
     /// [`Durability::Synchronous`].
@@ -85,6 +93,12 @@ pub struct PostgresOptions {
     /// Time for which an operation is repeated while the database is not reachable, for example during a failover, or
     /// while other operations interfere. The default is 30 seconds.
     pub max_wait: Duration,
+    /// The object store for media and large parts. All processes that use the database must name the same one. `None`, the
+    /// default, keeps everything in the database.
+    pub object_store: Option<ObjectStoreAddress>,
+    /// Size from which media and texts are kept in the object store, in bytes. Smaller ones stay in the database, where they cost
+    /// less than a request. The default is 64 KiB, and at least one byte counts.
+    pub smallest_object: usize,
 }
 
 /// Whether confirmed commits survive a crash of the database.
@@ -100,7 +114,8 @@ pub enum Durability {
 impl Default for PostgresOptions {
     fn default() -> Self {
         let (lease, max_wait) = (Duration::from_secs(15), Duration::from_secs(30));
-        Self { durability: Durability::Synchronous, connections: 10, lease, max_wait }
+        let durability = Durability::Synchronous;
+        Self { durability, connections: 10, lease, max_wait, object_store: None, smallest_object: 64 << 10 }
     }
 }
 
@@ -109,9 +124,11 @@ impl PostgresStore {
     /// belongs to another program, or if it confirms commits before they are durable.
     pub async fn open(address: PostgresAddress, options: PostgresOptions) -> Result<Self, StoreError> {
         let (mut store, tls) = Self::connect(&address, &options)?;
-        store.prepare(options.durability).await.map_err(|failure| failure.into_error(&store.path))?;
+        let objects = store.prepare(&options).await.map_err(|failure| failure.into_error(&store.path))?;
+        store.objects = objects;
         store.owner.start_renewal(address.clone(), tls.clone(), store.clock.clone())?;
         store.listener.start(address, tls);
+        store.collection.start(store.collector());
         Ok(store)
     }
 
@@ -123,9 +140,28 @@ impl PostgresStore {
             schema::check_settings(&connection, options.durability, &store.path).await?;
             let Some(version) = schema::version(&connection).await? else { return Ok(DatabaseState::Empty) };
             version.check(&store.path)?;
+            if version.has_objects() {
+                objects::check_registered(&connection, &store.path, options.object_store.as_ref()).await?;
+            }
             Ok(if version.is_current() { DatabaseState::Current } else { DatabaseState::Older })
         });
         state.await
+    }
+
+    /// Returns the address of the object store that a database uses, without changing anything in the database.
+    pub async fn object_store_of(
+        address: PostgresAddress,
+        options: PostgresOptions,
+    ) -> Result<Option<String>, StoreError> {
+        let (store, _) = Self::connect(&address, &options)?;
+        let registered = store.run(|| async {
+            let connection = store.connection().await?;
+            match schema::version(&connection).await? {
+                Some(version) if version.has_objects() => objects::registered(&connection).await,
+                _ => Ok(None),
+            }
+        });
+        Ok(registered.await?.map(|registered| registered.address))
     }
 
     fn connect(address: &PostgresAddress, options: &PostgresOptions) -> Result<(Self, Tls), StoreError> {
@@ -139,20 +175,23 @@ impl PostgresStore {
             (Owner::new(options.lease), DatabaseClock::default(), TurnPluginCache::default());
         let (max_wait, writes) = (options.max_wait, CommitCounters::default());
         let listener = Listener::new();
-        Ok((Self { pool, owner, clock, turn_plugins, listener, path, max_wait, writes }, tls))
+        let (objects, collection) = (None, CollectionTask::default());
+        Ok((Self { pool, owner, clock, turn_plugins, listener, path, max_wait, writes, objects, collection }, tls))
     }
 
-    /// Checks the settings of the server, migrates the database, and registers the store as an owner of leases.
-    async fn prepare(&self, durability: Durability) -> Result<(), Failure> {
+    /// Checks the settings of the server, migrates the database, opens the object store, and registers the store as an owner of leases.
+    async fn prepare(&self, options: &PostgresOptions) -> Result<Option<Objects>, Failure> {
         {
             let connection = self.connection().await?;
-            schema::check_settings(&connection, durability, &self.path).await?;
+            schema::check_settings(&connection, options.durability, &self.path).await?;
         }
         let until = Instant::now() + self.max_wait;
         self.run_until(until, || schema::migrate(self)).await?;
+        let objects = self.run_until(until, || objects::register(self, options)).await?;
         let connection = self.connection().await?;
         self.clock.measure(connection.client()).await?;
-        self.owner.register(&connection).await
+        self.owner.register(&connection).await?;
+        Ok(objects)
     }
 }
 
@@ -169,7 +208,7 @@ pub enum DatabaseState {
 
 #[async_trait]
 impl Integrity for PostgresStore {
-    /// Reads all blobs and compares them with their digests. PostgreSQL checks its own files if the cluster has checksums.
+    /// Reads all blobs, also those in the object store, and compares them with their digests. PostgreSQL checks its own files if the cluster has checksums.
     async fn integrity_check(&self) -> Result<(), StoreError> {
         self.run(|| blobs::check_digests(self)).await
     }

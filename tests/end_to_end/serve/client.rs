@@ -74,7 +74,7 @@ impl Client {
     }
 
     /// Returns the head and the bytes of an answer that is not text.
-    pub(super) async fn get_bytes(&self, path: &str) -> (String, Vec<u8>) {
+    pub(crate) async fn get_bytes(&self, path: &str) -> (String, Vec<u8>) {
         let request = format!("{}connection: close\r\n\r\n", self.request("GET", path));
         let exchanged = async {
             let mut stream = TcpStream::connect(self.address).await.expect("the server accepts the connection");

@@ -114,6 +114,7 @@ Data:
   Sessions, compiled code and copies of used plugins are stored in the data folder: --data,
   or AGENT_HOST_DATA, or the platform's folder for application data. With --store, or
   AGENT_HOST_STORE, sessions are in a PostgreSQL database, which several machines can share.
+  With --media-store, or AGENT_HOST_MEDIA_STORE, its media and long texts are in an object store.
   With --nats, or AGENT_HOST_NATS, `serve` and `worker` announce work to each other over NATS.
 
 Exit codes:

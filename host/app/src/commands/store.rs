@@ -7,7 +7,7 @@ use crate::arguments::StoreCommand;
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{DIM, GREEN, RED, Terminal, text};
-use agent_config::{DataDirectory, DataLocation, assembly};
+use agent_config::{DataDirectory, DataLocation, MediaStore, assembly};
 use agent_runtime::session::status_of;
 use agent_store::{Projection, ProjectionComparison, Store};
 use serde_json::json;
@@ -17,6 +17,7 @@ use std::sync::Arc;
 pub(crate) async fn run(
     command: StoreCommand,
     location: DataLocation<'_>,
+    media: Option<&MediaStore>,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     match command {
@@ -28,7 +29,9 @@ pub(crate) async fn run(
             let (data, store) = open(location).await?;
             rebuild(&*store, &data, terminal).await
         }
-        StoreCommand::Copy { from, to, json } => copy::run((&from, to.as_deref()), location, json, terminal).await,
+        StoreCommand::Copy { from, to, json } => {
+            copy::run((&from, to.as_deref()), (location, media), json, terminal).await
+        }
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) fn sessions(current: &OsStr) -> Vec<CompletionCandidate> {
 /// Returns the ids and the titles of the stored sessions. `None` if there is no database that can be read, or if the sessions
 /// are in a shared database, which could keep the shell waiting.
 fn stored_sessions() -> Option<Vec<(String, String)>> {
-    if option("--store").is_some() || environment::shared_database(None).ok()?.is_some() {
+    if option("--store").is_some() || environment::shared_database(None, None).ok()?.is_some() {
         return None;
     }
     let environment = environment::host();

@@ -60,6 +60,11 @@ pub async fn examine_shared_database(database: &crate::SharedDatabase) -> Result
     PostgresStore::examine(database.address().clone(), options).await
 }
 
+/// Checks, with a small object that is deleted again, whether the object store with the media can be used.
+pub async fn examine_media_store(media: &crate::MediaStore) -> Result<(), StoreError> {
+    media.address().check().await
+}
+
 /// Opens the shared database, if the sessions are in one.
 async fn open_shared(data: &DataDirectory) -> Option<Result<Arc<dyn Store>, ConfigError>> {
     let database = data.shared_database()?;

@@ -4,6 +4,7 @@ use crate::data_directory::DataDirectory;
 use crate::data_location::SharedDatabase;
 use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
+use crate::media_location::MediaStore;
 use agent_store::{CopyEnd, CopyError, CopyProgress, CopyReport, Options, PostgresStore, SqliteStore};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -27,19 +28,25 @@ enum Side {
 impl CopyPlace {
     /// Finds the store that is copied: an address `postgres://…`, a data folder, or a database file. The file must exist.
     pub fn source(text: &str, environment: &HostEnvironment) -> Result<Self, ConfigError> {
-        Self::find(text, Side::From, environment)
+        Self::find(text, Side::From, None, environment)
     }
 
     /// Finds the store to which another store is copied. If nothing exists at the path, a name that ends in `.db` means a file,
-    /// and any other name means a data folder, which is created.
-    pub fn target(text: &str, environment: &HostEnvironment) -> Result<Self, ConfigError> {
-        Self::find(text, Side::To, environment)
+    /// and any other name means a data folder, which is created. `media` is the object store of a database.
+    pub fn target(text: &str, media: Option<&MediaStore>, environment: &HostEnvironment) -> Result<Self, ConfigError> {
+        Self::find(text, Side::To, media, environment)
     }
 
-    fn find(text: &str, side: Side, environment: &HostEnvironment) -> Result<Self, ConfigError> {
+    fn find(
+        text: &str,
+        side: Side,
+        media: Option<&MediaStore>,
+        environment: &HostEnvironment,
+    ) -> Result<Self, ConfigError> {
         if agent_store::PostgresAddress::is_meant(text) {
             let password = environment.variable("PGPASSWORD");
-            return Ok(Self::Database(Box::new(SharedDatabase::from_option(text, password.as_deref())?)));
+            let database = SharedDatabase::from_option(text, password.as_deref())?;
+            return Ok(Self::Database(Box::new(database.with_media(media.cloned()))));
         }
         let path = Path::new(text);
         let is_file = path.is_file() || (!path.exists() && path.extension().is_some_and(|end| end == "db"));
@@ -66,6 +73,23 @@ impl CopyPlace {
             }
         })
     }
+}
+
+/// Selects the object store in which a database that is copied already keeps its media.
+async fn with_registered_media(
+    from: &CopyPlace,
+    to: &CopyPlace,
+    environment: &HostEnvironment,
+) -> Result<CopyPlace, ConfigError> {
+    let CopyPlace::Database(database) = from else { return Ok(from.clone()) };
+    let registered = PostgresStore::object_store_of(database.address().clone(), database.options()).await?;
+    let chosen = match to {
+        CopyPlace::Database(to) => to.media(),
+        CopyPlace::File(_) => None,
+    };
+    let variable = |name: &str| environment.variable(name);
+    let media = registered.map(|registered| MediaStore::of_database(&registered, chosen, variable)).transpose()?;
+    Ok(CopyPlace::Database(Box::new(SharedDatabase::clone(database).with_media(media))))
 }
 
 impl fmt::Display for CopyPlace {
@@ -110,10 +134,12 @@ pub enum StoreCopyError {
     Copy(#[from] CopyError),
 }
 
-/// Copies all data of `from` into `to`, and compares everything afterwards. `progress` is called before each session.
+/// Copies all data of `from` into `to`, and compares everything afterwards. `progress` is called before each session. The object
+/// store of `from` is the one that its database names, with the access key of the environment.
 pub async fn copy_all_data(
     from: &CopyPlace,
     to: &CopyPlace,
+    environment: &HostEnvironment,
     progress: impl FnMut(CopyProgress<'_>) + Send,
 ) -> Result<CopyReport, StoreCopyError> {
     if is_same(from, to) {
@@ -123,6 +149,7 @@ pub async fn copy_all_data(
         let place = place.to_string();
         move |source| StoreCopyError::Open { place, source }
     };
+    let from = &with_registered_media(from, to, environment).await.map_err(failed(from))?;
     let source = from.open().await.map_err(failed(from))?;
     let target = to.open().await.map_err(failed(to))?;
     Ok(agent_store::copy_store(source.end(), target.end(), progress).await?)

@@ -185,6 +185,7 @@ pub(super) fn describe(error: &SessionError) -> Option<String> {
                 | StoreError::Locked { .. }
                 | StoreError::Failed { .. }
                 | StoreError::OutcomeUnknown { .. }
+                | StoreError::ObjectStore { .. }
                 | StoreError::Closed
         )
     );

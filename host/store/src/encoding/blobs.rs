@@ -3,6 +3,7 @@
 use super::values::invalid;
 use crate::{MAX_BLOB_BYTES, StoreError, digest_of};
 use agent_core::message::Digest;
+use bytes::Bytes;
 
 /// Maximum number of bytes that are hashed on the calling thread. Longer byte strings are hashed on a blocking thread.
 const MAX_BYTES_HASHED_INLINE: usize = 64 << 10;
@@ -11,7 +12,7 @@ const MAX_BYTES_HASHED_INLINE: usize = 64 << 10;
 pub(crate) struct StoredBytes {
     pub(crate) digest: Digest,
     pub(crate) key: [u8; 32],
-    pub(crate) bytes: Vec<u8>,
+    pub(crate) bytes: Bytes,
 }
 
 impl StoredBytes {
@@ -21,7 +22,7 @@ impl StoredBytes {
             return Err(StoreError::TooLarge { what: what.to_owned(), size, limit: MAX_BLOB_BYTES });
         }
         let digest = digest_of(&bytes);
-        Ok(Self { key: key_of(&digest)?, digest, bytes })
+        Ok(Self { key: key_of(&digest)?, digest, bytes: bytes.into() })
     }
 
     pub(crate) fn len(&self) -> usize {

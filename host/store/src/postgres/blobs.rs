@@ -1,8 +1,9 @@
 //! Blobs: equal bytes are stored once, sessions refer to the stored bytes, and a read returns a range of the bytes.
 
 use super::PostgresStore;
-use super::connections::{Connection, Transaction};
+use super::connections::{Connection, Parameters, Transaction};
 use super::failure::Failure;
+use super::objects::{Place, Uploads, doom};
 use super::queries::{keep_session, number, of_session, optional_number, value};
 use super::text::{Text, optional, optional_text};
 use crate::encoding::blobs::{StoredBytes, hash, key_of};
@@ -17,6 +18,8 @@ use tokio_postgres::types::ToSql;
 
 /// Size of a part of a blob, in bytes.
 const PART_BYTES: usize = 1 << 20;
+/// Number of bytes of an object that are checked together.
+const CHECKED_BYTES: u64 = 8 << 20;
 /// Size up to which the bytes of several blobs are sent together.
 const SMALL_BYTES: usize = 16 << 10;
 
@@ -26,11 +29,12 @@ impl Blobs for PostgresStore {
         if about.mime_type.is_empty() {
             return Err(invalid("a media blob", "its media type is empty"));
         }
-        let stored = hash("a media blob", bytes).await?;
+        let (stored, uploads) = (hash("a media blob", bytes).await?, Uploads::of(self));
         self.run_repeatable(|| async {
+            self.upload(std::slice::from_ref(&stored), &uploads).await?;
             let transaction = self.transaction().await?;
             keep_session(&transaction, session).await?;
-            insert_bytes(&transaction, session, std::slice::from_ref(&stored)).await?;
+            insert_bytes(&transaction, session, std::slice::from_ref(&stored), &uploads).await?;
             set_description(&transaction, session, &stored, &about).await?;
             transaction.commit().await
         })
@@ -53,27 +57,28 @@ impl Blobs for PostgresStore {
     }
 
     async fn read(&self, session: &str, digest: &Digest, offset: u64, length: u32) -> Result<Vec<u8>, StoreError> {
-        let key = key_of(digest)?.to_vec();
+        let key = key_of(digest)?;
         self.run(|| async {
             let connection = self.connection().await?;
-            let sql = "SELECT b.size FROM blob_references r JOIN blobs b ON b.digest = r.digest
+            let sql = "SELECT b.size, b.object FROM blob_references r JOIN blobs b ON b.digest = r.digest
                        WHERE r.session = $1 AND r.digest = $2 AND r.mime_type IS NOT NULL";
-            let size = |row: &Row| number(row, 0);
-            let size = of_session(&connection, session, (sql, &[&Text(session), &key]), size).await?.pop();
-            let size = size.ok_or_else(|| StoreError::NoBlob { digest: digest.clone() })?;
-            let start = offset.min(size);
-            let end = start + (size - start).min(u64::from(length.min(MAX_READ_BYTES)));
-            read_range(&connection, &key, start, end).await
+            let parameters: Parameters<'_> = &[&Text(session), &key.as_slice()];
+            let place = of_session(&connection, session, (sql, parameters), Place::of).await?.pop();
+            let place = place.ok_or_else(|| StoreError::NoBlob { digest: digest.clone() })?;
+            let start = offset.min(place.size);
+            let end = start + (place.size - start).min(u64::from(length.min(MAX_READ_BYTES)));
+            self.read_bytes(connection, (&key, &place), (start, end)).await
         })
         .await
     }
 
     async fn put_text(&self, session: &str, text: String) -> Result<Digest, StoreError> {
-        let stored = hash("a text", text.into_bytes()).await?;
+        let (stored, uploads) = (hash("a text", text.into_bytes()).await?, Uploads::of(self));
         self.run_repeatable(|| async {
+            self.upload(std::slice::from_ref(&stored), &uploads).await?;
             let transaction = self.transaction().await?;
             keep_session(&transaction, session).await?;
-            insert_bytes(&transaction, session, std::slice::from_ref(&stored)).await?;
+            insert_bytes(&transaction, session, std::slice::from_ref(&stored), &uploads).await?;
             transaction.commit().await
         })
         .await?;
@@ -113,27 +118,28 @@ impl Blobs for PostgresStore {
     }
 
     async fn text(&self, session: &str, digest: &Digest) -> Result<String, StoreError> {
-        let key = key_of(digest)?.to_vec();
+        let key = key_of(digest)?;
         let bytes = self
             .run(|| async {
                 let connection = self.connection().await?;
-                let sql = "SELECT b.size FROM blob_references r JOIN blobs b ON b.digest = r.digest
+                let sql = "SELECT b.size, b.object FROM blob_references r JOIN blobs b ON b.digest = r.digest
                            WHERE r.session = $1 AND r.digest = $2";
-                let size = |row: &Row| number(row, 0);
-                let size = of_session(&connection, session, (sql, &[&Text(session), &key]), size).await?.pop();
-                let size = size.ok_or_else(|| StoreError::NoBlob { digest: digest.clone() })?;
-                read_range(&connection, &key, 0, size).await
+                let parameters: Parameters<'_> = &[&Text(session), &key.as_slice()];
+                let place = of_session(&connection, session, (sql, parameters), Place::of).await?.pop();
+                let place = place.ok_or_else(|| StoreError::NoBlob { digest: digest.clone() })?;
+                self.read_bytes(connection, (&key, &place), (0, place.size)).await
             })
             .await?;
         String::from_utf8(bytes).map_err(|_| invalid(digest.to_string(), "it is not UTF-8 text"))
     }
 }
 
-/// Stores the bytes that are not stored yet, and adds references from the session to the bytes.
+/// Stores the bytes that are not stored yet, and adds references from the session to the bytes. Large bytes were uploaded before.
 pub(super) async fn insert_bytes(
     transaction: &Transaction,
     session: &str,
     stored: &[StoredBytes],
+    uploads: &Uploads,
 ) -> Result<(), Failure> {
     if stored.is_empty() {
         return Ok(());
@@ -143,7 +149,7 @@ pub(super) async fn insert_bytes(
     sorted.sort_by_key(|stored| stored.key);
     sorted.dedup_by_key(|stored| stored.key);
     let keys: Vec<&[u8]> = sorted.iter().map(|stored| stored.key.as_slice()).collect();
-    insert_blobs(transaction, &sorted).await?;
+    insert_blobs(transaction, &sorted, uploads).await?;
     // Another transaction may delete bytes to which no session has referred so far.
     let sql = "SELECT digest FROM blobs WHERE digest = ANY($1) ORDER BY digest FOR KEY SHARE";
     if transaction.query(sql, &[&keys]).await?.len() < keys.len() {
@@ -154,15 +160,24 @@ pub(super) async fn insert_bytes(
 }
 
 /// Stores the bytes that are not stored yet. The list is sorted by the keys.
-pub(super) async fn insert_blobs(transaction: &Transaction, sorted: &[&StoredBytes]) -> Result<(), Failure> {
+pub(super) async fn insert_blobs(
+    transaction: &Transaction,
+    sorted: &[&StoredBytes],
+    uploads: &Uploads,
+) -> Result<(), Failure> {
     let keys: Vec<&[u8]> = sorted.iter().map(|stored| stored.key.as_slice()).collect();
     let sizes: Vec<i64> = sorted.iter().map(|stored| signed(stored.len() as u64)).collect();
-    let sql = "INSERT INTO blobs (digest, size)
-               SELECT * FROM unnest($1::bytea[], $2::bigint[]) ON CONFLICT (digest) DO NOTHING RETURNING digest";
-    let new = transaction.query(sql, &[&keys, &sizes]).await?;
+    let objects: Vec<Option<String>> = sorted.iter().map(|stored| uploads.name(&stored.key)).collect();
+    let sql = "INSERT INTO blobs (digest, size, object) SELECT * FROM unnest($1::bytea[], $2::bigint[], $3::text[])
+               ON CONFLICT (digest) DO NOTHING RETURNING digest";
+    let new = transaction.query(sql, &[&keys, &sizes, &objects]).await?;
     let new = new.iter().map(|row| value::<&[u8]>(row, 0)).collect::<Result<Vec<_>, _>>()?;
-    let small = sorted.iter().filter(|stored| new.contains(&stored.key.as_slice()));
-    let (small, large): (Vec<&&StoredBytes>, Vec<_>) = small.partition(|stored| stored.len() <= SMALL_BYTES);
+    let new = sorted.iter().filter(|stored| new.contains(&stored.key.as_slice()));
+    let (uploaded, new): (Vec<&&StoredBytes>, Vec<_>) = new.partition(|stored| uploads.takes(stored));
+    for stored in uploaded {
+        uploads.claim(transaction, &stored.key).await?;
+    }
+    let (small, large): (Vec<&&StoredBytes>, Vec<_>) = new.into_iter().partition(|stored| stored.len() <= SMALL_BYTES);
     try_join_all(small.into_iter().map(|stored| insert_parts(transaction, stored))).await?;
     // Only one part of a large blob at a time is in the buffers of the connection.
     for stored in large {
@@ -183,7 +198,7 @@ async fn insert_parts(transaction: &Transaction, stored: &StoredBytes) -> Result
 pub(super) const INSERT_REFERENCES: &str =
     "INSERT INTO blob_references (session, digest) SELECT $1::text, * FROM unnest($2::bytea[]) ON CONFLICT DO NOTHING";
 
-/// Deletes those of the blobs to which no session refers.
+/// Deletes those of the blobs to which no session refers. Their objects are deleted later.
 pub(super) async fn delete_unreferenced(transaction: &Transaction, digests: Vec<Vec<u8>>) -> Result<(), Failure> {
     if digests.is_empty() {
         return Ok(());
@@ -192,11 +207,13 @@ pub(super) async fn delete_unreferenced(transaction: &Transaction, digests: Vec<
     let sql = "SELECT 1 FROM blobs WHERE digest = ANY($1) ORDER BY digest FOR UPDATE";
     transaction.query(sql, &[&digests]).await?;
     let sql = "DELETE FROM blobs WHERE digest = ANY($1)
-               AND NOT EXISTS (SELECT 1 FROM blob_references r WHERE r.digest = blobs.digest) RETURNING digest";
-    let deleted = transaction.query(sql, &[&digests]).await?;
-    let deleted = deleted.iter().map(|row| value::<Vec<u8>>(row, 0)).collect::<Result<Vec<_>, _>>()?;
+               AND NOT EXISTS (SELECT 1 FROM blob_references r WHERE r.digest = blobs.digest)
+               RETURNING digest, object";
+    let rows = transaction.query(sql, &[&digests]).await?;
+    let deleted = rows.iter().map(|row| value::<Vec<u8>>(row, 0)).collect::<Result<Vec<_>, _>>()?;
     transaction.execute("DELETE FROM blob_parts WHERE digest = ANY($1)", &[&deleted]).await?;
-    Ok(())
+    let objects = rows.iter().filter_map(|row| optional_text(row, 1).transpose()).collect::<Result<Vec<_>, _>>()?;
+    doom(transaction, &objects).await
 }
 
 async fn set_description(
@@ -248,8 +265,8 @@ fn reference(row: &Row) -> Result<BlobReference, Failure> {
     Ok(BlobReference::Media(media_from_row(row, digest)?))
 }
 
-/// Reads the bytes from `start` to `end`, which are in the blob.
-pub(super) async fn read_range(connection: &Connection, key: &[u8], start: u64, end: u64) -> Result<Vec<u8>, Failure> {
+/// Reads the bytes from `start` to `end` of a blob in the database.
+pub(super) async fn read_parts(connection: &Connection, key: &[u8], start: u64, end: u64) -> Result<Vec<u8>, Failure> {
     let part_bytes = PART_BYTES as u64;
     let mut bytes = Vec::with_capacity(usize::try_from(end - start).unwrap_or(0));
     let mut position = start;
@@ -273,26 +290,32 @@ pub(super) async fn read_range(connection: &Connection, key: &[u8], start: u64, 
 
 /// Compares all blobs with their digests.
 pub(super) async fn check_digests(store: &PostgresStore) -> Result<(), Failure> {
-    let connection = store.connection().await?;
     let mut after: Vec<u8> = Vec::new();
     loop {
-        let sql = "SELECT digest, size FROM blobs WHERE digest > $1 ORDER BY digest LIMIT 1000";
-        let rows = connection.query(sql, &[&after]).await?;
+        let sql = "SELECT size, object, digest FROM blobs WHERE digest > $1 ORDER BY digest LIMIT 1000";
+        let rows = store.connection().await?.query(sql, &[&after]).await?;
         if rows.is_empty() {
             return Ok(());
         }
         for row in &rows {
-            let (key, size) = (value::<Vec<u8>>(row, 0)?, number(row, 1)?);
+            let (place, key) = (Place::of(row)?, value::<Vec<u8>>(row, 2)?);
+            let digest = <[u8; 32]>::try_from(key.as_slice()).map_err(|_| changed(&key))?;
+            let step = if place.object.is_some() { CHECKED_BYTES } else { PART_BYTES as u64 };
             let (mut hasher, mut position) = (Sha256::new(), 0);
-            while position < size {
-                let end = size.min(position + PART_BYTES as u64);
-                hasher.update(read_range(&connection, &key, position, end).await?);
+            while position < place.size {
+                let end = place.size.min(position + step);
+                let connection = store.connection().await?;
+                hasher.update(store.read_bytes(connection, (&digest, &place), (position, end)).await?);
                 position = end;
             }
-            if hasher.finalize().as_slice() != key.as_slice() {
-                return Err(Failure::Unreadable(format!("the bytes of the blob {} have changed", hex::encode(&key))));
+            if hasher.finalize().as_slice() != digest {
+                return Err(changed(&key));
             }
             after = key;
         }
     }
+}
+
+fn changed(key: &[u8]) -> Failure {
+    Failure::Unreadable(format!("the bytes of the blob {} have changed", hex::encode(key)))
 }

@@ -9,6 +9,7 @@ use super::audit;
 use super::budget_ledger::{self, CHARGE_PERIOD, CHARGE_SESSION};
 use super::connections::Transaction;
 use super::failure::Failure;
+use super::objects::Uploads;
 use super::queries::NOW;
 use super::schema::{self, SUPPORTED};
 use super::text::{Text, optional};
@@ -47,6 +48,8 @@ pub(super) struct PreparedCommit {
     outbox: Vec<OutboxRow>,
     service_events: Vec<ServiceEvent>,
     texts: Vec<StoredBytes>,
+    /// The objects of large texts.
+    uploads: Uploads,
     status: Status,
     /// Usage of the turns that the commit changes.
     usage: Vec<TurnCost>,
@@ -55,7 +58,12 @@ pub(super) struct PreparedCommit {
 }
 
 impl PreparedCommit {
-    pub(super) fn new(lease: &Lease, expected_revision: u64, commit: Commit) -> Result<Self, StoreError> {
+    pub(super) fn new(
+        lease: &Lease,
+        expected_revision: u64,
+        commit: Commit,
+        uploads: Uploads,
+    ) -> Result<Self, StoreError> {
         let Commit { snapshot, view, change, records, texts, status, charge, answer } = commit;
         let usage = changed_turns(&change.events, &status);
         let events = change.events.iter().map(|event| event_row(&lease.session, event));
@@ -74,6 +82,7 @@ impl PreparedCommit {
             service_events: change.outbox.iter().filter_map(ServiceEvent::of).collect(),
             outbox: change.outbox.iter().map(outbox_row).collect::<Result<_, _>>()?,
             texts: texts.collect::<Result<_, _>>()?,
+            uploads,
             status,
             usage,
             charge,
@@ -132,6 +141,7 @@ impl PostgresStore {
     /// Runs the transaction of a commit. Statements that do not need each other's results are sent together, because a commit
     /// would otherwise wait for the server a dozen times.
     async fn try_commit(&self, commit: &PreparedCommit) -> Result<u64, Failure> {
+        self.upload(&commit.texts, &commit.uploads).await?;
         let transaction = self.unopened_transaction().await?;
         let written = async {
             transaction.prepare(&[&conditional_update()]).await?;

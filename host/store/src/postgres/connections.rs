@@ -100,7 +100,7 @@ impl PostgresStore {
 
     /// Returns a connection for single statements.
     pub(super) async fn connection(&self) -> Result<Connection, Failure> {
-        Ok(Connection(self.pool.get().await?))
+        Connection::of(&self.pool).await
     }
 
     /// Begins a transaction for writing.
@@ -130,6 +130,10 @@ impl PostgresStore {
 pub(super) struct Connection(Object);
 
 impl Connection {
+    pub(super) async fn of(pool: &Pool) -> Result<Self, Failure> {
+        Ok(Self(pool.get().await?))
+    }
+
     pub(super) async fn query(&self, sql: &str, parameters: Parameters<'_>) -> Result<Vec<Row>, Failure> {
         let statement = self.0.prepare_cached(sql).await?;
         Ok(self.0.query(&statement, parameters).await?)

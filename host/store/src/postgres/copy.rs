@@ -5,8 +5,9 @@ use super::blobs::insert_blobs;
 use super::connections::Transaction;
 use super::failure::Failure;
 use super::key_value::rebuild_totals;
+use super::objects::{Place, Uploads};
 use super::owner::Owner;
-use super::queries::{number, value};
+use super::queries::value;
 use super::search::WordCounts;
 use super::text::{Text, text};
 use crate::copy::tables::{PERIOD_CHARGES, SESSIONS, TRACE_EXPORTS, Table};
@@ -90,19 +91,20 @@ impl CopyStore for PostgresStore {
     async fn copied_bytes(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.run(|| async {
             let connection = self.connection().await?;
-            let size = connection.query_opt("SELECT size FROM blobs WHERE digest = $1", &[&key]).await?;
-            match size {
-                Some(row) => Ok(Some(super::blobs::read_range(&connection, key, 0, number(&row, 0)?).await?)),
-                None => Ok(None),
-            }
+            let row = connection.query_opt("SELECT size, object FROM blobs WHERE digest = $1", &[&key]).await?;
+            let (Some(row), Ok(digest)) = (row, <&[u8; 32]>::try_from(key)) else { return Ok(None) };
+            let place = Place::of(&row)?;
+            self.read_bytes(connection, (digest, &place), (0, place.size)).await.map(Some)
         })
         .await
     }
 
     async fn write_bytes(&self, stored: StoredBytes) -> Result<(), StoreError> {
+        let uploads = Uploads::of(self);
         self.run_repeatable(|| async {
+            self.upload(std::slice::from_ref(&stored), &uploads).await?;
             let transaction = self.transaction().await?;
-            insert_blobs(&transaction, std::slice::from_ref(&&stored)).await?;
+            insert_blobs(&transaction, std::slice::from_ref(&&stored), &uploads).await?;
             transaction.commit().await
         })
         .await

@@ -20,6 +20,8 @@ pub(super) enum Failure {
     OutcomeUnknown(String),
     /// Another transaction changed data that this transaction needs, so this transaction must run again.
     RunAgain,
+    /// The object store with this address could not be used, but it may be later. Nothing was stored in the database.
+    NoObjectStore { store: String, problem: String },
     /// Stored data does not have the form that the store writes.
     Unreadable(String),
 }
@@ -36,7 +38,7 @@ pub(super) enum Remedy {
 impl Failure {
     pub(super) fn remedy(&self) -> Remedy {
         match self {
-            Failure::RunAgain | Failure::NoConnection(_) => Remedy::Retry,
+            Failure::RunAgain | Failure::NoConnection(_) | Failure::NoObjectStore { .. } => Remedy::Retry,
             Failure::Postgres(error) if is_temporary(error) => Remedy::Retry,
             _ => Remedy::None,
         }
@@ -48,6 +50,7 @@ impl Failure {
         match self {
             Failure::Store(error) => error,
             Failure::Unreadable(problem) => StoreError::Damaged { path, problem },
+            Failure::NoObjectStore { store, problem } => StoreError::ObjectStore { store, problem },
             Failure::NoConnection(problem) => {
                 StoreError::Failed { path, problem: format!("no connection can be made ({problem})") }
             }

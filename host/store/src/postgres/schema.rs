@@ -24,10 +24,15 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("schema/initial.sql"), oldest_writer: 1 },
     // A process of version 1 does not handle requests of other processes, so their senders are told that it is busy.
     Migration { sql: include_str!("schema/requests.sql"), oldest_writer: 1 },
+    // A process of version 2 cannot read objects. It may write until a process with an object store opens the database.
+    Migration { sql: include_str!("schema/objects.sql"), oldest_writer: 1 },
 ];
 
 /// The newest version that this host supports.
 pub(super) const SUPPORTED: i32 = MIGRATIONS.len() as i32;
+
+/// The first version whose hosts can read objects in an object store.
+pub(super) const FIRST_WITH_OBJECTS: i32 = 3;
 
 /// Key of the advisory lock that lets one process migrate a database at a time: `agho` in ASCII.
 const MIGRATION_LOCK: i64 = 0x6167_686f;
@@ -122,6 +127,11 @@ impl Version {
     /// Whether all migrations of this host were applied.
     pub(super) fn is_current(self) -> bool {
         self.applied >= SUPPORTED
+    }
+
+    /// Whether the database has the tables for objects in an object store.
+    pub(super) fn has_objects(self) -> bool {
+        self.applied >= FIRST_WITH_OBJECTS
     }
 
     /// Refuses a database to which this host must not write, because a newer host has migrated it.

@@ -5,6 +5,7 @@ use super::blobs::delete_unreferenced;
 use super::commit::PreparedCommit;
 use super::connections::{Connection, Transaction};
 use super::failure::Failure;
+use super::objects::Uploads;
 use super::owner::Owner;
 use super::queries::{
     CALL_COLUMNS, CALL_OF_MESSAGE, MESSAGE_COLUMNS, NOW, RECORD_COLUMNS, call, check_session, message, number,
@@ -55,7 +56,7 @@ impl SessionLog for PostgresStore {
     }
 
     async fn commit(&self, lease: &Lease, expected_revision: u64, commit: Commit) -> Result<u64, StoreError> {
-        let prepared = PreparedCommit::new(lease, expected_revision, commit)?;
+        let prepared = PreparedCommit::new(lease, expected_revision, commit, Uploads::of(self))?;
         let begun = Instant::now();
         let revision = self.store_commit(&prepared).await.map_err(|failure| failure.into_error(&self.path))?;
         self.writes.durations.add(begun.elapsed());

@@ -137,7 +137,7 @@ pub(super) fn insert_bytes(connection: &Connection, session: i64, stored: &Store
         None => {
             connection
                 .prepare_cached("INSERT INTO blobs (digest, size, bytes) VALUES (?1, ?2, ?3)")?
-                .execute(params![stored.key, signed(stored.bytes.len() as u64), stored.bytes])?;
+                .execute(params![stored.key, signed(stored.bytes.len() as u64), &stored.bytes[..]])?;
             connection.last_insert_rowid()
         }
     };

@@ -107,7 +107,7 @@ impl CopyStore for SqliteStore {
     async fn write_bytes(&self, stored: StoredBytes) -> Result<(), StoreError> {
         self.write(Effort::Long, move |connection| {
             let sql = "INSERT INTO blobs (digest, size, bytes) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING";
-            connection.execute(sql, params![stored.key, signed(stored.len() as u64), stored.bytes])?;
+            connection.execute(sql, params![stored.key, signed(stored.len() as u64), &stored.bytes[..]])?;
             Ok(())
         })
         .await

@@ -1,7 +1,7 @@
 //! Tests of the store in PostgreSQL, with a real server that the tests start (F1, F2, D6).
 //!
 //! If PostgreSQL is not installed, the tests print a note and do nothing. With `AGENT_HOST_REQUIRE_PEERS=1`, they fail
-//! instead. `tests/install-peers` installs PostgreSQL.
+//! instead. `tests/install-peers` installs PostgreSQL, and the S3 server of some tests.
 
 mod announcements;
 mod clients;
@@ -11,8 +11,11 @@ mod copy;
 mod failover;
 mod leases;
 mod memories;
+mod objects;
 mod plans;
 mod proxy;
+mod s3;
+mod s3_proxy;
 mod server;
 mod settings;
 

@@ -330,6 +330,7 @@ fn concerns_one_session(error: &StoreError) -> bool {
             | StoreError::Newer { .. }
             | StoreError::Failed { .. }
             | StoreError::OutcomeUnknown { .. }
+            | StoreError::ObjectStore { .. }
             | StoreError::Closed
     )
 }

@@ -3,13 +3,14 @@
 use super::{Finding, Level};
 use crate::commands::serve::token_file_in;
 use crate::terminal::text;
-use agent_config::{DataDirectory, SharedDatabase, assembly, shell_word};
+use agent_config::{DataDirectory, MediaStore, SharedDatabase, assembly, shell_word};
 use agent_store::{DatabaseState, StoreError};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 const FOLDER: &str = "data folder";
 const DATABASE: &str = "database";
+const MEDIA_STORE: &str = "media store";
 const SERVER: &str = "server";
 const CLOCK: &str = "clock";
 
@@ -27,6 +28,9 @@ pub(super) async fn check(root: Option<&Path>, shared: Option<&SharedDatabase>) 
     let mut findings = folder(root, shared.is_none()).await;
     if let Some(database) = shared {
         findings.push(shared_database(database).await);
+        if let Some(media) = database.media() {
+            findings.push(media_store(media).await);
+        }
     }
     findings
 }
@@ -130,9 +134,24 @@ async fn shared_database(database: &SharedDatabase) -> Finding {
             let message = format!("the tables of {database} are those of an older version");
             Finding::new(DATABASE, Level::Hint, message, "the next session brings them up to date")
         }
+        Err(error @ StoreError::OtherObjectStore { .. }) => {
+            let fix = "see the message; `agent-host store copy` moves the media with a copy of the database";
+            Finding::new(DATABASE, Level::Error, error.to_string(), fix)
+        }
         Err(error) => {
             let fix = "check the address in --store or AGENT_HOST_STORE, the password in PGPASSWORD, and the server";
             Finding::new(DATABASE, Level::Error, error.to_string(), fix)
+        }
+    }
+}
+
+/// Checks whether the object store with the media can be used (F1). A small object is written and deleted again.
+async fn media_store(media: &MediaStore) -> Finding {
+    match assembly::examine_media_store(media).await {
+        Ok(()) => Finding::ok(MEDIA_STORE, format!("{media} can be used")),
+        Err(error) => {
+            let fix = "see the message; sessions with images and long texts fail until it is solved";
+            Finding::new(MEDIA_STORE, Level::Error, error.to_string(), fix)
         }
     }
 }

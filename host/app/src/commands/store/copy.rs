@@ -3,22 +3,22 @@
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{GREEN, Terminal, text};
-use agent_config::DataLocation;
 use agent_config::assembly::{CopyPlace, StoreCopyError, copy_all_data};
+use agent_config::{DataLocation, MediaStore};
 use agent_store::{CopyError, CopyProgress, CopyReport};
 use serde_json::json;
 
 /// Runs `store copy`. Without a second place, the target is the database that `--store` or the environment selects.
 pub(super) async fn run(
     (from, to): (&str, Option<&str>),
-    location: DataLocation<'_>,
+    (location, media): (DataLocation<'_>, Option<&MediaStore>),
     json: bool,
     terminal: &Terminal,
 ) -> Result<Exit, Failure> {
     let environment = environment::host();
     let from = CopyPlace::source(from, &environment)?;
     let to = match (to, location.database) {
-        (Some(to), _) => CopyPlace::target(to, &environment)?,
+        (Some(to), _) => CopyPlace::target(to, media, &environment)?,
         (None, Some(database)) => CopyPlace::Database(Box::new(database.clone())),
         (None, None) => {
             return Err(Failure::refused(
@@ -27,7 +27,7 @@ pub(super) async fn run(
         }
     };
     terminal.busy(format!("connecting to {to}"));
-    let copied = copy_all_data(&from, &to, |progress| terminal.busy(describe(progress))).await;
+    let copied = copy_all_data(&from, &to, &environment, |progress| terminal.busy(describe(progress))).await;
     terminal.idle();
     let CopyReport { sessions, unchanged, rows } = copied.map_err(failure)?;
     let line = match json {

@@ -223,7 +223,7 @@ impl PreparedCommit {
     }
 
     pub(super) async fn write_records(&self, transaction: &Transaction, time: i64) -> Result<(), Failure> {
-        insert_bytes(transaction, &self.lease.session, &self.texts).await?;
+        insert_bytes(transaction, &self.lease.session, &self.texts, &self.uploads).await?;
         if self.records.is_empty() {
             return Ok(());
         }
