@@ -38,6 +38,8 @@ const SESSIONS: [(usize, usize); 2] = [(10, 20), (1_000, 1)];
 /// Number of steps of each turn. All but the last one call a tool.
 const STEPS: usize = 10;
 const PATIENCE: Duration = Duration::from_secs(600);
+/// Time after which a client asks a busy process again.
+const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
 /// Runs all comparisons. Without PostgreSQL, the table says so.
 pub(crate) async fn measure(component: &Path, table: &mut Table) -> wasmtime::Result<()> {
@@ -234,7 +236,7 @@ async fn run_processes(
                     let answer = client.post("/api/sessions", body.clone()).await;
                     // A process that has many open sessions asks clients to come back.
                     if answer.status == 503 {
-                        tokio::time::sleep(Duration::from_millis(20)).await;
+                        tokio::time::sleep(BUSY_PAUSE).await;
                         continue;
                     }
                     return answer.json(201)["session"].as_str().map(str::to_owned);
