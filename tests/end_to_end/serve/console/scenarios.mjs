@@ -338,6 +338,8 @@ const scenarios = {
       await route.fulfill({ response: answer, json: transcript });
     });
     await page.goto(`${settings.url}/console/#/inbox`);
+    // Otherwise, the chat could still be shown with the transcript that it has.
+    await page.getByRole("heading", { name: "Inbox" }).waitFor();
     await page.goto(`${settings.url}/console/#/chat/${encodeURIComponent(session)}`);
     await page.locator("details.tool summary").first().click();
     await page.getByRole("button", { name: /^Show more/ }).click();
