@@ -60,6 +60,9 @@ pub(crate) trait CopyStore: Send + Sync {
     /// Completes a session: sets the state that it has in the source.
     async fn finish_copy(&self, session: &str, state: &str) -> Result<(), StoreError>;
 
+    /// Returns whether the bytes with this digest are stored. They are not read.
+    async fn has_bytes(&self, key: &[u8]) -> Result<bool, StoreError>;
+
     /// Returns the bytes with this digest.
     async fn copied_bytes(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError>;
 
@@ -225,7 +228,7 @@ impl Copy<'_> {
     async fn bytes(&self, session: &str, references: &[CopiedRow]) -> Result<(), CopyError> {
         for reference in references {
             let Some(Cell::Bytes(key)) = reference.first() else { continue };
-            if self.to.copied_bytes(key).await?.is_some() {
+            if self.to.has_bytes(key).await? {
                 continue;
             }
             let missing = || CopyError::MissingBytes { digest: hex::encode(key), session: session.to_owned() };

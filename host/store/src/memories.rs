@@ -24,7 +24,8 @@ pub trait Memories: Send + Sync {
     async fn remember(&self, item: &StoredOutboxItem) -> Result<(), StoreError>;
 
     /// Returns up to `limit` memories that the filter selects and that match the query, best match first. A memory
-    /// matches if it contains any word of the query. Rare words of the query have more weight than common words.
+    /// matches if it contains any word of the query. Rare words of the query have more weight than common words. If many
+    /// memories contain a common word, a store may rank only the newest of them.
     async fn search(&self, filter: &MemoryFilter, query: &str, limit: usize) -> Result<Vec<Recollection>, StoreError>;
 
     /// Returns up to `limit` memories of the user, newest first. The list starts after the memory with the id `after`,

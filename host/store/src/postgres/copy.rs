@@ -88,6 +88,14 @@ impl CopyStore for PostgresStore {
         .await
     }
 
+    async fn has_bytes(&self, key: &[u8]) -> Result<bool, StoreError> {
+        self.run(|| async {
+            let sql = "SELECT 1 FROM blobs WHERE digest = $1";
+            Ok(self.connection().await?.query_opt(sql, &[&key]).await?.is_some())
+        })
+        .await
+    }
+
     async fn copied_bytes(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         self.run(|| async {
             let connection = self.connection().await?;

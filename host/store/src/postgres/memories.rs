@@ -33,7 +33,7 @@ impl Memories for PostgresStore {
     async fn remember(&self, item: &StoredOutboxItem) -> Result<(), StoreError> {
         let MemoryDelivery { id, memory, delivered_body, forget } = MemoryDelivery::of(item)?;
         let row = MemoryRow::new(id, memory)?;
-        let deliver = remember();
+        let deliver = deliver_memory();
         let session = Text(&item.session);
         let about_item: [Parameter<'_>; 5] = [
             Box::new(session),
@@ -159,7 +159,7 @@ fn insert_memory(for_row: &str) -> String {
 const LOCK_SESSION: &str = "SELECT 1 FROM sessions WHERE session = $1 FOR SHARE";
 
 /// Records the delivery of an outbox item, and inserts its memory unless a later item forgets the turn.
-pub(super) fn remember() -> String {
+fn deliver_memory() -> String {
     let delivered = format!(
         "WITH delivered AS (UPDATE outbox SET delivered = {NOW}, body = $15
              WHERE session = $13 AND number = $14 AND delivered IS NULL AND kind = 'remember' RETURNING 1) "

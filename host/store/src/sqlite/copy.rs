@@ -95,6 +95,14 @@ impl CopyStore for SqliteStore {
         .await
     }
 
+    async fn has_bytes(&self, key: &[u8]) -> Result<bool, StoreError> {
+        let key = key.to_vec();
+        self.read(move |connection| {
+            Ok(connection.prepare_cached("SELECT 1 FROM blobs WHERE digest = ?1")?.exists([key])?)
+        })
+        .await
+    }
+
     async fn copied_bytes(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StoreError> {
         let key = key.to_vec();
         self.read(move |connection| {
