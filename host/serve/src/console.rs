@@ -36,6 +36,7 @@ const FILES: &[File] = files![
     "chat/budget-bar.js",
     "chat/composer.js",
     "chat/conversation.js",
+    "chat/kept-messages.js",
     "chat/live-text.js",
     "chat/message-view.js",
     "chat/session-actions.js",

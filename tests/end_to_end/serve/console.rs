@@ -15,6 +15,8 @@ use tempfile::TempDir;
 const WORDS: usize = 40;
 /// Number of turns that the agent `chatter` can have, after its first.
 const CHAT_TURNS: usize = 190;
+/// Number of turns that the agent `novelist` can have, after its first. Each of its replies has about 40,000 characters.
+const CHAPTERS: usize = 25;
 /// An agent whose name is as long as a name can be. Only pictures show it.
 const LONG_NAME: &str = "night-harbour-correspondence-and-tide-table-reporting-clerk1";
 /// A text that tries to become markup, or to look like another text.
@@ -44,13 +46,15 @@ fn folder() -> TempDir {
 }
 
 /// The agents, with settings and replies.
-fn agents() -> [(&'static str, &'static str, Value); 12] {
+fn agents() -> [(&'static str, &'static str, Value); 13] {
     let reply = "# Piers\n\nThe **harbourmaster** says:\n\n| Pier | Depth |\n|---|--:|\n| 3 | 12 m |\n| 4 | 9 m |\n\n- one\n- two\n\n\
                  ```rust\nfn main() {\n    println!(\"ahoy\"); // Greets.\n}\n```\n\nThe end.";
     let slow: Vec<String> = (0..WORDS).map(|word| format!("word{word} ")).collect();
     let endless: Vec<String> = (0..1_200).map(|word| format!("word{word} ")).collect();
     let mut chat = vec![json!({"text": "Hello."})];
     chat.extend((1..=CHAT_TURNS).map(|turn| json!({"text": format!("Reply {turn}. It has **two** sentences.")})));
+    let mut chapters = vec![json!({"text": "A novel."})];
+    chapters.extend((1..=CHAPTERS).map(|chapter| json!({"text": format!("Reply {chapter}. {}", "Once upon a tide. ".repeat(2_200))})));
     let long = format!(
         "{} and https://example.com/{}\n\nSee [https://bank.example/sign-in](https://evil.example/) and [the notes](https://notes.example/).\n\n> A quote.\n\n1. first\n2. `a piece of code that is rather long`\n\n- [x] done\n\n\
          | a | b | c | d | e | f |\n|---|---|---|---|---|---|\n|{}",
@@ -84,6 +88,7 @@ fn agents() -> [(&'static str, &'static str, Value); 12] {
         ("seer", "", json!([{"text": "It is a plan."}])),
         ("talker", "", json!([{"chunks": endless, "delay_ms": 60}, {"text": "Done."}])),
         ("chatter", "", json!(chat)),
+        ("novelist", "", json!(chapters)),
         ("writer", "", json!([{"text": long}, {"text": right_to_left}])),
         (
             "failer",
@@ -323,6 +328,12 @@ fn i3_a_slow_server_gets_one_request_for_the_inbox_at_a_time() {
 #[test]
 fn i3_a_long_session_does_not_make_the_page_grow() {
     play_with("long_session", no_more);
+}
+
+/// I3: a page that is open for many long replies does not grow with them.
+#[test]
+fn i3_long_replies_do_not_make_the_page_grow() {
+    play_with("long_replies", no_more);
 }
 
 /// I3: after an action, the focus is on what follows, and not lost.

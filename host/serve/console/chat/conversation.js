@@ -15,6 +15,7 @@ import { notifyError } from "../components/notice.js";
 import { errorView, loading } from "../components/page.js";
 import { showBudget } from "./budget-bar.js";
 import { Composer, readOnlyNote } from "./composer.js";
+import { numberOfKept } from "./kept-messages.js";
 import { LiveText } from "./live-text.js";
 import { incompleteReply, messageView, noteView, pendingPrompt, turnEnd } from "./message-view.js";
 import { forkSession, isOpenState, retryTurn, sessionActions } from "./session-actions.js";
@@ -22,10 +23,6 @@ import { ToolCard } from "./tool-card.js";
 
 /** Distance from the end, in pixels, within which the view follows new messages. */
 const NEAR_END = 120;
-
-/** While the view follows the end, this many messages stay in the page. Earlier ones are read again when somebody asks. */
-const MOST_MESSAGES = 160;
-const FEWEST_MESSAGES = 100;
 
 /** Events after which the transcript is read again. */
 const CHANGES = new Set(["loop_start", "context_built", "tool_call", "tool_result", "tool_result_error", "tool_not_found", "tool_deferred", "denied", "stream_complete", "suspended", "resumed", "approval_requested", "approval_resolved", "outcome_unknown", "steered", "evicted", "output_rejected", "error", "loop_end", "nudge", "no_tool_call", "budget_exceeded", "plugin_swapped", "plugin_rolled_back", "model_fallback", "tool_disabled"]);
@@ -197,11 +194,13 @@ export class Conversation {
 
   /** Removes the earliest messages from a long page, so that a page that is open for days does not grow. */
   #forgetEarlier() {
-    if (!this.#follows || this.#messages.size <= MOST_MESSAGES) return;
-    const ids = [...this.#messages.keys()].sort((one, other) => one - other);
-    const first = ids[ids.length - FEWEST_MESSAGES];
-    for (const id of ids.slice(0, -FEWEST_MESSAGES)) this.#messages.delete(id);
-    const { element } = this.#messages.get(first);
+    if (!this.#follows) return;
+    const latestFirst = [...this.#messages.entries()].sort(([one], [other]) => other - one)
+      .map(([id, { element }]) => ({ id, element, length: element.textContent.length }));
+    const kept = numberOfKept(latestFirst.map(({ length }) => length));
+    if (kept === latestFirst.length) return;
+    const { id: first, element } = latestFirst[kept - 1];
+    for (const { id } of latestFirst.slice(kept)) this.#messages.delete(id);
     while (this.list.firstChild !== element) this.list.firstChild.remove();
     for (const [sequence, note] of this.#notes) {
       if (!note.isConnected) this.#notes.delete(sequence);

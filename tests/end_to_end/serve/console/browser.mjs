@@ -58,7 +58,7 @@ export async function enter(browser, settings, options = {}) {
 const AGENTS = {
   "Show me everything.": "everything", "Pay ann.": "payer", "Ask me.": "asker", "Count slowly.": "slow", "What is this?": "seer",
   "Look at this.": "victim", "Fail.": "failer", "Talk.": "talker",
-  "Chat with me.": "chatter", "Write long words.": "writer", "Count the lines.": "counter",
+  "Chat with me.": "chatter", "Write a novel.": "novelist", "Write long words.": "writer", "Count the lines.": "counter",
 };
 
 /** Chooses the agent for a prompt in the form for a new session. */

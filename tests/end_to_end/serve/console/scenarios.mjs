@@ -239,6 +239,22 @@ const scenarios = {
     check(shown.every((number, index) => number === shown[0] + index) && shown.at(-1) === 190, `all prompts are in order: ${shown}`);
   },
 
+  /** A page that is open for many long replies does not grow with them, and earlier messages come back when somebody asks. */
+  async long_replies() {
+    const page = await start();
+    const session = await begin(page, "Write a novel.");
+    await ended(page);
+    const characters = () => page.locator("div.messages").evaluate((list) => list.textContent.length);
+    const first = await sizeAfterTurns(page, session, 1, 12);
+    const [messages, length] = [first.messages, await characters()];
+    check(messages < 24 && messages >= 10 && length < 420_000, `the latest replies are in the page: ${messages} messages, ${length} characters`);
+    const second = await sizeAfterTurns(page, session, 13, 25);
+    check(second.messages < 24 && (await characters()) < 420_000, `the page did not grow: ${second.messages} messages`);
+    check(second.nodes < first.nodes * 2, `nodes: ${first.nodes} after 12 turns, ${second.nodes} after 25`);
+    await page.getByRole("button", { name: "Show earlier messages" }).click();
+    await page.getByRole("article", { name: "Reply: Reply 1." }).waitFor();
+  },
+
   /** A slow server gets one request for the inbox at a time, so that the browser keeps connections for everything else. */
   async slow_inbox() {
     const page = await start();
