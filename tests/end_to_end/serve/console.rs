@@ -54,7 +54,10 @@ fn agents() -> [(&'static str, &'static str, Value); 13] {
     let mut chat = vec![json!({"text": "Hello."})];
     chat.extend((1..=CHAT_TURNS).map(|turn| json!({"text": format!("Reply {turn}. It has **two** sentences.")})));
     let mut chapters = vec![json!({"text": "A novel."})];
-    chapters.extend((1..=CHAPTERS).map(|chapter| json!({"text": format!("Reply {chapter}. {}", "Once upon a tide. ".repeat(2_200))})));
+    chapters.extend(
+        (1..=CHAPTERS)
+            .map(|chapter| json!({"text": format!("Reply {chapter}. {}", "Once upon a tide. ".repeat(2_200))})),
+    );
     let long = format!(
         "{} and https://example.com/{}\n\nSee [https://bank.example/sign-in](https://evil.example/) and [the notes](https://notes.example/).\n\n> A quote.\n\n1. first\n2. `a piece of code that is rather long`\n\n- [x] done\n\n\
          | a | b | c | d | e | f |\n|---|---|---|---|---|---|\n|{}",
