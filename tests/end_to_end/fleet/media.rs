@@ -158,7 +158,11 @@ async fn f1_wrong_media_stores_are_refused_and_secrets_are_not_printed() {
     let (code, shown) = run(&["doctor", "--json", "--store", &address, "-vv"], &[("AWS_ENDPOINT_URL", &closed)]);
     assert!(code == Some(1) && shown.contains("AWS_ENDPOINT_URL"), "{shown}");
     let copied: Value = serde_json::from_str(
-        run(&["store", "copy", &address, "copy", "--json"], &[]).1.lines().last().unwrap_or_default(),
+        run(&["store", "copy", &address, "copy", "--json"], &[])
+            .1
+            .lines()
+            .rfind(|line| line.starts_with('{'))
+            .unwrap_or_default(),
     )
     .expect("a result");
     assert_eq!(copied["copied"], 0);
