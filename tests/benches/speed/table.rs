@@ -33,7 +33,9 @@ impl fmt::Display for Table {
                     writeln!(formatter, "\n{title}\n  {:<52}{:>12}{:>12}", "", "median", "p99")?;
                 }
                 Row::Line { what, samples, verdict } => {
-                    let (median, p99) = (micros(samples.median()), micros(samples.p99()));
+                    // A line without samples contains only text.
+                    let shown = |value| if samples.count() == 0 { String::new() } else { micros(value) };
+                    let (median, p99) = (shown(samples.median()), shown(samples.p99()));
                     writeln!(formatter, "  {}", format!("{what:<52}{median:>12}{p99:>12}  {verdict}").trim_end())?;
                 }
             }
