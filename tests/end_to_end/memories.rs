@@ -16,12 +16,12 @@ use agent_store::{
     Announcement, Announcements, Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger,
     CallFilter, ChargeFilter, ChargedTo, Clock, Commit, ContinuableSession, Deletion, ExportPosition, Integrity,
     IntervalCharge, KeyValue, Lease, ListPosition, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind,
-    MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginVersion, PluginVersions,
-    ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey, RequestState, Rollback,
-    ScheduleState, Schedules, SearchedSessions, ServedPlugin, SessionCount, SessionFilter, SessionIndex, SessionLog,
-    SessionMeta, SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry, StoredGrant,
-    StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls,
-    Undelivered, UsageTotal, VersionChange, VersionFilter, WriteStatistics,
+    MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginSource, PluginVersion,
+    PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey, RequestState,
+    Rollback, ScheduleState, Schedules, SearchedSessions, ServedPlugin, SessionCount, SessionFilter, SessionIndex,
+    SessionLog, SessionMeta, SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry,
+    StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports,
+    TrialCalls, Undelivered, UsageTotal, VersionChange, VersionFilter, WriteStatistics,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -594,5 +594,7 @@ forward_to_real_store! {
         fn end_trial(directory: &str, plugin: &str) -> ();
         fn record_turn_plugins(agent: &str, plugins: Vec<(String, Digest)>) -> ();
         fn plugins_without_turns(agent: &str, plugins: Vec<(String, Digest)>) -> Vec<(String, Digest)>;
+        fn record_plugin_sources(sources: Vec<PluginSource>) -> ();
+        fn plugin_source(plugin: &str, digest: &Digest) -> Option<String>;
     }
 }

@@ -66,8 +66,8 @@ pub use session_requests::{MAX_REQUEST_BYTES, RequestAnswer, RequestKey, Request
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use trace_exports::{ExportPosition, StoredTurn, TraceExports};
 pub use versions::{
-    PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, TrialCalls, VersionChange,
-    VersionEndReason, VersionFilter,
+    PLUGIN_STORE_ORIGIN, PluginSource, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoredTrial, TrialCalls,
+    VersionChange, VersionEndReason, VersionFilter,
 };
 
 /// A store that implements all storage traits of this crate. With `dyn Store`, code can call the methods of all these

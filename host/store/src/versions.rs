@@ -59,6 +59,26 @@ pub trait PluginVersions: Send + Sync {
 
     /// Returns the rollbacks of a directory, ordered by plugin.
     async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError>;
+
+    /// Stores where versions come from, so that another machine can fetch them. Replaces what was stored for the same
+    /// version of the same plugin.
+    async fn record_plugin_sources(&self, sources: Vec<PluginSource>) -> Result<(), StoreError>;
+
+    /// Returns the statements that were stored for this version of a plugin. `None` if no process has stored any, which is
+    /// the case for plugins that were built on a machine.
+    async fn plugin_source(&self, plugin: &str, digest: &Digest) -> Result<Option<String>, StoreError>;
+}
+
+/// Where a version of a plugin comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PluginSource {
+    /// Name of the plugin.
+    pub plugin: String,
+    /// Digest of the version's component.
+    pub digest: Digest,
+    /// Statements about the component's origin: entries of lock files, as the process stored them with the component.
+    /// Whoever can write to the database can change them, so a reader must verify what it fetches.
+    pub statements: String,
 }
 
 /// Selects the plugin versions to list.

@@ -5,10 +5,12 @@ use super::{ChosenVersion, Notice, PluginWatcher};
 use crate::agent::{AgentError, LiveAgent, PluginVersions, VersionTrial};
 use agent_core::message::Digest;
 use agent_plugins::{
-    CallLimits, Generation, GenerationError, Grants, LoadedPlugin, Sandbox, TreeGrant, Trial, TrialCounts,
+    CallLimits, Generation, GenerationError, Grants, LoadedPlugin, PluginIdentity, Sandbox, TreeGrant, Trial,
+    TrialCounts,
 };
 use agent_store::{
-    AuditAction, PLUGIN_STORE_ORIGIN, Rollback, ServedPlugin, Store, StoreError, StoredTrial, VersionEndReason,
+    AuditAction, PLUGIN_STORE_ORIGIN, PluginSource, Rollback, ServedPlugin, Store, StoreError, StoredTrial,
+    VersionEndReason,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -96,6 +98,8 @@ pub async fn begin_serving(
         }
     });
     let changed = store.set_serving(&name, serving.collect()).await?;
+    let identities = agent_now.generation().plugins().map(|plugin| plugin.identity().clone()).collect();
+    record_sources(store, sandbox, identities).await?;
     // The audit log receives no entries about the first versions in a directory, because the first versions do not
     // replace other versions. No entries about rollbacks are added here, because the audit log already contains
     // the rollbacks.
@@ -113,6 +117,21 @@ pub async fn begin_serving(
     });
     store.audit(swaps.chain(refusals).chain(granted_entries(agent)).collect()).await?;
     Ok(refused.into_iter().map(|(subject, reason)| Notice::Refused { subject, reason }).collect())
+}
+
+/// Stores where these versions come from, so that another machine of a fleet can fetch them. Nothing is stored for the user's
+/// own plugins.
+async fn record_sources(store: &dyn Store, sandbox: &Sandbox, plugins: Vec<PluginIdentity>) -> Result<(), StoreError> {
+    let Some(components) = sandbox.store().cloned() else { return Ok(()) };
+    let read = move |PluginIdentity { name, digest }| match components.vouched(&digest) {
+        Ok(statements) => Some(PluginSource { plugin: name, digest, statements: statements? }),
+        Err(error) => {
+            tracing::warn!(%name, %error, "other machines cannot fetch this plugin");
+            None
+        }
+    };
+    let sources = tokio::task::spawn_blocking(move || plugins.into_iter().filter_map(read).collect()).await;
+    store.record_plugin_sources(sources.unwrap_or_default()).await
 }
 
 /// Returns the plugin versions that a host would use for the files in a directory: the version in each file, or an
@@ -246,6 +265,10 @@ impl PluginWatcher {
         let mut stored = self.store.set_serving(&self.name, serving).await.map(drop);
         if stored.is_ok() {
             stored = self.store.audit(entries).await;
+        }
+        if stored.is_ok() {
+            let identities = self.serving.values().map(|chosen| chosen.plugin.identity().clone()).collect();
+            stored = record_sources(&*self.store, &self.sandbox, identities).await;
         }
         self.check_stored(stored);
         for notice in notices {

@@ -3,8 +3,8 @@
 
 use super::TestStore;
 use crate::{
-    PluginVersion, Rollback, ServedPlugin, Store, StoredTrial, TrialCalls, VersionChange, VersionEndReason,
-    VersionFilter,
+    PluginSource, PluginVersion, Rollback, ServedPlugin, Store, StoredTrial, TrialCalls, VersionChange,
+    VersionEndReason, VersionFilter,
 };
 use agent_core::message::Digest;
 use std::sync::Arc;
@@ -180,4 +180,27 @@ pub(super) async fn turn_plugins_are_recorded_per_agent_and_name(test: TestStore
     store.record_turn_plugins("a", vec![component("calc", 1), component("files", 2)]).await.unwrap();
     assert_eq!(store.plugins_without_turns("a", components()).await.unwrap(), components()[1..]);
     assert_eq!(store.plugins_without_turns("b", components()).await.unwrap(), components());
+}
+
+/// F1: where a version comes from is stored for each version of each plugin, and what is stored later replaces it.
+pub(super) async fn sources_are_replaced_per_version(test: TestStore) {
+    let store = &test.store;
+    let source = |plugin: &str, byte, statements: &str| PluginSource {
+        plugin: plugin.to_owned(),
+        digest: digest(byte),
+        statements: statements.to_owned(),
+    };
+    assert_eq!(store.plugin_source("calc", &digest(1)).await.unwrap(), None);
+    store.record_plugin_sources(Vec::new()).await.unwrap();
+    let both = vec![source("text", 1, "of text"), source("calc", 1, "one\0\u{1}ü")];
+    store.record_plugin_sources(both.clone()).await.unwrap();
+    store.record_plugin_sources(both).await.unwrap();
+    store.record_plugin_sources(vec![source("calc", 2, "two")]).await.unwrap();
+    let stored = async |plugin, byte| store.plugin_source(plugin, &digest(byte)).await.unwrap();
+    assert_eq!(stored("calc", 1).await.as_deref(), Some("one\0\u{1}ü"));
+    assert_eq!(stored("calc", 2).await.as_deref(), Some("two"));
+    assert_eq!(stored("text", 1).await.as_deref(), Some("of text"));
+    store.record_plugin_sources(vec![source("calc", 1, "moved")]).await.unwrap();
+    assert_eq!(stored("calc", 1).await.as_deref(), Some("moved"));
+    assert_eq!(stored("text", 2).await, None);
 }

@@ -191,6 +191,11 @@ pub(crate) static COMMON_TABLES: &[Table] = &[
         order: "agent, plugin, digest",
     },
     Table {
+        name: "plugin_sources",
+        columns: &[same("plugin"), same("digest"), same("statements")],
+        order: "plugin, digest",
+    },
+    Table {
         name: "plugin_versions",
         columns: &[
             same("number"),

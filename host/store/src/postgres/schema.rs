@@ -26,6 +26,8 @@ const MIGRATIONS: &[Migration] = &[
     Migration { sql: include_str!("schema/requests.sql"), oldest_writer: 1 },
     // A process of version 2 cannot read objects. It may write until a process with an object store opens the database.
     Migration { sql: include_str!("schema/objects.sql"), oldest_writer: 1 },
+    // A process of version 3 does not record where its plugins come from, so others cannot fetch the versions that only it used.
+    Migration { sql: include_str!("schema/plugin_sources.sql"), oldest_writer: 1 },
 ];
 
 /// The newest version that this host supports.

@@ -9,8 +9,8 @@ use super::text::{Text, optional, optional_text, text};
 use crate::encoding::values::{digest, rfc3339, sql_limit};
 use crate::encoding::versions::{EndedVersion, ServingChanges, parse_version_end};
 use crate::{
-    MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial,
-    TrialCalls, VersionChange, VersionEndReason, VersionFilter,
+    MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginSource, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError,
+    StoredTrial, TrialCalls, VersionChange, VersionEndReason, VersionFilter,
 };
 use agent_core::message::Digest;
 use async_trait::async_trait;
@@ -205,6 +205,35 @@ impl PluginVersions for PostgresStore {
                 })
             };
             rows.iter().map(read).collect()
+        })
+        .await
+    }
+
+    async fn record_plugin_sources(&self, sources: Vec<PluginSource>) -> Result<(), StoreError> {
+        if sources.is_empty() {
+            return Ok(());
+        }
+        self.run_repeatable(|| async {
+            // Rows are locked in one order, so that two processes that start at the same time do not wait for each other.
+            let sql = "INSERT INTO plugin_sources (plugin, digest, statements)
+                       SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS given (plugin, digest, statements)
+                       ORDER BY given.plugin, given.digest
+                       ON CONFLICT (plugin, digest) DO UPDATE SET statements = excluded.statements
+                       WHERE plugin_sources.statements <> excluded.statements";
+            let plugins: Vec<_> = sources.iter().map(|source| Text(&source.plugin)).collect();
+            let digests: Vec<_> = sources.iter().map(|source| source.digest.as_str()).collect();
+            let statements: Vec<_> = sources.iter().map(|source| Text(&source.statements)).collect();
+            self.connection().await?.execute(sql, &[&plugins, &digests, &statements]).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn plugin_source(&self, plugin: &str, digest: &Digest) -> Result<Option<String>, StoreError> {
+        self.run(|| async {
+            let sql = "SELECT statements FROM plugin_sources WHERE plugin = $1 AND digest = $2";
+            let row = self.connection().await?.query_opt(sql, &[&Text(plugin), &digest.as_str()]).await?;
+            row.map(|row| text(&row, 0)).transpose()
         })
         .await
     }

@@ -29,6 +29,7 @@ const MIGRATIONS: &[&str] = &[
     BUDGET_LEDGER,
     TRACE_EXPORTS,
     REQUESTS,
+    PLUGIN_SOURCES,
 ];
 
 /// Refuses a file that belongs to another program or was migrated by a newer host. Does not write to the file.
@@ -570,6 +571,16 @@ CREATE TABLE requests (
 ) STRICT;
 CREATE INDEX requests_to_handle ON requests (posted) WHERE answer IS NULL;
 CREATE INDEX requests_by_expiry ON requests (expires);
+";
+
+/// Adds where the versions of plugins come from.
+const PLUGIN_SOURCES: &str = "
+CREATE TABLE plugin_sources (
+    plugin TEXT NOT NULL,
+    digest TEXT NOT NULL,
+    statements TEXT NOT NULL,
+    PRIMARY KEY (plugin, digest)
+) STRICT, WITHOUT ROWID;
 ";
 
 #[cfg(test)]

@@ -7,12 +7,12 @@ use super::queries::{collect, now, rfc3339, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::encoding::versions::{EndedVersion, ServingChanges, parse_version_end};
 use crate::{
-    MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError, StoredTrial,
-    TrialCalls, VersionChange, VersionEndReason, VersionFilter,
+    MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginSource, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError,
+    StoredTrial, TrialCalls, VersionChange, VersionEndReason, VersionFilter,
 };
 use agent_core::message::Digest;
 use async_trait::async_trait;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 #[async_trait]
 impl PluginVersions for SqliteStore {
@@ -193,6 +193,33 @@ impl PluginVersions for SqliteStore {
                     why: parse_version_end(&row.get::<_, String>(4)?)?,
                 })
             })
+        })
+        .await
+    }
+
+    async fn record_plugin_sources(&self, sources: Vec<PluginSource>) -> Result<(), StoreError> {
+        if sources.is_empty() {
+            return Ok(());
+        }
+        self.write(Effort::Short, move |connection| {
+            let sql = "INSERT INTO plugin_sources (plugin, digest, statements) VALUES (?1, ?2, ?3)
+                       ON CONFLICT (plugin, digest) DO UPDATE SET statements = excluded.statements
+                       WHERE statements <> excluded.statements";
+            let mut statement = connection.prepare_cached(sql)?;
+            for PluginSource { plugin, digest, statements } in &sources {
+                statement.execute([plugin.as_str(), digest.as_str(), statements])?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    async fn plugin_source(&self, plugin: &str, digest: &Digest) -> Result<Option<String>, StoreError> {
+        let (plugin, digest) = (plugin.to_owned(), digest.as_str().to_owned());
+        self.read(move |connection| {
+            let sql = "SELECT statements FROM plugin_sources WHERE plugin = ?1 AND digest = ?2";
+            let mut statement = connection.prepare_cached(sql)?;
+            Ok(statement.query_row([plugin, digest], |row| row.get(0)).optional()?)
         })
         .await
     }
