@@ -6,6 +6,7 @@ pub(crate) mod claims;
 pub(crate) mod code_cache;
 pub(crate) mod code_file;
 pub(crate) mod compiler;
+pub(crate) mod component_source;
 pub(crate) mod engine_context;
 pub(crate) mod generic;
 pub(crate) mod installed_code;

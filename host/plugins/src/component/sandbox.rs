@@ -1,6 +1,7 @@
 //! The sandbox: the engine with its limits, cache and plugin store, shared by all plugins of the process.
 
 use super::compiler::{self, CompilerCommand};
+use super::component_source::ComponentSource;
 use super::engine_context::{CodeFolders, EngineContexts, SandboxError};
 use super::plugin::LoadedPlugin;
 use super::plugin_store::PluginStore;
@@ -116,6 +117,8 @@ pub(crate) struct Shared {
     pub(crate) largest_component: u64,
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
+    /// Finds components that the plugin store does not contain.
+    pub(crate) source: OnceLock<Arc<dyn ComponentSource>>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
 
@@ -149,6 +152,7 @@ impl Sandbox {
             largest_component: options.limits.component,
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
+            source: OnceLock::new(),
             loaded: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
@@ -159,6 +163,14 @@ impl Sandbox {
     pub fn observe_calls(&self, observer: CallObserver) {
         if self.shared.runner.observer.set(observer).is_err() {
             tracing::debug!("the sandbox already has an observer of calls");
+        }
+    }
+
+    /// Asks this source for components that the plugin store does not contain from now on, also in sandboxes that share the
+    /// engine of this sandbox. Only the first source of an engine is used.
+    pub fn find_missing_in(&self, source: Arc<dyn ComponentSource>) {
+        if self.shared.source.set(source).is_err() {
+            tracing::debug!("the sandbox already has a source of components");
         }
     }
 
@@ -180,7 +192,7 @@ impl Sandbox {
     }
 
     /// Returns the store that keeps the components of earlier versions. `None` if the sandbox was created without one.
-    pub fn plugin_store(&self) -> Option<&PluginStore> {
+    pub fn store(&self) -> Option<&PluginStore> {
         self.shared.store.as_ref()
     }
 
@@ -211,11 +223,6 @@ impl Sandbox {
     pub fn scratch_trees(&self, trees: usize, quota: ScratchQuota) -> std::io::Result<ScratchTrees> {
         let TreeHost { scratch, protected, .. } = &self.shared.runner.trees;
         scratch.create(protected, trees, quota)
-    }
-
-    /// The plugin store, or None if the sandbox was set up without one.
-    pub fn store(&self) -> Option<&PluginStore> {
-        self.shared.store.as_ref()
     }
 }
 

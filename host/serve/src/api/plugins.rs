@@ -141,7 +141,7 @@ pub(crate) async fn roll_back_plugin(
     check_rights(&caller)?;
     let directory = directory_of(&state, &pin_of(&state, &caller, (&agent, &plugin))?).await?;
     let host = state.supervisor.host();
-    let Some(components) = host.sandbox.plugin_store() else {
+    let Some(components) = host.sandbox.store() else {
         return Err(Problem::new(StatusCode::CONFLICT, "conflict", "this host keeps no earlier versions of plugins"));
     };
     let selected = FilePath::new(&directory);

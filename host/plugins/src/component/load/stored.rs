@@ -1,10 +1,13 @@
-//! Loads components from the plugin store by digest.
+//! Loads components from the plugin store by digest, and finds components that the plugin store does not contain.
 
+use super::blocking;
+use crate::component::component_source::FoundComponent;
 use crate::component::load_error::LoadError;
 use crate::component::plugin::LoadedPlugin;
-use crate::component::plugin_store::{PluginStore, PluginStoreError};
+use crate::component::plugin_store::{PluginStore, PluginStoreError, digest_of};
 use crate::component::sandbox::Sandbox;
 use crate::execution::engine::Metering;
+use crate::identity::PluginIdentity;
 use agent_core::message::Digest;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,6 +32,15 @@ pub enum GenerationError {
         #[source]
         reason: PluginStoreError,
     },
+    /// The plugin store does not contain a component of the generation, and the sandbox's source of components cannot
+    /// provide it.
+    #[error("`{plugin}` is not in the plugin store of this machine, and cannot be fetched: {reason}")]
+    NotFound {
+        /// The plugin, with the name that it had when the turn pinned its generation.
+        plugin: PluginIdentity,
+        /// The reason why the source cannot provide the component.
+        reason: String,
+    },
     /// The plugin store contains a component of the generation, but this host cannot load it.
     #[error("plugin `{name}` cannot be loaded again: {reason}")]
     Load {
@@ -52,20 +64,24 @@ impl GenerationError {
             }
             GenerationError::Load { reason, .. } => reason.is_permanent(),
             GenerationError::NoStore => true,
-            GenerationError::Directory { .. } => false,
+            GenerationError::Directory { .. } | GenerationError::NotFound { .. } => false,
         }
     }
 
     /// Whether the plugin store of this process does not contain a component. The plugin store of another machine may
     /// contain it.
     pub fn is_missing_here(&self) -> bool {
-        matches!(self, GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. })
+        matches!(
+            self,
+            GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. } | GenerationError::NotFound { .. }
+        )
     }
 }
 
 impl Sandbox {
-    /// Loads a plugin from the plugin store. Fails if the verifier no longer accepts the statements that were stored
-    /// with the component.
+    /// Loads a plugin from the plugin store. If the plugin store does not contain it and this sandbox has a source of
+    /// components, finds it there and stores it first. Fails if the verifier no longer accepts the statements that were
+    /// stored with the component.
     pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let store = self.store().ok_or(GenerationError::NoStore)?.clone();
         let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
@@ -91,10 +107,43 @@ impl Sandbox {
     }
 
     async fn read_stored(&self, name: &str, digest: &Digest, store: PluginStore) -> Result<Vec<u8>, GenerationError> {
-        let digest = digest.clone();
-        let read = tokio::task::spawn_blocking(move || store.get(&digest)).await;
+        let (reader, wanted) = (store.clone(), digest.clone());
         let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
-        read.map_err(|error| load(LoadError::Stopped(error.to_string())))?
-            .map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason })
+        match blocking(move || reader.get(&wanted)).await.map_err(load)? {
+            Err(PluginStoreError::Missing { .. }) if self.shared.source.get().is_some() => {
+                self.find_missing(PluginIdentity { name: name.to_owned(), digest: digest.clone() }, store).await
+            }
+            stored => stored.map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason }),
+        }
+    }
+
+    /// Finds a component that the plugin store does not contain. Stores it if its digest is right and the verifier accepts
+    /// it.
+    async fn find_missing(&self, plugin: PluginIdentity, store: PluginStore) -> Result<Vec<u8>, GenerationError> {
+        let not_found = |reason| GenerationError::NotFound { plugin: plugin.clone(), reason };
+        let source = self.shared.source.get().ok_or_else(|| not_found("there is no source".to_owned()))?;
+        let found = source.find(&plugin).await.map_err(not_found)?;
+        let (verifier, wanted) = (self.verifier.clone(), plugin.clone());
+        let stored = blocking(move || {
+            let FoundComponent { bytes, statement } = found;
+            let digest = digest_of(&bytes);
+            if digest != wanted.digest {
+                return Err(format!("what was found has the digest {}", digest.short()));
+            }
+            let bytes = Arc::new(bytes);
+            if let Some(verifier) = verifier {
+                verifier.verify_stored(Some(&statement), &wanted, &|| Ok(Arc::clone(&bytes)))?;
+            }
+            // The statement is stored first, because a component without statements counts as the user's own plugin.
+            store
+                .vouch(&digest, &statement)
+                .and_then(|()| store.put(&digest, &bytes))
+                .map_err(|error| error.to_string())?;
+            Ok(Arc::unwrap_or_clone(bytes))
+        });
+        let stored = stored.await.map_err(|reason| GenerationError::Load { name: plugin.name.clone(), reason })?;
+        let bytes = stored.map_err(not_found)?;
+        tracing::info!(%plugin, bytes = bytes.len(), "a plugin version that this machine did not have was fetched");
+        Ok(bytes)
     }
 }
