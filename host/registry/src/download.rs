@@ -102,7 +102,7 @@ impl Registry {
             }
         }
         let response = ensure_success(response, &place).await?;
-        read_parts(response, &place, async |piece| {
+        read_parts(response, &place, |piece| {
             if partial.length + piece.len() as u64 > descriptor.size {
                 let found = format!("more than {} bytes", descriptor.size);
                 partial.restart()?;
@@ -165,7 +165,7 @@ impl Registry {
             return Err(too_large(length));
         }
         let mut bytes = Vec::new();
-        read_parts(response, &place, async |piece| {
+        read_parts(response, &place, |piece| {
             bytes.extend_from_slice(&piece);
             if bytes.len() as u64 > max_bytes {
                 return Err(too_large(bytes.len() as u64));

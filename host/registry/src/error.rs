@@ -70,6 +70,21 @@ pub enum RegistryError {
         /// Reason why the credentials cannot be read, with advice for the user.
         reason: String,
     },
+    /// The source of a locked plugin now contains another component.
+    #[error(
+        "{place} has changed: its digest is {found}, but the lock file has {expected}; `agent-host plugin update {plugin}` \
+         installs the new version"
+    )]
+    Changed {
+        /// The reference in the lock file.
+        place: String,
+        /// Name of the plugin.
+        plugin: String,
+        /// First digits of the digest in the lock file.
+        expected: String,
+        /// First digits of the digest of the component that the source contains.
+        found: String,
+    },
     /// The artifact does not contain a plugin.
     #[error("{place} is not a plugin: {content}")]
     NotAPlugin {
@@ -158,7 +173,10 @@ impl RegistryError {
     pub fn is_refusal(&self) -> bool {
         matches!(
             self,
-            RegistryError::Tampered { .. } | RegistryError::TooLarge { .. } | RegistryError::Signature { .. }
+            RegistryError::Changed { .. }
+                | RegistryError::Tampered { .. }
+                | RegistryError::TooLarge { .. }
+                | RegistryError::Signature { .. }
         )
     }
 

@@ -139,8 +139,11 @@ impl PluginFolder {
         let mut lock = self.lock_file()?;
         // A component that was built here keeps its manifest in a file beside it.
         let is_present = Self::has_digest(&path, &plugin.component);
-        lock.set(plugin);
-        write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
+        // A lock file that already has the entry is not written, because it may be in a folder that only its owner can change.
+        if lock.plugin(&plugin.name) != Some(&plugin) {
+            lock.set(plugin);
+            write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
+        }
         if !is_present {
             // The manifest file belonged to the component that is replaced: the new component contains its own manifest.
             remove_manifest_file(&path)?;
@@ -343,7 +346,9 @@ impl ComponentVerifier for LockFileVerifier {
             .map_err(|error| error.to_string())?
             .unwrap_or_default();
         let mut refused = None;
-        for locked in entries.iter().filter(|locked| locked.component == plugin.digest) {
+        // An entry vouches only for its own name, because a plugin with another name would get other grants.
+        let is_for_plugin = |locked: &&LockedPlugin| locked.component == plugin.digest && locked.name == plugin.name;
+        for locked in entries.iter().filter(is_for_plugin) {
             match self.verify(locked, component) {
                 Ok(()) => return Ok(()),
                 Err(reason) => refused = Some(reason),

@@ -354,7 +354,7 @@ pub(crate) async fn read_body(response: Response, max_bytes: u64, place: &str) -
         return Err(too_large(length));
     }
     let mut bytes = Vec::new();
-    let read = read_parts(response, place, async |piece| {
+    let read = read_parts(response, place, |piece| {
         bytes.extend_from_slice(&piece);
         if bytes.len() as u64 > max_bytes { Err(too_large(bytes.len() as u64)) } else { Ok(()) }
     });
@@ -368,7 +368,7 @@ pub(crate) async fn read_body(response: Response, max_bytes: u64, place: &str) -
 pub(crate) async fn read_parts(
     response: Response,
     place: &str,
-    mut take: impl AsyncFnMut(Bytes) -> Result<(), RegistryError>,
+    mut take: impl FnMut(Bytes) -> Result<(), RegistryError>,
 ) -> Result<(), RegistryError> {
     let unreachable = |reason: String| RegistryError::Unreachable { place: place.to_owned(), reason };
     let read = async {
@@ -377,7 +377,7 @@ pub(crate) async fn read_parts(
             let next = tokio::time::timeout(STALL_TIMEOUT, pieces.next()).await;
             match next.map_err(|_| unreachable("the server stopped sending data".to_owned()))? {
                 None => return Ok(()),
-                Some(piece) => take(piece.map_err(|error| send_error(&error, place))?).await?,
+                Some(piece) => take(piece.map_err(|error| send_error(&error, place))?)?,
             }
         }
     };

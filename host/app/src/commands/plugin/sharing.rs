@@ -28,7 +28,11 @@ use std::sync::Arc;
 /// Maximum displayed length of a name or description, in characters.
 const MAX_CHARACTERS: usize = 100;
 
-fn registry(connection: &ConnectionArguments, terminal: &Terminal) -> Result<Registry, Failure> {
+/// Returns the client for registries, which shows each retry on the terminal.
+pub(in crate::commands) fn registry(
+    connection: &ConnectionArguments,
+    terminal: &Terminal,
+) -> Result<Registry, Failure> {
     let credentials = Credentials { file: environment::docker_configuration() };
     let registry = Registry::new(credentials, connection.plain_http()).map_err(failed)?;
     let registry = registry.with_token_servers(&connection.token_servers);
@@ -43,7 +47,8 @@ fn retry_note(RetryNotice { place, reason, wait, next: (attempt, attempts) }: &R
     format!("{YELLOW}!{YELLOW:#} {problem}; retrying in {seconds:.1} s {DIM}({attempt} of {attempts}){DIM:#}")
 }
 
-fn component_cache(data: &DataDirectory) -> ComponentCache {
+/// Returns the plugin store as a cache for downloads, and the folder of incomplete downloads.
+pub(in crate::commands) fn component_cache(data: &DataDirectory) -> ComponentCache {
     let limit = agent_plugins::HostLimits::default().component;
     ComponentCache {
         store: PluginStore::new(data.plugins()),

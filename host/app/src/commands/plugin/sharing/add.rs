@@ -14,7 +14,7 @@ use agent_config::{DataDirectory, DataLocation, assembly};
 use agent_plugins::Sandbox;
 use agent_registry::{
     ComponentCache, Downgrade, FetchedPlugin, LockedPlugin, PluginState, Reference, Registry, RegistryError,
-    ReplacePolicy, SignatureRequest, Signer, Source, check_update,
+    ReplacePolicy, Signer, Source, check_update,
 };
 use std::path::Path;
 
@@ -252,26 +252,10 @@ impl PluginAddition<'_> {
     }
 
     async fn fetch_locked(&self, plugin: &LockedPlugin) -> Result<Vec<u8>, Failure> {
-        let source = match (plugin.source().map_err(failed)?, &plugin.manifest) {
-            (Source::Registry(reference), Some(manifest)) => Source::Registry(reference.with_digest(manifest)),
-            (source, _) => source,
-        };
-        let found = self.received(&plugin.reference, self.registry.resolve(&source).await).await?;
-        // The signature is not fetched, because the lock file already contains it.
-        let signatures = SignatureRequest::Skip;
-        let fetched = candidate::fetch(&self.registry, &found, &self.component_cache, signatures, self.terminal).await;
-        let fetched = self.received(&plugin.reference, fetched).await?;
-        if fetched.digest() != plugin.component {
-            let changed = Failure::failed(format!(
-                "{} has changed: its digest is {}, but the lock file has {}; `agent-host plugin update {}` installs \
-                 the new version",
-                plugin.reference,
-                fetched.digest().short(),
-                plugin.component.short(),
-                plugin.name
-            ));
-            return self.audited(&plugin.reference, Err(changed)).await;
-        }
-        Ok(fetched.bytes)
+        let what = format!("downloading {}", plugin.reference);
+        let progress = |done, total| self.terminal.downloaded(&what, done, total);
+        let fetched = self.registry.fetch_locked(plugin, &self.component_cache, &progress).await;
+        self.terminal.idle();
+        self.received(&plugin.reference, fetched).await
     }
 }
