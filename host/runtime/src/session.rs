@@ -65,6 +65,17 @@ pub enum SessionError {
     /// The plugins to which the open turn is pinned cannot be loaded at the moment. A later attempt may succeed.
     #[error("the plugins that the open turn started with cannot be loaded now: {0}; try again")]
     Generation(#[from] GenerationError),
+    /// No turn of this agent has begun with these plugin versions, so they are not loaded, but the same agent on another machine
+    /// may have used them.
+    #[error(
+        "the open turn began with {versions}, and no turn of this agent with this configuration file has begun with that, so \
+         it is not loaded here; a machine on which the agent's file has the same path as on the machine where the turn began \
+         can continue it, and `agent-host session cancel` ends it"
+    )]
+    UnknownPlugins {
+        /// Plugins and the first digits of their digests.
+        versions: String,
+    },
     /// Too many sessions are open in this process, in total or for the agent and user of this session (F2).
     #[error("too many sessions are open; try again later")]
     NoPlace,

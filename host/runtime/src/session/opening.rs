@@ -193,11 +193,15 @@ impl Session {
         }
         let unknown = pinned::unknown_components(&*self.services.store, &current, (turn, &plugins)).await?;
         if !unknown.is_empty() && purpose == OpenPurpose::Continue {
-            let names: Vec<_> = unknown.iter().map(|(name, digest)| format!("{name}@{}", digest.short())).collect();
+            let versions: Vec<_> = unknown.iter().map(|(name, digest)| format!("{name}@{}", digest.short())).collect();
+            let versions = versions.join(", ");
+            // The agent's file may have another path on the machine where the turn began, so the turn stays open.
+            if self.services.store.is_shared_by_machines() {
+                return Err(SessionError::UnknownPlugins { versions });
+            }
             let reason = format!(
-                "the stored turn uses {}, but no turn of this agent has started with these plugin versions on this \
+                "the stored turn uses {versions}, but no turn of this agent has started with these plugin versions on this \
                  host, so they are not loaded; start another turn",
-                names.join(", ")
             );
             return self.apply(Input::Failed(TurnError::PluginChanged { reason }), CommitNotes::default()).await;
         }

@@ -258,7 +258,10 @@ fn outcome_of_error(subject: &str, error: SessionError) -> ChildOutcome {
     match error {
         // Another process has the session's lease, or the session's plugins are temporarily unavailable, so the
         // parent waits.
-        SessionError::Store(StoreError::Busy { .. }) | SessionError::Generation(_) | SessionError::NoPlace => {
+        SessionError::Store(StoreError::Busy { .. })
+        | SessionError::Generation(_)
+        | SessionError::UnknownPlugins { .. }
+        | SessionError::NoPlace => {
             tracing::warn!(session = subject, %error, "a delegated session cannot continue now");
             ChildOutcome::Waits
         }

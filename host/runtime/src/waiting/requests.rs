@@ -157,7 +157,9 @@ impl From<SessionError> for RequestError {
                 RequestProblem::Conflict
             }
             SessionError::Approval(_) => RequestProblem::Invalid,
-            SessionError::Generation(_) | SessionError::NoPlace => RequestProblem::Unavailable,
+            SessionError::Generation(_) | SessionError::UnknownPlugins { .. } | SessionError::NoPlace => {
+                RequestProblem::Unavailable
+            }
             SessionError::Agent(AgentError::ClientTools(_)) => RequestProblem::Invalid,
             SessionError::Agent(_) => RequestProblem::Failed,
         };
