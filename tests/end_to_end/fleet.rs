@@ -7,6 +7,7 @@ mod histories;
 mod killed;
 mod media;
 mod nats;
+mod plugins;
 
 use crate::nats_server::Cluster;
 use crate::network::{Network, Target};

@@ -18,6 +18,7 @@ pub(crate) mod dev;
 pub(crate) mod doctor;
 mod drive_turn;
 mod event_file;
+mod fetched_plugins;
 mod first_use;
 mod first_use_queues;
 mod images;

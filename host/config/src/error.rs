@@ -54,6 +54,14 @@ pub enum ConfigError {
         /// The error in the delegate's configuration.
         source: Box<ConfigError>,
     },
+    /// The plugins that a lock file names cannot be fetched.
+    #[error("the plugins of `{}` cannot be fetched: {reason}", folder.display())]
+    Fetch {
+        /// The plugin folder with the lock file.
+        folder: std::path::PathBuf,
+        /// The reason, which names the plugin or the lock file.
+        reason: String,
+    },
     /// The caller of this crate could not start the build of the plugin projects.
     #[error("{0}")]
     BuildRefused(String),

@@ -1,6 +1,6 @@
 //! Arguments of the command `mcp`.
 
-use super::serve::{NatsArguments, RunningAgents, ServeArguments};
+use super::serve::{FetchArguments, NatsArguments, RunningAgents, ServeArguments};
 use agent_config::grants::Grant;
 use agent_serve::Expose;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -78,6 +78,7 @@ impl McpArguments {
             socket: None,
             tokens: None,
             nats: NatsArguments::default(),
+            fetch: FetchArguments::default(),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Arguments of the commands `serve` and `token`.
 
+use super::sharing::{ConnectionArguments, token_server};
 use super::user_name;
 use agent_config::grants::Grant;
 use agent_serve::{Endpoint, Right, TlsFiles};
@@ -7,6 +8,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use url::Url;
 
 /// Options that select the agents of a process that keeps running.
 #[derive(Clone, Debug, Args)]
@@ -23,6 +25,30 @@ pub(crate) struct RunningAgents {
     /// Grant something to a plugin, as for a session
     #[arg(long, value_name = "PLUGIN:KIND=VALUE", value_parser = Grant::parse, conflicts_with = "agent")]
     pub(crate) grant: Vec<Grant>,
+}
+
+/// Options for plugins that this machine does not have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+pub(crate) struct FetchArguments {
+    /// Fetch the plugins that plugins.lock names, at the start and whenever it changes, and the versions with which turns began
+    /// on other machines
+    #[arg(long)]
+    fetch_plugins: bool,
+    /// Allow --fetch-plugins to connect without TLS to registries on other machines
+    #[arg(long, requires = "fetch_plugins")]
+    registry_plain_http: bool,
+    /// Token server that may receive the login for the registry of --fetch-plugins, although someone other than the registry's
+    /// owner runs the server; can be repeated
+    #[arg(long, value_name = "URL", value_parser = token_server, requires = "fetch_plugins")]
+    registry_token_server: Vec<Url>,
+}
+
+impl FetchArguments {
+    /// Returns the options of the connections to registries. `None` if no plugins are fetched.
+    pub(crate) fn connection(&self) -> Option<ConnectionArguments> {
+        let FetchArguments { fetch_plugins, registry_plain_http, registry_token_server } = self;
+        fetch_plugins.then(|| ConnectionArguments::new(*registry_plain_http, registry_token_server.clone()))
+    }
 }
 
 /// The option that selects NATS servers.
@@ -52,6 +78,9 @@ pub(crate) struct WorkerArguments {
     /// NATS servers.
     #[command(flatten)]
     pub(crate) nats: NatsArguments,
+    /// Plugins that this machine does not have.
+    #[command(flatten)]
+    pub(crate) fetch: FetchArguments,
 }
 
 /// Options of `serve`.
@@ -85,6 +114,9 @@ pub(crate) struct ServeArguments {
     /// NATS servers.
     #[command(flatten)]
     pub(crate) nats: NatsArguments,
+    /// Plugins that this machine does not have.
+    #[command(flatten)]
+    pub(crate) fetch: FetchArguments,
 }
 
 /// Options of `token`.

@@ -19,6 +19,11 @@ pub(crate) struct ConnectionArguments {
 }
 
 impl ConnectionArguments {
+    /// Creates the options from those of another command.
+    pub(crate) fn new(plain_http: bool, token_servers: Vec<Url>) -> Self {
+        Self { plain_http, token_servers }
+    }
+
     /// Returns whether connections without TLS to other machines are allowed.
     pub(crate) fn plain_http(&self) -> PlainHttp {
         if self.plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly }
@@ -197,7 +202,7 @@ pub(crate) enum KeyCommand {
     },
 }
 
-fn token_server(text: &str) -> Result<Url, String> {
+pub(crate) fn token_server(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
     url.ok_or_else(|| "write a URL with its scheme, such as https://auth.example".to_owned())
 }

@@ -4,7 +4,7 @@ mod first_use;
 
 use super::first_use_queues::FirstUseQueues;
 use super::open_session::FIRST_USE_QUEUE;
-use super::served_agents::ServedAgents;
+use super::served_agents::{Cooperation, ServedAgents};
 use crate::arguments::acp::AcpArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -32,7 +32,7 @@ pub(crate) async fn run(arguments: AcpArguments, data: DataLocation<'_>, termina
     let AcpArguments { agent, plugins, model, grant } = arguments;
     let options = AgentOptions { agent, plugins, model, grants: grant, ..AgentOptions::default() };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(vec![options], (&data, &environment), (None, for_editor), terminal) => served?,
+        served = ServedAgents::assemble(vec![options], (&data, &environment), (Cooperation::default(), for_editor), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.kill_servers_on_exit(served.servers());

@@ -1,7 +1,7 @@
 //! `mcp`: offers the tools of an agent, or the agent as a tool, to a client of the Model Context Protocol (I4).
 
 use super::serve::{agent_options, create_first_token, token_file};
-use super::served_agents::ServedAgents;
+use super::served_agents::{Cooperation, ServedAgents};
 use crate::arguments::mcp::McpArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -23,7 +23,7 @@ pub(crate) async fn run(arguments: McpArguments, data: DataLocation<'_>, termina
     let data = DataDirectory::open(data, &environment)?;
     let options = agent_options(&arguments.agents());
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(options, (&data, &environment), (None, |host| host), terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), (Cooperation::default(), |host| host), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     interrupts.kill_servers_on_exit(served.servers());

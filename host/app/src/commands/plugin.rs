@@ -16,6 +16,7 @@ mod sharing;
 mod versions;
 
 pub(super) use index::{installed as installed_index, lines as index_lines};
+pub(super) use sharing::{component_cache, registry};
 
 use crate::arguments::{AgentArguments, PluginCommand};
 use crate::commands::agent_settings;

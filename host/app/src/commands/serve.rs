@@ -4,7 +4,7 @@ mod first_use;
 
 use super::first_use_queues::FirstUseQueues;
 use super::open_session::FIRST_USE_QUEUE;
-use super::served_agents::ServedAgents;
+use super::served_agents::{Cooperation, ServedAgents};
 use super::setup;
 use super::starting_agent::{self, StartingAgent};
 use super::user_presence::UserPresence;
@@ -44,8 +44,10 @@ pub(crate) async fn run(
     let tokens = token_file(arguments.tokens.as_deref(), &data);
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);
     let asking = |host| Host { first_uses: Some(sender), ..host };
+    let registries = arguments.fetch.connection();
+    let cooperation = Cooperation { nats: nats.as_ref(), registries: registries.as_ref() };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(options, (&data, &environment), (nats.as_ref(), asking), terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), (cooperation, asking), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();

@@ -1,12 +1,14 @@
 //! The agents of commands that run until the process is told to stop, such as `serve` and `acp`.
 
 use super::chat::build_news;
+use super::fetched_plugins::FetchedPlugins;
 use super::monitoring::Monitoring;
 use super::open_session::checkpoint;
+use crate::arguments::sharing::ConnectionArguments;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, text};
-use agent_config::assembly::{AssembledAgents, Assembler, UnusablePlugins, open_sandbox, open_store};
+use agent_config::assembly::{AssembledAgents, Assembler, DelegateReader, UnusablePlugins, open_sandbox, open_store};
 use agent_config::{AgentOptions, AgentWatch, DataDirectory, HostEnvironment, Settings, WatchEvent, choose_model};
 use agent_fleet::{Nats, NatsAddress};
 use agent_mcp::McpServers;
@@ -15,10 +17,19 @@ use agent_store::Store;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 /// Time between two checks for changes of the agents' files and plugins that are shown.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
+
+/// How a process works together with others.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Cooperation<'a> {
+    /// NATS servers that announce work to other processes.
+    pub(super) nats: Option<&'a NatsAddress>,
+    /// Options of the connections to registries, from which missing plugins are fetched. `None` if no plugins are fetched.
+    pub(super) registries: Option<&'a ConnectionArguments>,
+}
 
 /// The agents that a process runs until it is told to stop.
 pub(super) struct ServedAgents {
@@ -28,35 +39,36 @@ pub(super) struct ServedAgents {
     pub(super) agents: Vec<AssembledAgents>,
     watches: Vec<AgentWatch>,
     pub(super) monitoring: Monitoring,
+    /// Stops the tasks of this value when it is dropped.
+    _stop_on_drop: DropGuard,
 }
 
 impl ServedAgents {
-    /// Builds the agents. The limits of the sandbox come from the first agent's file. With `nats`, the process joins a fleet.
-    /// `prepare` changes the services that all sessions share.
+    /// Builds the agents. The limits of the sandbox come from the first agent's file. With NATS servers, the process joins a
+    /// fleet. `prepare` changes the services that all sessions share.
     pub(super) async fn assemble(
         options: Vec<AgentOptions>,
         (data, environment): (&DataDirectory, &HostEnvironment),
-        (nats, prepare): (Option<&NatsAddress>, impl FnOnce(Host) -> Host),
+        (Cooperation { nats, registries }, prepare): (Cooperation<'_>, impl FnOnce(Host) -> Host),
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
-        let mut all_settings = Vec::new();
-        for options in options {
-            let mut settings = Settings::read(&options, environment)?;
-            for note in &settings.unapplied_grants {
-                let line = format!("{YELLOW}!{YELLOW:#} {}", text::harmless(note));
-                terminal.note(text::wrapped(&line, terminal.width()));
-            }
-            choose_model(&mut settings, terminal, terminal).await?;
-            settings.user = data.user();
-            all_settings.push(settings);
-        }
+        let all_settings = read_settings(options, (data, environment), terminal).await?;
         let first = all_settings.first().ok_or_else(|| Failure::refused("there is no agent to serve"))?;
         let (store, sandbox) = (open_store(data).await?, open_sandbox(first, data)?);
-        let delegates = first.environment.clone();
+        let here = first.environment.clone();
+        let fetched =
+            registries.map(|registries| FetchedPlugins::new(registries, (data, &here), store.clone(), terminal));
+        let fetched = fetched.transpose()?;
+        if let Some(fetched) = &fetched {
+            sandbox.find_missing_in(fetched.source());
+            for folder in all_settings.iter().filter_map(|settings| settings.plugins.as_deref()) {
+                fetched.prepare(folder).await?;
+            }
+        }
         let assembler = Assembler {
             store: &*store,
             sandbox: &sandbox,
-            delegates: &delegates,
+            delegates: fetched.as_ref().map_or(&here as &dyn DelegateReader, |fetched| fetched as &dyn DelegateReader),
             unusable_plugins: UnusablePlugins::Report,
             reporter: terminal,
         };
@@ -79,7 +91,11 @@ impl ServedAgents {
         };
         let host = prepare(host);
         let watches = agents.iter().map(|agents| AgentWatch::begin(&host, &agents.all)).collect();
-        Ok(Self { host, agents, watches, monitoring })
+        let stop = CancellationToken::new();
+        if let Some(fetched) = fetched {
+            tokio::spawn(fetched.follow_lock_files(stop.clone()));
+        }
+        Ok(Self { host, agents, watches, monitoring, _stop_on_drop: stop.drop_guard() })
     }
 
     /// Begins to send the metrics to the collectors that ask for them.
@@ -138,6 +154,26 @@ impl ServedAgents {
         }
         self.monitoring.finish(terminal).await;
     }
+}
+
+/// Reads the settings of the agents that the command line names, and lets the user choose a model if none is named.
+async fn read_settings(
+    options: Vec<AgentOptions>,
+    (data, environment): (&DataDirectory, &HostEnvironment),
+    terminal: &Terminal,
+) -> Result<Vec<Settings>, Failure> {
+    let mut all = Vec::new();
+    for options in options {
+        let mut settings = Settings::read(&options, environment)?;
+        for note in &settings.unapplied_grants {
+            let line = format!("{YELLOW}!{YELLOW:#} {}", text::harmless(note));
+            terminal.note(text::wrapped(&line, terminal.width()));
+        }
+        choose_model(&mut settings, terminal, terminal).await?;
+        settings.user = data.user();
+        all.push(settings);
+    }
+    Ok(all)
 }
 
 /// Connects to NATS in the background, and joins the fleet of the processes that share the store.

@@ -1,7 +1,7 @@
 //! `worker`: runs the sessions of agents without an HTTP API, until the process is told to stop (F1).
 
 use super::serve::{agent_options, token_file};
-use super::served_agents::ServedAgents;
+use super::served_agents::{Cooperation, ServedAgents};
 use crate::arguments::serve::WorkerArguments;
 use crate::environment;
 use crate::exit::{Exit, Failure};
@@ -22,8 +22,10 @@ pub(crate) async fn run(
     let (environment, nats) = (environment::host(), environment::nats(arguments.nats.nats.as_deref())?);
     let data = DataDirectory::open(data, &environment)?;
     let options = agent_options(&arguments.agents);
+    let registries = arguments.fetch.connection();
+    let cooperation = Cooperation { nats: nats.as_ref(), registries: registries.as_ref() };
     let mut served = tokio::select! {
-        served = ServedAgents::assemble(options, (&data, &environment), (nats.as_ref(), |host| host), terminal) => served?,
+        served = ServedAgents::assemble(options, (&data, &environment), (cooperation, |host| host), terminal) => served?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
     served.export_metrics();
