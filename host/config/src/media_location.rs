@@ -3,7 +3,7 @@
 
 use crate::error::ConfigError;
 use crate::text::shell_word;
-use agent_store::ObjectStoreAddress;
+use agent_store::{ObjectStoreAddress, StoreError};
 use std::fmt;
 
 /// An S3-compatible object store with the media of a shared database. `Display` writes its address, which contains no secrets.
@@ -39,8 +39,13 @@ impl MediaStore {
     }
 
     fn parse(text: &str, source: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Self, ConfigError> {
-        let address = ObjectStoreAddress::parse(text, variable)
-            .map_err(|error| ConfigError::MediaStore(format!("{source} does not select an object store: {error}")))?;
+        let address = ObjectStoreAddress::parse(text, variable).map_err(|error| {
+            let problem = match error {
+                StoreError::InvalidObjectStore { problem } => problem,
+                other => other.to_string(),
+            };
+            ConfigError::MediaStore(format!("{source} does not select an object store: {problem}"))
+        })?;
         let choices = text.split_once('?').map(|(_, choices)| format!("?{choices}")).unwrap_or_default();
         Ok(Self { address, option: None, choices })
     }
