@@ -1,7 +1,7 @@
 //! The process environment that the caller passes to this crate. This crate does not read the environment itself.
 
 use crate::trust::TrustedStart;
-use agent_plugins::CompilerCommand;
+use agent_plugins::{CompilerCommand, ComponentSources};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +41,8 @@ pub struct HostEnvironment {
     /// The trust under which agents' files are read. If it is `None`, the user has named the file, and every version of
     /// the file is used.
     pub trusted: Option<TrustedStart>,
+    /// Finds the components of turns that began on other machines. `None` if no components are fetched.
+    pub component_sources: Option<Arc<dyn ComponentSources>>,
 }
 
 /// Environment variable that names the folder with the installed plugins.
@@ -58,6 +60,7 @@ impl HostEnvironment {
             user_file: None,
             project: None,
             home: None,
+            component_sources: None,
             program: None,
             trusted: None,
         }

@@ -25,6 +25,8 @@ use crate::grants::{self, Grant, ResolvedGrants};
 use crate::user_file::{self, UserFile};
 use agent_mcp::ServerConfig;
 use agent_models::ProviderConfig;
+use agent_plugins::HostLimits;
+use agent_plugins::limits::HOST_LIMITS;
 use agent_runtime::RuleBinding;
 use std::path::{Path, PathBuf};
 
@@ -142,6 +144,13 @@ impl Settings {
     /// Returns the folder of the agent's file, or the current folder if the agent has no file.
     pub fn folder(&self) -> &Path {
         if self.file.folder.as_os_str().is_empty() { Path::new(".") } else { &self.file.folder }
+    }
+
+    /// Returns the limits of the host, which are those of the first agent's file.
+    pub fn host_limits(&self) -> HostLimits {
+        let mut limits = HostLimits::default();
+        self.file.host_limits.set(&HOST_LIMITS, &mut limits);
+        limits
     }
 
     /// Reads the settings as [`Settings::read`] does, but returns the problems together with the settings. Parts of the

@@ -39,7 +39,7 @@ pub use capabilities::http::{NameResolver, SystemResolver};
 pub use component::atomic_write::write_file_atomically;
 pub use component::claims::{ComponentClaims, read_claims};
 pub use component::compiler::{CodeTooLarge, CompileTimeout, CompilerCommand, serve_compiler};
-pub use component::component_source::{ComponentSource, FoundComponent};
+pub use component::component_source::{ComponentSource, ComponentSources, FindError, FoundComponent};
 pub use component::engine_context::SandboxError;
 pub use component::generic::SkippedExport;
 pub use component::load::stored::GenerationError;

@@ -5,14 +5,21 @@ use crate::error::RegistryError;
 use crate::files::{MAX_COMPONENT_BYTES, read, read_if_exists};
 use crate::local_signature::{unsigned_in_store_reason, verify_local};
 use crate::lock::{LockFile, LockedPlugin, namespace_of};
+use crate::reference::Source;
 use crate::trust::{LOCAL_NAMESPACE, Signer, Trust};
 use agent_core::message::Digest;
 use agent_plugins::{
     ComponentVerifier, PluginIdentity, ReadComponent, digest_of, existing_manifest_file, read_claims,
     write_file_atomically,
 };
-use std::fs::File;
+use std::fs::{File, TryLockError};
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Maximum time to wait for another process that changes the folder.
+const MAX_LOCK_TIME: Duration = Duration::from_secs(30);
+const LOCK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A folder that contains plugins and a lock file.
 #[derive(Clone, Debug)]
@@ -76,15 +83,7 @@ impl PluginFolder {
             return Ok(());
         }
         let Some(existing) = read_if_exists(&path, MAX_COMPONENT_BYTES)?.map(|bytes| digest_of(&bytes)) else {
-            return match existing_manifest_file(&path) {
-                Some(manifest) => Err(RegistryError::Conflict {
-                    place: manifest.display().to_string(),
-                    reason:
-                        "it would change the manifest of the new plugin; move it away, or use --replace to delete it"
-                            .to_owned(),
-                }),
-                None => Ok(()),
-            };
+            return refuse_manifest_file(&path);
         };
         let lock = self.lock_file()?;
         let locked = lock.plugin(&plugin.name).map(|locked| &locked.component);
@@ -100,7 +99,7 @@ impl PluginFolder {
 
     /// Fails if a file with another name contains a plugin with the same plugin name. Each plugin name must be unique
     /// in a folder, because grants are given to plugin names.
-    fn refuse_duplicate_name(&self, plugin: &LockedPlugin) -> Result<(), RegistryError> {
+    pub(crate) fn refuse_duplicate_name(&self, plugin: &LockedPlugin) -> Result<(), RegistryError> {
         let own = self.file(plugin);
         let entries =
             std::fs::read_dir(&self.path).map_err(|source| RegistryError::file(&self.path, "read", source))?;
@@ -139,11 +138,8 @@ impl PluginFolder {
         let mut lock = self.lock_file()?;
         // A component that was built here keeps its manifest in a file beside it.
         let is_present = Self::has_digest(&path, &plugin.component);
-        // A lock file that already has the entry is not written, because it may be in a folder that only its owner can change.
-        if lock.plugin(&plugin.name) != Some(&plugin) {
-            lock.set(plugin);
-            write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
-        }
+        lock.set(plugin);
+        write(&LockFile::path(&self.path), lock.to_text().as_bytes())?;
         if !is_present {
             // The manifest file belonged to the component that is replaced: the new component contains its own manifest.
             remove_manifest_file(&path)?;
@@ -218,13 +214,23 @@ impl PluginFolder {
         verify_local(path, &found.identity, &bytes, trust).map(drop)
     }
 
-    /// Locks the folder, so that two commands for the same folder run one after the other.
-    fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
+    /// Locks the folder, so that two commands for the same folder run one after the other. Waits for up to 30 seconds.
+    pub(crate) fn lock_folder(&self) -> Result<Option<File>, RegistryError> {
         // Some operating systems cannot open a folder like a file. The folder is not locked on these systems, so if two
         // commands run at the same time, the changes of one command can be lost.
         let Ok(folder) = File::open(&self.path) else { return Ok(None) };
-        folder.lock().map_err(|source| RegistryError::file(&self.path, "locked", source))?;
-        Ok(Some(folder))
+        let begun = Instant::now();
+        let failed = |source| RegistryError::file(&self.path, "locked", source);
+        loop {
+            match folder.try_lock() {
+                Ok(()) => return Ok(Some(folder)),
+                Err(TryLockError::WouldBlock) if begun.elapsed() < MAX_LOCK_TIME => std::thread::sleep(LOCK_INTERVAL),
+                Err(TryLockError::WouldBlock) => {
+                    return Err(failed(io::Error::other("another process has locked it for too long")));
+                }
+                Err(TryLockError::Error(source)) => return Err(failed(source)),
+            }
+        }
     }
 }
 
@@ -253,15 +259,22 @@ fn verify_locked(plugin: &LockedPlugin, component: &[u8], trust: &Trust) -> Resu
     }
 }
 
+/// Fails if there is a manifest file beside the place of a new component.
+pub(crate) fn refuse_manifest_file(component: &Path) -> Result<(), RegistryError> {
+    let Some(manifest) = existing_manifest_file(component) else { return Ok(()) };
+    let reason = "it would change the manifest of the new plugin; move it away, or use --replace to delete it";
+    Err(RegistryError::Conflict { place: manifest.display().to_string(), reason: reason.to_owned() })
+}
+
 /// Deletes the manifest file beside a component, if there is one.
-fn remove_manifest_file(component: &Path) -> Result<(), RegistryError> {
+pub(crate) fn remove_manifest_file(component: &Path) -> Result<(), RegistryError> {
     match existing_manifest_file(component) {
         Some(file) => std::fs::remove_file(&file).map_err(|source| RegistryError::file(file, "removed", source)),
         None => Ok(()),
     }
 }
 
-fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
+pub(crate) fn write(path: &Path, bytes: &[u8]) -> Result<(), RegistryError> {
     write_file_atomically(path, bytes).map_err(|source| RegistryError::file(path, "written", source))
 }
 
@@ -361,6 +374,13 @@ impl ComponentVerifier for LockFileVerifier {
             }
             None => Ok(()),
         }
+    }
+
+    fn shared_statements(&self, vouched: &str) -> Option<String> {
+        let entries = LockFile::parse_origin_entries(vouched).unwrap_or_default();
+        let in_registry = |entry: &&LockedPlugin| matches!(entry.source(), Ok(Source::Registry(_)));
+        let shared: String = entries.iter().filter(in_registry).map(LockedPlugin::origin_entry).collect();
+        Some(shared).filter(|shared| !shared.is_empty())
     }
 
     fn lock_file(&self) -> &'static str {

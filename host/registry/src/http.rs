@@ -26,13 +26,30 @@ const MAX_REDIRECTS: usize = 5;
 const MAX_ERROR_BYTES: u64 = 64 * 1024;
 
 /// Whether requests without TLS may go to other machines.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PlainHttp {
     /// Requests without TLS may go only to this machine.
     #[default]
     LoopbackOnly,
     /// Requests without TLS may go to any machine, because the user allowed it.
     Allowed,
+    /// Requests without TLS may also go to these hosts, such as `registry.local`, on any port.
+    Hosts(Vec<String>),
+}
+
+impl PlainHttp {
+    /// Whether requests without TLS may go to this host, which may have a port.
+    fn allows(&self, host: &str) -> bool {
+        match self {
+            PlainHttp::LoopbackOnly => is_loopback(host),
+            PlainHttp::Allowed => true,
+            PlainHttp::Hosts(hosts) => {
+                let name = |host: &str| Url::parse(&format!("http://{host}")).ok()?.host_str().map(str::to_owned);
+                is_loopback(host)
+                    || name(host).is_some_and(|host| hosts.iter().any(|allowed| name(allowed) == Some(host.clone())))
+            }
+        }
+    }
 }
 
 /// An HTTP client. Cloning the client is cheap.
@@ -142,7 +159,7 @@ impl Http {
     /// Returns the URL scheme for a host. The scheme is `http` if the host is this machine or if the user allowed
     /// plain HTTP; otherwise it is `https`.
     pub(crate) fn scheme(&self, host: &str) -> &'static str {
-        if is_loopback(host) || self.plain_http == PlainHttp::Allowed { "http" } else { "https" }
+        if self.plain_http.allows(host) { "http" } else { "https" }
     }
 
     /// Sends a request, and retries it if a retry may succeed (see [`crate::retry`]).
@@ -253,7 +270,7 @@ impl Http {
         let message = |message: String| Err(RegistryError::Server { place: place.to_owned(), message });
         match url.scheme() {
             "https" => Ok(()),
-            "http" if is_loopback(host) || self.plain_http == PlainHttp::Allowed => Ok(()),
+            "http" if self.plain_http.allows(host) => Ok(()),
             "http" => message(format!(
                 "`http://{host}` does not use TLS, so anybody on the network could change the data; use --plain-http to \
                  allow this"

@@ -76,7 +76,7 @@ pub use index::{IndexEntry, IndexedPlugin};
 pub use keys::{KeyFile, Protection, PublicKey, SigningKey, create as create_key, public_path};
 pub use local_signature::{local_claims, local_signatures, signature_path, write_local_signature};
 pub use lock::{LOCK_FILE, LockFile, LockedPlugin, namespace_of};
-pub use locked_components::{LockedComponents, RecordedEntries};
+pub use locked_components::{LockedComponents, LockedSources, SharedRecords};
 pub use push::{NO_TIMESTAMP, Overwrite, PluginFacts, Pushed};
 pub use reference::{Reference, Repository, Source};
 pub use registry::Registry;

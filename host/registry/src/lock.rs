@@ -114,7 +114,7 @@ impl LockFile {
     /// Reads the lock file of a folder. If there is no lock file in the folder, the result is empty.
     pub fn read(directory: &Path) -> Result<Self, RegistryError> {
         let path = Self::path(directory);
-        let Some(bytes) = read_if_exists(&path, MAX_BYTES)? else {
+        let Some(bytes) = Self::bytes(directory)? else {
             // Report a broken link instead of treating it as a missing lock file, because the user who created the link
             // wanted plugins to be locked.
             if path.symlink_metadata().is_ok() {
@@ -128,6 +128,11 @@ impl LockFile {
             Ok(text) => Self::parse(&text, &path),
             Err(error) => Err(RegistryError::file(path, "read", std::io::Error::other(error))),
         }
+    }
+
+    /// Reads the bytes of a folder's lock file. `None` if there is no file.
+    pub(crate) fn bytes(directory: &Path) -> Result<Option<Vec<u8>>, RegistryError> {
+        read_if_exists(&Self::path(directory), MAX_BYTES)
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, RegistryError> {

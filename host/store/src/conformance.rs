@@ -78,7 +78,7 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     versions::rollback_updates_the_history_immediately(new_store()).await;
     versions::set_serving_returns_each_change_once(new_store()).await;
     versions::turn_plugins_are_recorded_per_agent_and_name(new_store()).await;
-    versions::sources_are_replaced_per_version(new_store()).await;
+    versions::sources_are_added_per_version(new_store()).await;
     versions::trial_totals_grow_until_the_trial_ends(new_store()).await;
     leases::session_has_one_holder(new_store()).await;
     leases::lost_lease_cannot_commit(new_store()).await;

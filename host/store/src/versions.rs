@@ -60,14 +60,17 @@ pub trait PluginVersions: Send + Sync {
     /// Returns the rollbacks of a directory, ordered by plugin.
     async fn rollbacks(&self, directory: &str) -> Result<Vec<Rollback>, StoreError>;
 
-    /// Stores where versions come from, so that another machine can fetch them. Replaces what was stored for the same
-    /// version of the same plugin.
+    /// Stores where versions come from, so that another machine can fetch them, in addition to what was stored for the same
+    /// version of the same plugin. If it would become longer than 64 KiB, replaces what was stored.
     async fn record_plugin_sources(&self, sources: Vec<PluginSource>) -> Result<(), StoreError>;
 
     /// Returns the statements that were stored for this version of a plugin. `None` if no process has stored any, which is
-    /// the case for plugins that were built on a machine.
+    /// the case for plugins that were built on a machine, or if they are longer than 64 KiB.
     async fn plugin_source(&self, plugin: &str, digest: &Digest) -> Result<Option<String>, StoreError>;
 }
+
+/// Maximum size of the statements about a version, in bytes. Fits into an `i32`, which PostgreSQL compares with lengths.
+pub(crate) const MAX_SOURCE_BYTES: i32 = 64 << 10;
 
 /// Where a version of a plugin comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]

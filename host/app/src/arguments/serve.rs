@@ -1,8 +1,9 @@
 //! Arguments of the commands `serve` and `token`.
 
-use super::sharing::{ConnectionArguments, token_server};
+use super::sharing::{RegistryAccess, token_server};
 use super::user_name;
 use agent_config::grants::Grant;
+use agent_registry::PlainHttp;
 use agent_serve::{Endpoint, Right, TlsFiles};
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -34,9 +35,10 @@ pub(crate) struct FetchArguments {
     /// on other machines
     #[arg(long)]
     fetch_plugins: bool,
-    /// Allow --fetch-plugins to connect without TLS to registries on other machines
-    #[arg(long, requires = "fetch_plugins")]
-    registry_plain_http: bool,
+    /// Host of a registry to which --fetch-plugins may connect without TLS, such as registry.local; can be repeated. Connections
+    /// to this machine never use TLS
+    #[arg(long, value_name = "HOST", value_parser = host_name, requires = "fetch_plugins")]
+    registry_plain_http: Vec<String>,
     /// Token server that may receive the login for the registry of --fetch-plugins, although someone other than the registry's
     /// owner runs the server; can be repeated
     #[arg(long, value_name = "URL", value_parser = token_server, requires = "fetch_plugins")]
@@ -44,11 +46,21 @@ pub(crate) struct FetchArguments {
 }
 
 impl FetchArguments {
-    /// Returns the options of the connections to registries. `None` if no plugins are fetched.
-    pub(crate) fn connection(&self) -> Option<ConnectionArguments> {
+    /// Returns how the process may connect to registries. `None` if no plugins are fetched.
+    pub(crate) fn access(&self) -> Option<RegistryAccess> {
         let FetchArguments { fetch_plugins, registry_plain_http, registry_token_server } = self;
-        fetch_plugins.then(|| ConnectionArguments::new(*registry_plain_http, registry_token_server.clone()))
+        fetch_plugins.then(|| RegistryAccess {
+            plain_http: PlainHttp::Hosts(registry_plain_http.clone()),
+            token_servers: registry_token_server.clone(),
+        })
     }
+}
+
+fn host_name(text: &str) -> Result<String, String> {
+    let url = Url::parse(&format!("http://{text}")).ok();
+    let is_name = url.is_some_and(|url| url.path() == "/" && url.username().is_empty() && !text.ends_with('/'));
+    let advice = "write the name of a host, such as registry.local";
+    if is_name { Ok(text.to_owned()) } else { Err(advice.to_owned()) }
 }
 
 /// The option that selects NATS servers.

@@ -15,19 +15,23 @@ pub(crate) struct ConnectionArguments {
     /// Token server that may receive the login for the registry, although someone other than the registry's owner runs
     /// the server; can be repeated
     #[arg(long = "token-server", value_name = "URL", value_parser = token_server)]
-    pub(crate) token_servers: Vec<Url>,
+    token_servers: Vec<Url>,
 }
 
 impl ConnectionArguments {
-    /// Creates the options from those of another command.
-    pub(crate) fn new(plain_http: bool, token_servers: Vec<Url>) -> Self {
-        Self { plain_http, token_servers }
+    /// Returns how the command may connect to registries.
+    pub(crate) fn access(&self) -> RegistryAccess {
+        let plain_http = if self.plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly };
+        RegistryAccess { plain_http, token_servers: self.token_servers.clone() }
     }
+}
 
-    /// Returns whether connections without TLS to other machines are allowed.
-    pub(crate) fn plain_http(&self) -> PlainHttp {
-        if self.plain_http { PlainHttp::Allowed } else { PlainHttp::LoopbackOnly }
-    }
+/// How a process may connect to registries.
+#[derive(Clone, Debug)]
+pub(crate) struct RegistryAccess {
+    pub(crate) plain_http: PlainHttp,
+    /// Servers that may receive the login for a registry, although someone other than the registry's owner runs them.
+    pub(crate) token_servers: Vec<Url>,
 }
 
 /// Options that select the plugin folder and its trust settings.

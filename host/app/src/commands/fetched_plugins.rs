@@ -2,16 +2,17 @@
 //! versions with which turns began on other machines (F1).
 
 use super::plugin::{component_cache, registry};
-use crate::arguments::sharing::ConnectionArguments;
+use crate::arguments::sharing::RegistryAccess;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, text};
 use agent_config::assembly::DelegateReader;
 use agent_config::{ConfigError, DataDirectory, HostEnvironment, Settings};
-use agent_plugins::{ComponentSource, PluginIdentity};
-use agent_registry::{LockFile, LockedComponents, LockedPlugin, PluginFolder, RecordedEntries};
-use agent_store::Store;
+use agent_core::message::Digest;
+use agent_plugins::{ComponentSources, PluginIdentity};
+use agent_registry::{LockedComponents, LockedPlugin, LockedSources, RegistryError, SharedRecords};
+use agent_store::{AuditAction, Store};
 use async_trait::async_trait;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,123 +25,126 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 const RETRY_INTERVAL: Duration = Duration::from_secs(30);
 
 /// Fetches the plugins of all plugin folders of a process.
-#[derive(Clone)]
 pub(super) struct FetchedPlugins {
-    components: Arc<LockedComponents>,
-    /// What was done for each folder.
-    folders: Arc<Mutex<BTreeMap<PathBuf, FolderStatus>>>,
+    sources: Arc<LockedSources>,
     environment: HostEnvironment,
     terminal: Terminal,
+    /// Folders whose lock files are followed.
+    followed: Mutex<BTreeSet<PathBuf>>,
+    stop: CancellationToken,
 }
 
-/// What was done for a folder.
-#[derive(Clone, Debug, Default)]
-struct FolderStatus {
-    /// Contents of the lock file whose plugins are in the folder.
-    lock: Option<Vec<u8>>,
+/// Follows the lock file of one folder.
+struct Follower {
+    components: Arc<LockedComponents>,
+    folder: PathBuf,
+    terminal: Terminal,
+    /// Digest of the lock file whose plugins are in the folder.
+    lock: Option<Digest>,
     /// What failed after that.
     failure: Option<FetchFailure>,
 }
 
 /// The plugins of a lock file that could not be fetched.
-#[derive(Clone, Debug)]
 struct FetchFailure {
     reason: String,
-    /// Contents of the lock file.
-    lock: Option<Vec<u8>>,
+    /// Digest of the lock file.
+    lock: Option<Digest>,
     /// Time at which the plugins are tried again. If the lock file changes, they are tried at once.
     next: Instant,
 }
 
 impl FetchedPlugins {
+    /// `settings` are those of the first agent, whose limits apply. The tasks end when `stop` is cancelled.
     pub(super) fn new(
-        connection: &ConnectionArguments,
-        (data, environment): (&DataDirectory, &HostEnvironment),
+        access: &RegistryAccess,
+        (data, settings): (&DataDirectory, &Settings),
         store: Arc<dyn Store>,
-        terminal: &Terminal,
+        (terminal, stop): (&Terminal, CancellationToken),
     ) -> Result<Self, Failure> {
-        let registry = registry(connection, terminal)?;
-        let components = LockedComponents::new(registry, component_cache(data), Box::new(RecordedInStore(store)));
-        Ok(Self {
-            components: Arc::new(components),
-            folders: Arc::default(),
-            environment: environment.clone(),
-            terminal: terminal.clone(),
-        })
+        let registry = registry(access.clone(), terminal)?;
+        let mut cache = component_cache(data);
+        cache.downloads.most = settings.host_limits().component;
+        let sources = Arc::new(LockedSources::new(registry, cache, Arc::new(RecordsInStore(store))));
+        let mut environment = settings.environment.clone();
+        environment.component_sources = Some(sources.clone());
+        Ok(Self { sources, environment, terminal: terminal.clone(), followed: Mutex::default(), stop })
     }
 
-    /// Returns the source of the versions that this machine does not have.
-    pub(super) fn source(&self) -> Arc<dyn ComponentSource> {
-        self.components.clone()
+    /// Returns the sources of the versions that this machine does not have.
+    pub(super) fn sources(&self) -> Arc<dyn ComponentSources> {
+        self.sources.clone()
     }
 
-    /// Fetches the plugins of one folder that are missing, and uses the folder's lock file from now on.
+    /// Fetches the plugins of one folder that are missing, and follows the folder's lock file from now on.
     pub(super) async fn prepare(&self, folder: &Path) -> Result<(), ConfigError> {
-        self.components.add_folder(folder);
-        let lock = read_lock(folder);
-        let failed = |reason: String| ConfigError::Fetch { folder: folder.to_owned(), reason };
-        self.restore(&PluginFolder::new(folder)).await.map_err(failed)?;
-        self.set_status(folder, FolderStatus { lock, failure: None });
+        let components = self.sources.of(folder);
+        let (folder, terminal) = (folder.to_owned(), self.terminal.clone());
+        let mut follower = Follower { components, folder: folder.clone(), terminal, lock: None, failure: None };
+        let restored = async {
+            let lock = follower.components.lock_digest().await?;
+            follower.restore().await?;
+            Ok::<_, RegistryError>(lock)
+        };
+        let restored = restored.await;
+        follower.lock =
+            restored.map_err(|error| ConfigError::Fetch { folder: folder.clone(), reason: error.to_string() })?;
+        if self.followed.lock().unwrap_or_else(PoisonError::into_inner).insert(folder) {
+            tokio::spawn(follower.run(self.stop.clone()));
+        }
         Ok(())
     }
+}
 
-    /// Fetches the plugins of changed lock files until the process stops.
-    pub(super) async fn follow_lock_files(self, stop: CancellationToken) {
+impl Follower {
+    /// Fetches what the lock file names whenever it changes.
+    async fn run(mut self, stop: CancellationToken) {
         loop {
+            let followed = async {
+                tokio::time::sleep(POLL_INTERVAL).await;
+                self.follow().await;
+            };
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = tokio::time::sleep(POLL_INTERVAL) => {}
-            }
-            for folder in self.components.folders() {
-                tokio::select! {
-                    () = stop.cancelled() => return,
-                    () = self.follow(&folder) => {}
-                }
+                () = followed => {}
             }
         }
     }
 
-    async fn follow(&self, folder: &PluginFolder) {
-        let lock = read_lock(folder.path());
-        let before = self.status(folder.path());
+    async fn follow(&mut self) {
+        let lock = match self.components.lock_digest().await {
+            Ok(lock) => lock,
+            Err(error) => return self.fail(None, error.to_string()),
+        };
         let may_try = |failure: &FetchFailure| failure.next <= Instant::now() || failure.lock != lock;
-        if lock == before.lock || !before.failure.as_ref().is_none_or(may_try) {
+        if lock == self.lock || !self.failure.as_ref().is_none_or(may_try) {
             return;
         }
-        let status = match self.restore(folder).await {
-            Ok(()) => FolderStatus { lock, failure: None },
-            Err(reason) => {
-                if before.failure.is_none_or(|known| known.reason != reason) {
-                    let problem = format!("the plugins of `{}` cannot be fetched: {reason}", folder.path().display());
-                    let seconds = RETRY_INTERVAL.as_secs();
-                    self.terminal.note(format!(
-                        "{YELLOW}!{YELLOW:#} {}; the plugins stay as they are, and are tried again every {seconds} s",
-                        text::harmless(&problem)
-                    ));
-                }
-                let next = Instant::now() + RETRY_INTERVAL;
-                FolderStatus { lock: before.lock, failure: Some(FetchFailure { reason, lock, next }) }
-            }
-        };
-        self.set_status(folder.path(), status);
+        match self.restore().await {
+            Ok(()) => (self.lock, self.failure) = (lock, None),
+            Err(error) => self.fail(lock, error.to_string()),
+        }
     }
 
-    async fn restore(&self, folder: &PluginFolder) -> Result<(), String> {
-        let restored = self.components.restore(folder).await.map_err(|error| error.to_string())?;
-        for LockedPlugin { name, version, component, reference, .. } in restored {
+    /// Shows a failure once, and remembers when to try again.
+    fn fail(&mut self, lock: Option<Digest>, reason: String) {
+        if self.failure.as_ref().is_none_or(|known| known.reason != reason) {
+            let problem = format!("the plugins of `{}` cannot be fetched: {reason}", self.folder.display());
+            let seconds = RETRY_INTERVAL.as_secs();
+            self.terminal.note(format!(
+                "{YELLOW}!{YELLOW:#} {}; the plugins stay as they are, and are tried again every {seconds} s",
+                text::harmless(&problem)
+            ));
+        }
+        self.failure = Some(FetchFailure { reason, lock, next: Instant::now() + RETRY_INTERVAL });
+    }
+
+    async fn restore(&self) -> Result<(), RegistryError> {
+        for LockedPlugin { name, version, component, reference, .. } in self.components.restore().await? {
             let line = format!("fetched {name} {version} ({}) from {reference}", component.short());
             self.terminal.note(text::one_line(&line, 1000));
         }
         Ok(())
-    }
-
-    fn status(&self, folder: &Path) -> FolderStatus {
-        let folders = self.folders.lock().unwrap_or_else(PoisonError::into_inner);
-        folders.get(folder).cloned().unwrap_or_default()
-    }
-
-    fn set_status(&self, folder: &Path, status: FolderStatus) {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner).insert(folder.to_owned(), status);
     }
 }
 
@@ -156,17 +160,20 @@ impl DelegateReader for FetchedPlugins {
     }
 }
 
-/// The entries that other processes have recorded in the database.
-struct RecordedInStore(Arc<dyn Store>);
+/// What the processes record in their database.
+struct RecordsInStore(Arc<dyn Store>);
 
 #[async_trait]
-impl RecordedEntries for RecordedInStore {
-    async fn find(&self, plugin: &PluginIdentity) -> Result<Option<String>, String> {
+impl SharedRecords for RecordsInStore {
+    async fn entries(&self, plugin: &PluginIdentity) -> Result<Option<String>, String> {
         self.0.plugin_source(&plugin.name, &plugin.digest).await.map_err(|error| error.to_string())
     }
-}
 
-/// Returns the contents of a folder's lock file. `None` if it cannot be read, so that it counts as empty until it can.
-fn read_lock(folder: &Path) -> Option<Vec<u8>> {
-    std::fs::read(LockFile::path(folder)).ok()
+    async fn refused(&self, folder: &Path, plugin: &str, reason: &str) {
+        let directory = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned()).display().to_string();
+        let refused = AuditAction::Refused { directory, subject: plugin.to_owned(), reason: reason.to_owned() };
+        if let Err(error) = self.0.audit(vec![refused]).await {
+            tracing::error!(%error, "a refusal could not be recorded in the audit log");
+        }
+    }
 }

@@ -44,7 +44,7 @@ pub(crate) async fn run(
     let tokens = token_file(arguments.tokens.as_deref(), &data);
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);
     let asking = |host| Host { first_uses: Some(sender), ..host };
-    let registries = arguments.fetch.connection();
+    let registries = arguments.fetch.access();
     let cooperation = Cooperation { nats: nats.as_ref(), registries: registries.as_ref() };
     let mut served = tokio::select! {
         served = ServedAgents::assemble(options, (&data, &environment), (cooperation, asking), terminal) => served?,

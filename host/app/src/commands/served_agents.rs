@@ -4,7 +4,7 @@ use super::chat::build_news;
 use super::fetched_plugins::FetchedPlugins;
 use super::monitoring::Monitoring;
 use super::open_session::checkpoint;
-use crate::arguments::sharing::ConnectionArguments;
+use crate::arguments::sharing::RegistryAccess;
 use crate::environment;
 use crate::exit::Failure;
 use crate::terminal::{Terminal, YELLOW, text};
@@ -28,7 +28,7 @@ pub(super) struct Cooperation<'a> {
     /// NATS servers that announce work to other processes.
     pub(super) nats: Option<&'a NatsAddress>,
     /// Options of the connections to registries, from which missing plugins are fetched. `None` if no plugins are fetched.
-    pub(super) registries: Option<&'a ConnectionArguments>,
+    pub(super) registries: Option<&'a RegistryAccess>,
 }
 
 /// The agents that a process runs until it is told to stop.
@@ -52,17 +52,20 @@ impl ServedAgents {
         (Cooperation { nats, registries }, prepare): (Cooperation<'_>, impl FnOnce(Host) -> Host),
         terminal: &Terminal,
     ) -> Result<Self, Failure> {
-        let all_settings = read_settings(options, (data, environment), terminal).await?;
+        let mut all_settings = read_settings(options, (data, environment), terminal).await?;
         let first = all_settings.first().ok_or_else(|| Failure::refused("there is no agent to serve"))?;
         let (store, sandbox) = (open_store(data).await?, open_sandbox(first, data)?);
-        let here = first.environment.clone();
-        let fetched =
-            registries.map(|registries| FetchedPlugins::new(registries, (data, &here), store.clone(), terminal));
-        let fetched = fetched.transpose()?;
+        let stop = CancellationToken::new();
+        let fetched = registries
+            .map(|registries| FetchedPlugins::new(registries, (data, first), store.clone(), (terminal, stop.clone())));
+        let (fetched, here) = (fetched.transpose()?, first.environment.clone());
+        let stop_on_drop = stop.drop_guard();
         if let Some(fetched) = &fetched {
-            sandbox.find_missing_in(fetched.source());
-            for folder in all_settings.iter().filter_map(|settings| settings.plugins.as_deref()) {
-                fetched.prepare(folder).await?;
+            for settings in &mut all_settings {
+                settings.environment.component_sources = Some(fetched.sources());
+                if let Some(folder) = &settings.plugins {
+                    fetched.prepare(folder).await?;
+                }
             }
         }
         let assembler = Assembler {
@@ -91,11 +94,7 @@ impl ServedAgents {
         };
         let host = prepare(host);
         let watches = agents.iter().map(|agents| AgentWatch::begin(&host, &agents.all)).collect();
-        let stop = CancellationToken::new();
-        if let Some(fetched) = fetched {
-            tokio::spawn(fetched.follow_lock_files(stop.clone()));
-        }
-        Ok(Self { host, agents, watches, monitoring, _stop_on_drop: stop.drop_guard() })
+        Ok(Self { host, agents, watches, monitoring, _stop_on_drop: stop_on_drop })
     }
 
     /// Begins to send the metrics to the collectors that ask for them.

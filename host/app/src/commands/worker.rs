@@ -22,7 +22,7 @@ pub(crate) async fn run(
     let (environment, nats) = (environment::host(), environment::nats(arguments.nats.nats.as_deref())?);
     let data = DataDirectory::open(data, &environment)?;
     let options = agent_options(&arguments.agents);
-    let registries = arguments.fetch.connection();
+    let registries = arguments.fetch.access();
     let cooperation = Cooperation { nats: nats.as_ref(), registries: registries.as_ref() };
     let mut served = tokio::select! {
         served = ServedAgents::assemble(options, (&data, &environment), (cooperation, |host| host), terminal) => served?,

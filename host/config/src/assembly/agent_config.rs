@@ -5,11 +5,18 @@ use crate::agent_file::ServiceTable;
 use crate::settings::Settings;
 use agent_core::prompt::PromptParts;
 use agent_core::run::LoopConfig;
-use agent_plugins::CallLimits;
 use agent_plugins::limits::CALL_LIMITS;
+use agent_plugins::{CallLimits, ComponentSource};
 use agent_runtime::{AgentConfig, AnnouncedEvents, AskPolicy, Emission, OutboxConfig, PluginAllowance, ServiceConfig};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// Returns the source of the components that the agent's plugin folder once contained.
+fn component_source(settings: &Settings) -> Option<Arc<dyn ComponentSource>> {
+    let sources = settings.environment.component_sources.as_ref()?;
+    Some(sources.of_folder(settings.plugins.as_deref()?))
+}
 
 /// Returns the configuration of the agent that the settings describe. Delegates and MCP servers are added later.
 pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
@@ -19,6 +26,7 @@ pub(super) fn agent_config(settings: &Settings) -> AgentConfig {
         file: settings.path.as_deref().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())),
         rule_binding: settings.rule_binding,
         vetting: Some(vetting(settings)),
+        components: component_source(settings),
         user: settings.user.clone().or_else(|| settings.environment.user.clone()),
         project: settings.environment.project.clone(),
         bounds: loop_config(settings),

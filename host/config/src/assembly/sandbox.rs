@@ -5,7 +5,6 @@ use crate::environment::HostEnvironment;
 use crate::error::ConfigError;
 use crate::protection;
 use crate::settings::Settings;
-use agent_plugins::limits::HOST_LIMITS;
 use agent_plugins::{CompilerCommand, HostLimits, Sandbox, SandboxOptions};
 use agent_registry::{LockFileVerifier, Trust};
 use std::sync::Arc;
@@ -18,9 +17,8 @@ pub fn open_default_sandbox(data: &DataDirectory, environment: &HostEnvironment)
 /// Opens a sandbox with the limits and the signature rules of an agent's file. In this sandbox, no grant covers the
 /// files of the agent.
 pub fn open_sandbox(settings: &Settings, data: &DataDirectory) -> Result<Sandbox, ConfigError> {
-    let mut limits = HostLimits::default();
-    settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
-    let sandbox = open_limited_sandbox((data, &settings.environment), limits, settings.file.sharing.clone())?;
+    let (limits, trust) = (settings.host_limits(), settings.file.sharing.clone());
+    let sandbox = open_limited_sandbox((data, &settings.environment), limits, trust)?;
     // The agent's files are protected by this function, so that no caller can forget to protect these files.
     sandbox.protect(protection::paths_of_agent(settings));
     Ok(sandbox)
@@ -50,9 +48,7 @@ pub fn open_limited_sandbox(
 /// Opens a sandbox with the limits and the signature rules of an agent's file that stores nothing, for a machine without a
 /// data folder.
 pub fn open_checking_sandbox(settings: &Settings) -> Result<Sandbox, ConfigError> {
-    let mut limits = HostLimits::default();
-    settings.file.host_limits.set(&HOST_LIMITS, &mut limits);
-    Ok(open_examining_sandbox(&settings.environment, limits)?.verified_by(vetting(settings)))
+    Ok(open_examining_sandbox(&settings.environment, settings.host_limits())?.verified_by(vetting(settings)))
 }
 
 /// Opens a sandbox that examines components and stores nothing: neither the components nor their compiled code.

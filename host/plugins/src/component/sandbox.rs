@@ -1,10 +1,9 @@
 //! The sandbox: the engine with its limits, cache and plugin store, shared by all plugins of the process.
 
 use super::compiler::{self, CompilerCommand};
-use super::component_source::ComponentSource;
 use super::engine_context::{CodeFolders, EngineContexts, SandboxError};
 use super::plugin::LoadedPlugin;
-use super::plugin_store::PluginStore;
+use super::plugin_store::{PluginStore, PluginStoreError};
 use super::quarantine::Quarantine;
 use super::verifier::{ComponentVerifier, VerifierPair};
 use crate::capabilities::http::{NameResolver, Network, SystemResolver};
@@ -117,8 +116,6 @@ pub(crate) struct Shared {
     pub(crate) largest_component: u64,
     pub(crate) compiler: Option<CompilerCommand>,
     pub(crate) store: Option<PluginStore>,
-    /// Finds components that the plugin store does not contain.
-    pub(crate) source: OnceLock<Arc<dyn ComponentSource>>,
     loaded: Mutex<HashMap<LoadedKey, Weak<LoadedPlugin>>>,
 }
 
@@ -152,7 +149,6 @@ impl Sandbox {
             largest_component: options.limits.component,
             compiler: options.compiler,
             store: options.store_directory.map(PluginStore::new),
-            source: OnceLock::new(),
             loaded: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared), verifier: options.verifier })
@@ -166,12 +162,11 @@ impl Sandbox {
         }
     }
 
-    /// Asks this source for components that the plugin store does not contain from now on, also in sandboxes that share the
-    /// engine of this sandbox. Only the first source of an engine is used.
-    pub fn find_missing_in(&self, source: Arc<dyn ComponentSource>) {
-        if self.shared.source.set(source).is_err() {
-            tracing::debug!("the sandbox already has a source of components");
-        }
+    /// Returns what other machines may know about the origin of a component in the plugin store. `None` if the component is the
+    /// user's own plugin, or comes from a place that only this machine can use. Reads a file.
+    pub fn shared_statements(&self, digest: &Digest) -> Result<Option<String>, PluginStoreError> {
+        let (Some(store), Some(verifier)) = (self.store(), &self.verifier) else { return Ok(None) };
+        Ok(store.vouched(digest)?.and_then(|vouched| verifier.shared_statements(&vouched)))
     }
 
     /// Returns the number of calls that run or wait now.

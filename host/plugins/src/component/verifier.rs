@@ -36,6 +36,9 @@ pub trait ComponentVerifier: Send + Sync + std::fmt::Debug {
         component: &ReadComponent<'_>,
     ) -> Result<(), String>;
 
+    /// Returns the part of a component's statements that other machines may know and can use. `None` if there is none.
+    fn shared_statements(&self, vouched: &str) -> Option<String>;
+
     /// Name of a file in the plugin folder whose content determines the verifier's decisions. When this file changes,
     /// components that were refused are checked again.
     fn lock_file(&self) -> &'static str;
@@ -68,6 +71,10 @@ impl ComponentVerifier for VerifierPair {
     ) -> Result<(), String> {
         self.first.verify_stored(vouched, plugin, component)?;
         self.second.verify_stored(vouched, plugin, component)
+    }
+
+    fn shared_statements(&self, vouched: &str) -> Option<String> {
+        self.first.shared_statements(vouched)
     }
 
     fn lock_file(&self) -> &'static str {

@@ -1,6 +1,7 @@
 //! A generation: the immutable set of plugins that an agent has at one moment, identified by its digest (P10). Each
 //! turn uses one generation from its start to its end.
 
+use crate::component::component_source::ComponentSource;
 use crate::component::load::stored::GenerationError;
 use crate::component::load::{Origin, Progress};
 use crate::component::load_error::LoadError;
@@ -90,9 +91,34 @@ impl Generation {
     /// Loads a generation that a turn has pinned. The components come from the plugin store. Fails if a plugin of the
     /// generation cannot be loaded.
     pub async fn from_digests(sandbox: &Sandbox, pinned: &[(String, Digest)]) -> Result<Self, GenerationError> {
+        Self::load_pinned(sandbox, pinned, None).await
+    }
+
+    /// Loads a generation as [`Generation::from_digests`], and asks a source for the components that the plugin store does not
+    /// contain.
+    pub async fn from_source(
+        sandbox: &Sandbox,
+        pinned: &[(String, Digest)],
+        source: Arc<dyn ComponentSource>,
+    ) -> Result<Self, GenerationError> {
+        Self::load_pinned(sandbox, pinned, Some(source)).await
+    }
+
+    async fn load_pinned(
+        sandbox: &Sandbox,
+        pinned: &[(String, Digest)],
+        source: Option<Arc<dyn ComponentSource>>,
+    ) -> Result<Self, GenerationError> {
         // The items are cloned, because a future that borrows them could not be sent to another thread.
-        let loads =
-            pinned.iter().cloned().map(|(name, digest)| async move { sandbox.load_stored(&name, &digest).await });
+        let loads = pinned.iter().cloned().map(|(name, digest)| {
+            let source = source.clone();
+            async move {
+                match source {
+                    Some(source) => sandbox.load_or_find(&name, &digest, &*source).await,
+                    None => sandbox.load_stored(&name, &digest).await,
+                }
+            }
+        });
         let plugins: Vec<Result<_, GenerationError>> =
             futures::stream::iter(loads).buffered(CONCURRENT_LOADS).collect().await;
         Ok(Self::new(plugins.into_iter().collect::<Result<Vec<_>, _>>()?))

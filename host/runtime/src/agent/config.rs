@@ -12,7 +12,7 @@ use agent_core::schema::Schema;
 use agent_core::text_dialect::ToolDialect;
 use agent_core::tool::{ClientTool, ToolDefinition, ToolSource};
 use agent_mcp::ServerConfig;
-use agent_plugins::{CallLimits, ComponentVerifier, Grants, KnownSecrets, SecretHolder, TreeGrant};
+use agent_plugins::{CallLimits, ComponentSource, ComponentVerifier, Grants, KnownSecrets, SecretHolder, TreeGrant};
 use agent_store::digest_of;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -143,6 +143,9 @@ pub struct AgentConfig {
     /// A delegate can use this check to have stricter requirements than the host. By default, there is no
     /// additional check.
     pub vetting: Option<Arc<dyn ComponentVerifier>>,
+    /// Finds the components of turns that began on other machines, if the plugin store of this machine does not contain them.
+    /// By default, there is no source.
+    pub components: Option<Arc<dyn ComponentSource>>,
     /// The user whose long-term memory the agent uses. If this field is `None`, the agent does not use memory.
     pub user: Option<String>,
     /// The part of the user's memory that the agent uses (D4). The default is [`MemoryUse::Project`].
@@ -220,6 +223,7 @@ impl AgentConfig {
             file: None,
             rule_binding: RuleBinding::default(),
             vetting: None,
+            components: None,
             user: None,
             memory: MemoryUse::default(),
             project: None,

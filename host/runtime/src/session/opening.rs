@@ -196,7 +196,7 @@ impl Session {
             let versions: Vec<_> = unknown.iter().map(|(name, digest)| format!("{name}@{}", digest.short())).collect();
             let versions = versions.join(", ");
             // The agent's file may have another path on the machine where the turn began, so the turn stays open.
-            if self.services.store.is_shared_by_machines() {
+            if pinned.is_some() && self.services.store.is_shared_by_machines() {
                 return Err(SessionError::UnknownPlugins { versions });
             }
             let reason = format!(
@@ -211,7 +211,11 @@ impl Session {
             (false, true) => {
                 let sandbox =
                     current.config().vetting.clone().map(|vetting| self.services.sandbox.verified_by(vetting));
-                Generation::from_digests(sandbox.as_ref().unwrap_or(&self.services.sandbox), &plugins).await
+                let sandbox = sandbox.as_ref().unwrap_or(&self.services.sandbox);
+                match current.config().components.clone().filter(|_| purpose == OpenPurpose::Continue) {
+                    Some(source) => Generation::from_source(sandbox, &plugins, source).await,
+                    None => Generation::from_digests(sandbox, &plugins).await,
+                }
             }
         };
         let agent = match generation {
@@ -223,10 +227,8 @@ impl Session {
                 tracing::info!(session = %self.run.session, %error, "the open turn's plugins are not loaded");
                 return Ok(());
             }
-            // Another machine may have the plugins and can continue the turn, so the turn stays open.
-            Err(error) if error.is_missing_here() && self.services.store.is_shared_by_machines() => {
-                return Err(error.into());
-            }
+            // Another machine may have the plugins, or a host that can load them, so the turn stays open.
+            Err(error) if self.services.store.is_shared_by_machines() => return Err(error.into()),
             Err(error) if error.is_permanent() => Err(error.to_string()),
             // The plugins may become available later, so the turn stays open.
             Err(error) => return Err(error.into()),

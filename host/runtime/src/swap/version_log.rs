@@ -122,8 +122,8 @@ pub async fn begin_serving(
 /// Stores where these versions come from, so that another machine of a fleet can fetch them. Nothing is stored for the user's
 /// own plugins.
 async fn record_sources(store: &dyn Store, sandbox: &Sandbox, plugins: Vec<PluginIdentity>) -> Result<(), StoreError> {
-    let Some(components) = sandbox.store().cloned() else { return Ok(()) };
-    let read = move |PluginIdentity { name, digest }| match components.vouched(&digest) {
+    let sandbox = sandbox.clone();
+    let read = move |PluginIdentity { name, digest }| match sandbox.shared_statements(&digest) {
         Ok(statements) => Some(PluginSource { plugin: name, digest, statements: statements? }),
         Err(error) => {
             tracing::warn!(%name, %error, "other machines cannot fetch this plugin");

@@ -182,8 +182,9 @@ pub(super) async fn turn_plugins_are_recorded_per_agent_and_name(test: TestStore
     assert_eq!(store.plugins_without_turns("b", components()).await.unwrap(), components());
 }
 
-/// F1: where a version comes from is stored for each version of each plugin, and what is stored later replaces it.
-pub(super) async fn sources_are_replaced_per_version(test: TestStore) {
+/// F1: where a version comes from is stored for each version of each plugin, what is stored later is added once, and the size is
+/// limited.
+pub(super) async fn sources_are_added_per_version(test: TestStore) {
     let store = &test.store;
     let source = |plugin: &str, byte, statements: &str| PluginSource {
         plugin: plugin.to_owned(),
@@ -201,6 +202,14 @@ pub(super) async fn sources_are_replaced_per_version(test: TestStore) {
     assert_eq!(stored("calc", 2).await.as_deref(), Some("two"));
     assert_eq!(stored("text", 1).await.as_deref(), Some("of text"));
     store.record_plugin_sources(vec![source("calc", 1, "moved")]).await.unwrap();
-    assert_eq!(stored("calc", 1).await.as_deref(), Some("moved"));
+    assert_eq!(stored("calc", 1).await.as_deref(), Some("one\0\u{1}ümoved"));
+    store.record_plugin_sources(vec![source("calc", 1, "ümoved")]).await.unwrap();
+    assert_eq!(stored("calc", 1).await.as_deref(), Some("one\0\u{1}ümoved"), "it is known already");
+    let long = "l".repeat(65_500);
+    store.record_plugin_sources(vec![source("calc", 1, &long)]).await.unwrap();
+    store.record_plugin_sources(vec![source("calc", 1, &"m".repeat(100))]).await.unwrap();
+    assert_eq!(stored("calc", 1).await, Some("m".repeat(100)), "instead of what would be too long");
+    store.record_plugin_sources(vec![source("calc", 3, &"n".repeat(70_000))]).await.unwrap();
+    assert_eq!(stored("calc", 3).await, None, "too long to be read");
     assert_eq!(stored("text", 2).await, None);
 }

@@ -8,6 +8,7 @@ use super::queries::{NOW, number, small, value};
 use super::text::{Text, optional, optional_text, text};
 use crate::encoding::values::{digest, rfc3339, sql_limit};
 use crate::encoding::versions::{EndedVersion, ServingChanges, parse_version_end};
+use crate::versions::MAX_SOURCE_BYTES;
 use crate::{
     MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginSource, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError,
     StoredTrial, TrialCalls, VersionChange, VersionEndReason, VersionFilter,
@@ -218,12 +219,14 @@ impl PluginVersions for PostgresStore {
             let sql = "INSERT INTO plugin_sources (plugin, digest, statements)
                        SELECT * FROM unnest($1::text[], $2::text[], $3::text[]) AS given (plugin, digest, statements)
                        ORDER BY given.plugin, given.digest
-                       ON CONFLICT (plugin, digest) DO UPDATE SET statements = excluded.statements
-                       WHERE plugin_sources.statements <> excluded.statements";
+                       ON CONFLICT (plugin, digest) DO UPDATE SET statements =
+                         CASE WHEN octet_length(plugin_sources.statements) + octet_length(excluded.statements) <= $4
+                              THEN plugin_sources.statements || excluded.statements ELSE excluded.statements END
+                       WHERE strpos(plugin_sources.statements, excluded.statements) = 0";
             let plugins: Vec<_> = sources.iter().map(|source| Text(&source.plugin)).collect();
             let digests: Vec<_> = sources.iter().map(|source| source.digest.as_str()).collect();
             let statements: Vec<_> = sources.iter().map(|source| Text(&source.statements)).collect();
-            self.connection().await?.execute(sql, &[&plugins, &digests, &statements]).await?;
+            self.connection().await?.execute(sql, &[&plugins, &digests, &statements, &MAX_SOURCE_BYTES]).await?;
             Ok(())
         })
         .await
@@ -231,8 +234,10 @@ impl PluginVersions for PostgresStore {
 
     async fn plugin_source(&self, plugin: &str, digest: &Digest) -> Result<Option<String>, StoreError> {
         self.run(|| async {
-            let sql = "SELECT statements FROM plugin_sources WHERE plugin = $1 AND digest = $2";
-            let row = self.connection().await?.query_opt(sql, &[&Text(plugin), &digest.as_str()]).await?;
+            let sql = "SELECT statements FROM plugin_sources
+                       WHERE plugin = $1 AND digest = $2 AND octet_length(statements) <= $3";
+            let parameters: [&(dyn ToSql + Sync); 3] = [&Text(plugin), &digest.as_str(), &MAX_SOURCE_BYTES];
+            let row = self.connection().await?.query_opt(sql, &parameters).await?;
             row.map(|row| text(&row, 0)).transpose()
         })
         .await

@@ -6,6 +6,7 @@ use super::failure::Failure;
 use super::queries::{collect, now, rfc3339, sql_limit, unsigned};
 use super::writer::Effort;
 use crate::encoding::versions::{EndedVersion, ServingChanges, parse_version_end};
+use crate::versions::MAX_SOURCE_BYTES;
 use crate::{
     MAX_PAGE, PLUGIN_STORE_ORIGIN, PluginSource, PluginVersion, PluginVersions, Rollback, ServedPlugin, StoreError,
     StoredTrial, TrialCalls, VersionChange, VersionEndReason, VersionFilter,
@@ -203,11 +204,13 @@ impl PluginVersions for SqliteStore {
         }
         self.write(Effort::Short, move |connection| {
             let sql = "INSERT INTO plugin_sources (plugin, digest, statements) VALUES (?1, ?2, ?3)
-                       ON CONFLICT (plugin, digest) DO UPDATE SET statements = excluded.statements
-                       WHERE statements <> excluded.statements";
+                       ON CONFLICT (plugin, digest) DO UPDATE SET statements =
+                         CASE WHEN octet_length(statements) + octet_length(excluded.statements) <= ?4
+                              THEN statements || excluded.statements ELSE excluded.statements END
+                       WHERE instr(statements, excluded.statements) = 0";
             let mut statement = connection.prepare_cached(sql)?;
             for PluginSource { plugin, digest, statements } in &sources {
-                statement.execute([plugin.as_str(), digest.as_str(), statements])?;
+                statement.execute(params![plugin, digest.as_str(), statements, MAX_SOURCE_BYTES])?;
             }
             Ok(())
         })
@@ -217,9 +220,10 @@ impl PluginVersions for SqliteStore {
     async fn plugin_source(&self, plugin: &str, digest: &Digest) -> Result<Option<String>, StoreError> {
         let (plugin, digest) = (plugin.to_owned(), digest.as_str().to_owned());
         self.read(move |connection| {
-            let sql = "SELECT statements FROM plugin_sources WHERE plugin = ?1 AND digest = ?2";
+            let sql = "SELECT statements FROM plugin_sources
+                       WHERE plugin = ?1 AND digest = ?2 AND octet_length(statements) <= ?3";
             let mut statement = connection.prepare_cached(sql)?;
-            Ok(statement.query_row([plugin, digest], |row| row.get(0)).optional()?)
+            Ok(statement.query_row(params![plugin, digest, MAX_SOURCE_BYTES], |row| row.get(0)).optional()?)
         })
         .await
     }

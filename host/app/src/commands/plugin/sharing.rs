@@ -11,7 +11,7 @@ pub(super) use folder::{remove, verify};
 pub(super) use update::update;
 
 use super::{load, print};
-use crate::arguments::sharing::{ConnectionArguments, PushArguments, SearchArguments, SignArguments};
+use crate::arguments::sharing::{PushArguments, RegistryAccess, SearchArguments, SignArguments};
 use crate::commands::key;
 use crate::environment;
 use crate::exit::Failure;
@@ -30,12 +30,12 @@ const MAX_CHARACTERS: usize = 100;
 
 /// Returns the client for registries, which shows each retry on the terminal.
 pub(in crate::commands) fn registry(
-    connection: &ConnectionArguments,
+    RegistryAccess { plain_http, token_servers }: RegistryAccess,
     terminal: &Terminal,
 ) -> Result<Registry, Failure> {
     let credentials = Credentials { file: environment::docker_configuration() };
-    let registry = Registry::new(credentials, connection.plain_http()).map_err(failed)?;
-    let registry = registry.with_token_servers(&connection.token_servers);
+    let registry = Registry::new(credentials, plain_http).map_err(failed)?;
+    let registry = registry.with_token_servers(&token_servers);
     let terminal = terminal.clone();
     Ok(registry.with_retry_listener(Arc::new(move |notice: &RetryNotice| terminal.note(retry_note(notice)))))
 }
@@ -103,7 +103,7 @@ pub(super) async fn push(arguments: PushArguments, data: DataLocation<'_>, termi
         Some(path) => Some(key::open(path, terminal).await?),
         None => None,
     };
-    let registry = registry(&arguments.connection, terminal)?;
+    let registry = registry(arguments.connection.access(), terminal)?;
     terminal.busy(format!("pushing {} to {}", facts.name, arguments.reference));
     let pushed = registry.push(&arguments.reference, &facts, &component, NO_TIMESTAMP, arguments.overwrite()).await;
     terminal.idle();
@@ -148,7 +148,7 @@ pub(super) async fn sign(arguments: SignArguments, data: DataLocation<'_>, termi
         }
         source => source.clone(),
     };
-    let registry = registry(&arguments.connection, terminal)?;
+    let registry = registry(arguments.connection.access(), terminal)?;
     let found = registry.resolve(&source).await.map_err(failed)?;
     let fetched = candidate::fetch(&registry, &found, &component_cache(&data), SignatureRequest::Skip, terminal)
         .await
@@ -196,7 +196,7 @@ fn sign_file(path: &Path, key: &SigningKey, terminal: &Terminal) -> Result<(), F
 pub(super) async fn search(arguments: SearchArguments, terminal: &Terminal) -> Result<(), Failure> {
     let words = arguments.words.join(" ");
     let Some(index) = &arguments.index else { return super::index::search_installed(&words, &arguments, terminal) };
-    let registry = registry(&arguments.connection, terminal)?;
+    let registry = registry(arguments.connection.access(), terminal)?;
     let found = registry.search(index, &words, arguments.limit as usize).await.map_err(failed)?;
     if found.is_empty() && !arguments.json {
         terminal.note(format!("no plugin in {} matches any of these words", index.repository()));

@@ -1,7 +1,7 @@
 //! Loads components from the plugin store by digest, and finds components that the plugin store does not contain.
 
 use super::blocking;
-use crate::component::component_source::FoundComponent;
+use crate::component::component_source::{ComponentSource, FindError, FoundComponent};
 use crate::component::load_error::LoadError;
 use crate::component::plugin::LoadedPlugin;
 use crate::component::plugin_store::{PluginStore, PluginStoreError, digest_of};
@@ -32,14 +32,14 @@ pub enum GenerationError {
         #[source]
         reason: PluginStoreError,
     },
-    /// The plugin store does not contain a component of the generation, and the sandbox's source of components cannot
-    /// provide it.
+    /// The plugin store does not contain a component of the generation, and the agent's source of components does not find
+    /// it.
     #[error("`{plugin}` is not in the plugin store of this machine, and cannot be fetched: {reason}")]
     NotFound {
         /// The plugin, with the name that it had when the turn pinned its generation.
         plugin: PluginIdentity,
-        /// The reason why the source cannot provide the component.
-        reason: String,
+        /// The reason why the source does not find the component.
+        reason: FindError,
     },
     /// The plugin store contains a component of the generation, but this host cannot load it.
     #[error("plugin `{name}` cannot be loaded again: {reason}")]
@@ -64,33 +64,61 @@ impl GenerationError {
             }
             GenerationError::Load { reason, .. } => reason.is_permanent(),
             GenerationError::NoStore => true,
-            GenerationError::Directory { .. } | GenerationError::NotFound { .. } => false,
+            GenerationError::NotFound { reason, .. } => matches!(reason, FindError::Unknown(_)),
+            GenerationError::Directory { .. } => false,
         }
     }
 
-    /// Whether the plugin store of this process does not contain a component. The plugin store of another machine may
-    /// contain it.
-    pub fn is_missing_here(&self) -> bool {
-        matches!(
-            self,
-            GenerationError::Gone { reason: PluginStoreError::Missing { .. }, .. } | GenerationError::NotFound { .. }
-        )
+    /// Whether a source may have a component that can be used instead of what the plugin store contains.
+    fn may_be_found(&self) -> bool {
+        match self {
+            GenerationError::Gone { reason, .. } => {
+                matches!(reason, PluginStoreError::Missing { .. } | PluginStoreError::Damaged { .. })
+            }
+            // The stored statements may be those of another agent.
+            GenerationError::Load { reason, .. } => matches!(reason, LoadError::Refused(_)),
+            GenerationError::Directory { .. } | GenerationError::NoStore | GenerationError::NotFound { .. } => false,
+        }
     }
 }
 
 impl Sandbox {
-    /// Loads a plugin from the plugin store. If the plugin store does not contain it and this sandbox has a source of
-    /// components, finds it there and stores it first. Fails if the verifier no longer accepts the statements that were
-    /// stored with the component.
+    /// Loads a plugin from the plugin store. Fails if the verifier no longer accepts the statements that were stored with the
+    /// component, or if the component contains a plugin with another name, because grants belong to names.
     pub async fn load_stored(&self, name: &str, digest: &Digest) -> Result<Arc<LoadedPlugin>, GenerationError> {
         let store = self.store().ok_or(GenerationError::NoStore)?.clone();
         let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
-        if let Some(plugin) = self.shared.loaded(digest, name, Metering::Off) {
+        let plugin = if let Some(plugin) = self.shared.loaded(digest, name, Metering::Off) {
             self.verify_stored(&plugin).await.map_err(load)?;
-            return Ok(plugin);
+            plugin
+        } else {
+            let bytes = self.read_stored(name, digest, store).await?;
+            self.load_stored_bytes(name, bytes).await.map_err(load)?
+        };
+        if plugin.name() != name {
+            let other = format!("the component {} contains the plugin `{}`", digest.short(), plugin.name());
+            return Err(load(LoadError::Refused(other)));
         }
-        let bytes = self.read_stored(name, digest, store).await?;
-        self.load_stored_bytes(name, bytes).await.map_err(load)
+        Ok(plugin)
+    }
+
+    /// Loads a plugin as [`Sandbox::load_stored`]. If the plugin store does not contain a component that can be used, asks the
+    /// source for it and stores it first.
+    pub async fn load_or_find(
+        &self,
+        name: &str,
+        digest: &Digest,
+        source: &dyn ComponentSource,
+    ) -> Result<Arc<LoadedPlugin>, GenerationError> {
+        match self.load_stored(name, digest).await {
+            Err(error) if error.may_be_found() => {}
+            loaded => return loaded,
+        }
+        let plugin = PluginIdentity { name: name.to_owned(), digest: digest.clone() };
+        let found = source.find(&plugin).await;
+        let found = found.map_err(|reason| GenerationError::NotFound { plugin: plugin.clone(), reason })?;
+        self.store_found(plugin, found).await?;
+        self.load_stored(name, digest).await
     }
 
     /// Returns the plugin with compiled code that counts fuel. The code that counts fuel is compiled only once, from
@@ -107,22 +135,15 @@ impl Sandbox {
     }
 
     async fn read_stored(&self, name: &str, digest: &Digest, store: PluginStore) -> Result<Vec<u8>, GenerationError> {
-        let (reader, wanted) = (store.clone(), digest.clone());
-        let load = |reason| GenerationError::Load { name: name.to_owned(), reason };
-        match blocking(move || reader.get(&wanted)).await.map_err(load)? {
-            Err(PluginStoreError::Missing { .. }) if self.shared.source.get().is_some() => {
-                self.find_missing(PluginIdentity { name: name.to_owned(), digest: digest.clone() }, store).await
-            }
-            stored => stored.map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason }),
-        }
+        let digest = digest.clone();
+        let read = blocking(move || store.get(&digest)).await;
+        read.map_err(|reason| GenerationError::Load { name: name.to_owned(), reason })?
+            .map_err(|reason| GenerationError::Gone { name: name.to_owned(), reason })
     }
 
-    /// Finds a component that the plugin store does not contain. Stores it if its digest is right and the verifier accepts
-    /// it.
-    async fn find_missing(&self, plugin: PluginIdentity, store: PluginStore) -> Result<Vec<u8>, GenerationError> {
-        let not_found = |reason| GenerationError::NotFound { plugin: plugin.clone(), reason };
-        let source = self.shared.source.get().ok_or_else(|| not_found("there is no source".to_owned()))?;
-        let found = source.find(&plugin).await.map_err(not_found)?;
+    /// Stores a component that a source has found, if its digest is right and the verifier accepts it.
+    async fn store_found(&self, plugin: PluginIdentity, found: FoundComponent) -> Result<(), GenerationError> {
+        let store = self.store().ok_or(GenerationError::NoStore)?.clone();
         let (verifier, wanted) = (self.verifier.clone(), plugin.clone());
         let stored = blocking(move || {
             let FoundComponent { bytes, statement } = found;
@@ -139,11 +160,10 @@ impl Sandbox {
                 .vouch(&digest, &statement)
                 .and_then(|()| store.put(&digest, &bytes))
                 .map_err(|error| error.to_string())?;
-            Ok(Arc::unwrap_or_clone(bytes))
+            tracing::info!(plugin = %wanted, bytes = bytes.len(), "a plugin version that this machine did not have was fetched");
+            Ok(())
         });
         let stored = stored.await.map_err(|reason| GenerationError::Load { name: plugin.name.clone(), reason })?;
-        let bytes = stored.map_err(not_found)?;
-        tracing::info!(%plugin, bytes = bytes.len(), "a plugin version that this machine did not have was fetched");
-        Ok(bytes)
+        stored.map_err(|reason| GenerationError::NotFound { plugin, reason: FindError::Failed(reason) })
     }
 }

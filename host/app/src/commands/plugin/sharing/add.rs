@@ -33,7 +33,7 @@ pub(in super::super) async fn add(
     let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
     let addition = PluginAddition {
         data: &data,
-        registry: registry(&arguments.folder.connection, terminal)?,
+        registry: registry(arguments.folder.connection.access(), terminal)?,
         component_cache: component_cache(&data),
         replace: if arguments.replace { ReplacePolicy::AnyFile } else { ReplacePolicy::LockedFile },
         downgrade: arguments.downgrade(),

@@ -30,7 +30,7 @@ pub(in super::super) async fn update(
     let lock = target.folder.lock_file().map_err(failed)?;
     let plugins = select_plugins(&lock, &arguments.names)?;
     let sandbox = assembly::open_limited_sandbox((&data, &environment::host()), target.limits, target.trust.clone())?;
-    let registry = registry(&arguments.folder.connection, terminal)?;
+    let registry = registry(arguments.folder.connection.access(), terminal)?;
     let mut component_cache = component_cache(&data);
     // With `--check`, a download is deleted when the command ends, and neither the new version nor its code is stored.
     // No plugin has access to a folder in the data folder.
