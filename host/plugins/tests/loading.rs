@@ -215,6 +215,13 @@ async fn p10_generation_is_loaded_pinned_and_loaded_again() {
     let second = sandbox(directory.path());
     let again = Generation::from_digests(&second, &pinned).await.expect("the store contains the components");
     assert_eq!(again.digest(), generation.digest());
+    // Grants belong to names, so a component is loaded only for the plugin that it contains.
+    let (_, digest) = pinned.iter().find(|(name, _)| name == "one").expect("it is pinned").clone();
+    for sandbox in [&second, &sandbox(directory.path())] {
+        let renamed = Generation::from_digests(sandbox, &[("other".to_owned(), digest.clone())]).await;
+        let error = renamed.expect_err("the name differs").to_string();
+        assert!(error.contains("contains the plugin `one`"), "{error}");
+    }
     std::fs::remove_dir_all(directory.path().join("store")).expect("the store is removed");
     let error =
         Generation::from_digests(&sandbox(directory.path()), &pinned).await.expect_err("the components are missing");

@@ -440,6 +440,20 @@ fn without_short_secrets(secrets: &[String], text: &str) -> String {
 mod tests {
     use super::*;
 
+    #[test]
+    fn plain_http_is_allowed_for_single_hosts() {
+        let plain = PlainHttp::Hosts(vec!["registry.local".to_owned(), "[fd00::1]".to_owned()]);
+        for host in ["registry.local", "REGISTRY.local:5000", "[fd00::1]:5000", "127.0.0.1:5000", "localhost"] {
+            assert!(plain.allows(host), "{host}");
+        }
+        for host in
+            ["evil.example", "registry.local.evil.example", "x.registry.local", "registry.local@evil.example", ""]
+        {
+            assert!(!plain.allows(host), "{host}");
+        }
+        assert!(PlainHttp::Allowed.allows("evil.example") && !PlainHttp::LoopbackOnly.allows("registry.local"));
+    }
+
     // Rows 18 and 42: a server cannot redirect requests to addresses that it could not reach itself.
     #[test]
     fn redirects_do_not_lead_to_private_addresses() {

@@ -8,6 +8,7 @@ mod many_signatures;
 mod origins;
 #[allow(dead_code, reason = "the end-to-end tests use the other functions")]
 mod registry;
+mod restoring;
 mod retry;
 mod signatures;
 
