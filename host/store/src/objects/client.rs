@@ -9,9 +9,11 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use futures::StreamExt as _;
 use jiff::Timestamp;
+use percent_encoding::percent_decode_str;
 use reqwest::{Client, RequestBuilder, Response, StatusCode, redirect};
 use rusty_s3::{Bucket, Credentials, Method, S3Action as _};
 use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
 use std::future::Future;
 use std::time::Duration;
 use uuid::Uuid;
@@ -79,7 +81,7 @@ impl ObjectClient {
 
     /// Writes an object. The server compares the bytes with their digest.
     pub(crate) async fn put(&self, name: &str, bytes: Bytes, sha256: &[u8; 32]) -> Result<(), ObjectProblem> {
-        let key = self.key(name);
+        let key = self.key(name)?;
         let (size, checksum) = (bytes.len() as u64, STANDARD.encode(sha256));
         let mut action = self.bucket.put_object(Some(&self.credentials), &key);
         action.headers_mut().insert("x-amz-checksum-sha256", checksum.as_str());
@@ -93,7 +95,7 @@ impl ObjectClient {
         if start >= end {
             return Ok(Vec::new());
         }
-        let key = self.key(name);
+        let key = self.key(name)?;
         let url = self.bucket.get_object(Some(&self.credentials), &key).sign(VALIDITY);
         let request = self.http.get(url).header("range", format!("bytes={start}-{}", end - 1));
         within(end - start, async {
@@ -114,7 +116,7 @@ impl ObjectClient {
 
     /// Deletes an object. An object that does not exist counts as deleted.
     pub(crate) async fn delete(&self, name: &str) -> Result<(), ObjectProblem> {
-        let key = self.key(name);
+        let key = self.key(name)?;
         let url = self.bucket.delete_object(Some(&self.credentials), &key).sign(VALIDITY);
         match within(0, self.send(self.http.delete(url))).await {
             Ok(_) | Err(ObjectProblem::Missing) => Ok(()),
@@ -122,10 +124,16 @@ impl ObjectClient {
         }
     }
 
-    /// Returns the names of up to 1,000 objects after a name, in the order of their names.
+    /// Returns the names of up to 1,000 objects after a name, in the order of their names. Fails if the server does not return them
+    /// in this order, because a search would then not end.
     pub(crate) async fn list(&self, after: &str) -> Result<Vec<String>, ObjectProblem> {
-        let (start, page) = (self.key(after), LIST_PAGE.to_string());
-        let mut query = vec![("list-type", "2"), ("max-keys", page.as_str()), ("prefix", self.prefix.as_str())];
+        let (start, page) = (format!("{}{after}", self.prefix), LIST_PAGE.to_string());
+        let mut query = vec![
+            ("encoding-type", "url"),
+            ("list-type", "2"),
+            ("max-keys", page.as_str()),
+            ("prefix", self.prefix.as_str()),
+        ];
         if !after.is_empty() {
             query.push(("start-after", start.as_str()));
         }
@@ -151,7 +159,9 @@ impl ObjectClient {
         })
         .await?;
         let body = String::from_utf8(body).map_err(|_| ObjectProblem::Refused("its list is not text".to_owned()))?;
-        Ok(listed(&body).filter_map(|key| key.strip_prefix(&self.prefix)).map(str::to_owned).collect())
+        let names = listed(&body).map(|key| key.strip_prefix(&self.prefix).map(str::to_owned));
+        let names = names.collect::<Option<Vec<_>>>().filter(|names| ascend(after, names));
+        names.ok_or_else(|| ObjectProblem::Refused("its list contains other names than were asked for".to_owned()))
     }
 
     /// Writes, reads and deletes a small object.
@@ -168,8 +178,14 @@ impl ObjectClient {
         self.list("").await.map(drop)
     }
 
-    fn key(&self, name: &str) -> String {
-        format!("{}{name}", self.prefix)
+    /// Returns the key of an object. Fails if the name could lead to another folder: names come from the database.
+    fn key(&self, name: &str) -> Result<String, ObjectProblem> {
+        let is_part =
+            |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+        if name.split('/').all(is_part) {
+            return Ok(format!("{}{name}", self.prefix));
+        }
+        Err(ObjectProblem::Refused("the database contains a name that no object has".to_owned()))
     }
 
     /// Sends a request. Every answer but a success is a problem.
@@ -209,10 +225,23 @@ async fn within<T>(bytes: u64, request: impl Future<Output = Result<T, ObjectPro
     })
 }
 
-/// Returns the keys in a list. The names of this host's objects contain no characters that XML escapes, and other keys are
-/// left out by the caller.
-fn listed(body: &str) -> impl Iterator<Item = &str> {
-    body.split("<Key>").skip(1).filter_map(|rest| Some(rest.split_once("</Key>")?.0))
+/// Returns the keys in a list. If the server encodes them as it was asked to, they contain no characters that XML escapes.
+fn listed(body: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    let is_encoded = body.contains("<EncodingType>url</EncodingType>");
+    let keys = body.split("<Key>").skip(1).filter_map(|rest| Some(rest.split_once("</Key>")?.0));
+    keys.map(move |key| match is_encoded {
+        true => Cow::Owned(percent_decode_str(&key.replace('+', " ")).decode_utf8_lossy().into_owned()),
+        false => Cow::Borrowed(key),
+    })
+}
+
+/// Whether each of these names comes after the one before it.
+fn ascend<'n>(mut after: &'n str, names: &'n [String]) -> bool {
+    names.iter().all(|name| {
+        let is_later = name.as_str() > after;
+        after = name;
+        is_later
+    })
 }
 
 #[cfg(test)]
@@ -225,5 +254,29 @@ mod tests {
                     <Key>open";
         assert_eq!(listed(body).collect::<Vec<_>>(), ["a/1", "b"]);
         assert_eq!(listed("no list").count(), 0);
+        let encoded = "<EncodingType>url</EncodingType><Key>a/zz%3Cx+%2B%26</Key>";
+        assert_eq!(listed(encoded).collect::<Vec<_>>(), ["a/zz<x +&"]);
+    }
+
+    /// F1: a list that does not go forward ends a search.
+    #[test]
+    fn f1_names_of_a_list_ascend() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        assert!(ascend("", &names(&["a", "b"])) && ascend("a", &names(&["b"])) && ascend("a", &[]));
+        assert!(!ascend("b", &names(&["a"])) && !ascend("a", &names(&["a"])) && !ascend("", &names(&["a", "a"])));
+    }
+
+    /// F1: a changed database leads to no object outside of the folder.
+    #[test]
+    fn f1_names_lead_to_no_other_folder() {
+        let values = |name: &str| Some(if name.contains("URL") { "http://127.0.0.1:1" } else { "value" }.to_owned());
+        let address = ObjectStoreAddress::parse("s3://media/agents", values).unwrap();
+        let client = ObjectClient::new(&address).unwrap().in_folder("database");
+        assert_eq!(client.key("ab/cd-01").unwrap(), "agents/database/ab/cd-01");
+        for name in
+            ["", "..", "../other/ab", "ab/../../other", "/ab", "ab/", "ab//cd", "ab/%2e%2e/cd", "ab/c?d", "ab/c.d"]
+        {
+            assert!(client.key(name).is_err(), "{name}");
+        }
     }
 }

@@ -25,6 +25,11 @@ const LIST_PAUSE: i64 = 86_400_000_000;
 /// Number of objects that are deleted before the database is told.
 const BATCH: i64 = 50;
 
+/// Maximum number of pages of a list that a search reads: ten million objects.
+const MAX_PAGES: usize = 10_000;
+/// Maximum number of unknown objects of a search, except for those of its last page.
+const MAX_FOUND: u64 = 100_000;
+
 /// What a collection did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectedObjects {
@@ -132,10 +137,14 @@ impl Collector {
     }
 
     /// Dooms objects in the bucket of which the database does not know, and returns their number. An object is in one of the tables
-    /// from the time before it is written, so an object that is in none of them will never be referred to.
+    /// from the time before it is written, so an object that is in none of them will never be referred to. The search ends after
+    /// [`MAX_PAGES`] or [`MAX_FOUND`], so that a server that makes names up does not fill the database.
     async fn find(&self) -> Result<u64, Failure> {
         let (mut found, mut after) = (0, String::new());
-        loop {
+        for _ in 0..MAX_PAGES {
+            if found >= MAX_FOUND {
+                break;
+            }
             let names = self.client.list(&after).await.map_err(|problem| problem.into_error(self.client.shown()))?;
             let Some(last) = names.last() else { return Ok(found) };
             after.clone_from(last);
@@ -150,5 +159,11 @@ impl Collector {
             );
             found += Connection::of(&self.pool).await?.execute(&sql, &[&names, &GRACE]).await?;
         }
+        tracing::warn!(
+            found,
+            store = self.client.shown(),
+            "a search for unknown objects ended before the end of the bucket"
+        );
+        Ok(found)
     }
 }
