@@ -4,6 +4,7 @@
 use crate::connection::Nats;
 use crate::error::FleetError;
 use crate::key::FleetKey;
+use crate::streams::MAX_MESSAGE;
 use crate::subjects::Kind;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
@@ -31,6 +32,14 @@ const PAGE: usize = 256;
 pub(crate) const MESSAGE_ID: &str = "Nats-Msg-Id";
 /// Header with the signature of a repeated event.
 const SIGNATURE: &str = "agent-host-signature";
+/// Header with what identifies an event that is repeated. The signature covers it.
+pub(crate) const ORIGIN: &str = "agent-host-origin";
+/// What all headers with a meaning for this program begin with.
+pub(crate) const OWN_HEADERS: &str = "agent-host-";
+/// Bytes of a message that are kept free for its headers.
+const HEADER_BYTES: usize = 64 << 10;
+/// Maximum number of characters of a name in a list.
+const LONGEST_NAME: usize = 300;
 
 /// A message that no process could handle.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -96,11 +105,20 @@ impl DeadLetterKind {
             Self::Event { agent, name } => format!("{agent}/{name}"),
         }
     }
+
+    /// Returns the kind with names that are short enough for a list. Whoever has stored a dead letter may have written anything.
+    fn shortened(&self) -> Self {
+        let short = |text: &str| shortened(text, LONGEST_NAME);
+        match self {
+            Self::Work { session } => Self::Work { session: short(session) },
+            Self::Event { agent, name } => Self::Event { agent: short(agent), name: short(name) },
+        }
+    }
 }
 
 impl StoredLetter {
     pub(crate) fn new(kind: DeadLetterKind, (reason, deliveries): (&str, u32), worker: &str) -> Self {
-        let (reason, worker) = (reason.chars().take(LONGEST_REASON).collect(), worker.to_owned());
+        let (reason, worker) = (shortened(reason, LONGEST_REASON), worker.to_owned());
         let time = jiff::Timestamp::now().to_string();
         Self {
             kind,
@@ -114,15 +132,51 @@ impl StoredLetter {
         }
     }
 
-    /// Adds the content of an event, which the key signs.
-    pub(crate) fn with_content(self, headers: &BTreeMap<String, String>, payload: &[u8], key: &FleetKey) -> Self {
-        let headers: BTreeMap<_, _> = own_headers(headers).map(|(name, value)| (name.clone(), value.clone())).collect();
+    /// Adds the content of an event, and what identifies it. The key signs both.
+    pub(crate) fn with_content(
+        self,
+        (headers, payload): (&BTreeMap<String, String>, &[u8]),
+        origin: &EventOrigin,
+        key: &FleetKey,
+    ) -> Self {
+        let mut headers: BTreeMap<_, _> =
+            own_headers(headers).map(|(name, value)| (name.clone(), value.clone())).collect();
+        headers.insert(ORIGIN.to_owned(), serde_json::to_string(origin).unwrap_or_default());
         let signature = key.sign(&self.kind.subject_parts(), &signed_content(&headers, payload));
         Self { headers, signature: STANDARD.encode(signature), payload: STANDARD.encode(payload), ..self }
     }
+
+    /// Returns the dead letter of an event that is too large to be kept, with the place where the event is.
+    fn without_content(&self) -> Self {
+        let origin = self.headers.get(ORIGIN).and_then(|origin| serde_json::from_str::<EventOrigin>(origin).ok());
+        let EventOrigin { subject, position, .. } = origin.unwrap_or_default();
+        let place =
+            format!("the event on `{subject}` is too large to be kept here (stream, time, position: {position})");
+        Self {
+            kind: self.kind.clone(),
+            reason: shortened(&format!("{}; {place}", self.reason), LONGEST_REASON),
+            deliveries: self.deliveries,
+            worker: self.worker.clone(),
+            time: self.time.clone(),
+            headers: BTreeMap::new(),
+            signature: String::new(),
+            payload: String::new(),
+        }
+    }
 }
 
-/// Returns the headers that belong to the event itself, and not to a server or to this program.
+/// What identifies an event, also when it is repeated.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventOrigin {
+    /// Subject on which the event was published.
+    pub subject: String,
+    /// Id that the sender gave to the message for the server.
+    pub message_id: Option<String>,
+    /// The stream, when it was created, and the position of the message in it.
+    pub position: String,
+}
+
+/// Returns the headers that belong to the event itself, and not to a server, and what identifies it.
 fn own_headers(headers: &BTreeMap<String, String>) -> impl Iterator<Item = (&String, &String)> {
     headers.iter().filter(|(name, _)| !name.starts_with("nats-") && *name != SIGNATURE)
 }
@@ -151,7 +205,11 @@ impl Nats {
         let parts = letter.kind.subject_parts();
         let subject =
             self.subjects().of_session(&parts, Kind::Dead).ok_or_else(|| failed(&"its subject is too long"))?;
-        let json = serde_json::to_vec(letter).map_err(|error| failed(&error))?;
+        let mut json = serde_json::to_vec(letter).map_err(|error| failed(&error))?;
+        let accepted = self.client().server_info().max_payload.min(MAX_MESSAGE as usize);
+        if json.len() > accepted.saturating_sub(HEADER_BYTES) {
+            json = serde_json::to_vec(&letter.without_content()).map_err(|error| failed(&error))?;
+        }
         let sent = self.context().publish(subject, json.into()).await.map_err(|error| failed(&error))?;
         sent.await.map_err(|error| failed(&error))?;
         Ok(())
@@ -206,6 +264,9 @@ impl Nats {
         };
         let subject = self.subjects().of_session(&letter.kind.subject_parts(), kind);
         let subject = subject.ok_or_else(|| failed(&"its subject is too long"))?;
+        if kind == Kind::Retry && stored.signature.is_empty() {
+            return Err(failed(&"the dead letter does not contain the event, which was too large; publish it again"));
+        }
         let payload = STANDARD.decode(&stored.payload).map_err(|error| failed(&error))?;
         let mut headers = HeaderMap::new();
         for (name, value) in own_headers(&stored.headers) {
@@ -246,13 +307,17 @@ fn parse(number: u64, payload: &Bytes) -> Option<(DeadLetter, StoredLetter)> {
     let stored: StoredLetter = serde_json::from_slice(payload).ok()?;
     let letter = DeadLetter {
         number,
-        kind: stored.kind.clone(),
-        reason: stored.reason.chars().take(LONGEST_REASON).collect(),
+        kind: stored.kind.shortened(),
+        reason: shortened(&stored.reason, LONGEST_REASON),
         deliveries: stored.deliveries,
-        worker: stored.worker.clone(),
-        time: stored.time.clone(),
+        worker: shortened(&stored.worker, LONGEST_NAME),
+        time: shortened(&stored.time, LONGEST_NAME),
     };
     Some((letter, stored))
+}
+
+fn shortened(text: &str, characters: usize) -> String {
+    text.chars().take(characters).collect()
 }
 
 #[cfg(test)]
@@ -267,7 +332,8 @@ mod tests {
         let kind = DeadLetterKind::Event { agent: "clerk".to_owned(), name: "orders".to_owned() };
         let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let headers = BTreeMap::from([header("ce-id", "1"), header("nats-msg-id", "x")]);
-        let letter = StoredLetter::new(kind, ("bad", 5), "w").with_content(&headers, b"{}", &key);
+        let origin = EventOrigin { subject: "shop.new".to_owned(), message_id: None, position: "SHOP 1 7".to_owned() };
+        let letter = StoredLetter::new(kind, ("bad", 5), "w").with_content((&headers, b"{}"), &origin, &key);
         let mut repeated = letter.headers.clone();
         repeated.extend([header(SIGNATURE, &letter.signature), header("nats-msg-id", "another")]);
         let is_own =
@@ -279,5 +345,12 @@ mod tests {
         repeated.insert("ce-id".to_owned(), "2".to_owned());
         assert!(!is_own(("clerk", "orders"), &repeated, b"{}", &key));
         assert!(!is_own(("clerk", "orders"), &letter.headers, b"{}", &key), "without a signature");
+        repeated.insert("ce-id".to_owned(), "1".to_owned());
+        assert!(is_own(("clerk", "orders"), &repeated, b"{}", &key));
+        let other_origin = letter.headers[ORIGIN].replace("SHOP 1 7", "SHOP 1 8");
+        repeated.insert(ORIGIN.to_owned(), other_origin);
+        assert!(!is_own(("clerk", "orders"), &repeated, b"{}", &key), "what identifies the event is signed");
+        let small = letter.without_content();
+        assert!(small.signature.is_empty() && small.headers.is_empty() && small.reason.contains("SHOP 1 7"));
     }
 }

@@ -1,7 +1,7 @@
 //! Events from and to other systems, which use JetStream streams of their own.
 
 use crate::connection::Nats;
-use crate::dead_letters::{DeadLetterKind, MESSAGE_ID, StoredLetter, is_own_event};
+use crate::dead_letters::{DeadLetterKind, EventOrigin, MESSAGE_ID, ORIGIN, OWN_HEADERS, StoredLetter, is_own_event};
 use crate::error::FleetError;
 use crate::key::FleetKey;
 use crate::puller::{PullSource, PullStream, Puller, deliveries};
@@ -17,6 +17,8 @@ use std::time::Duration;
 /// Maximum number of headers of an event that are read, and of characters of a header.
 const MAX_HEADERS: usize = 64;
 const LONGEST_HEADER: usize = 1_024;
+/// Maximum number of bytes of what identifies a repeated event: a subject, an id and a position.
+const LONGEST_ORIGIN: usize = 16 << 10;
 /// Maximum number of bytes of a subject in a configuration.
 const LONGEST_SUBJECT: usize = 256;
 
@@ -119,7 +121,7 @@ impl IncomingEvents {
                 message = self.events.next() => (message, false),
                 message = repeated => (message, true),
             };
-            let headers = headers_of(&message);
+            let mut headers = headers_of(&message);
             let (agent, name) = &self.receiver;
             if is_repeated && !is_own_event((agent, name), (&headers, &message.payload), &self.key) {
                 tracing::warn!(
@@ -130,11 +132,17 @@ impl IncomingEvents {
                 answer(&message, AckKind::Ack).await;
                 continue;
             }
-            let position = message.info().map(|info| format!("{} {}", info.stream, info.stream_sequence)).ok();
+            let repeated_origin = headers.get(ORIGIN).and_then(|origin| serde_json::from_str(origin).ok());
+            let origin = repeated_origin.filter(|_| is_repeated).unwrap_or_else(|| EventOrigin {
+                subject: message.subject.to_string(),
+                message_id: headers.get(&MESSAGE_ID.to_ascii_lowercase()).cloned(),
+                position: self.events.position(&message),
+            });
+            headers.retain(|name, _| !name.starts_with(OWN_HEADERS));
             return IncomingEvent {
                 headers,
                 payload: message.payload.clone(),
-                position: position.unwrap_or_default(),
+                origin,
                 deliveries: deliveries(&message),
                 message,
                 nats: self.nats.clone(),
@@ -151,7 +159,7 @@ fn headers_of(message: &Message) -> BTreeMap<String, String> {
     for (name, values) in message.headers.iter().flat_map(|headers| headers.iter()) {
         if let Some(value) = values.first()
             && headers.len() < MAX_HEADERS
-            && value.as_str().len() <= LONGEST_HEADER
+            && value.as_str().len() <= if name.as_ref() == ORIGIN { LONGEST_ORIGIN } else { LONGEST_HEADER }
         {
             headers.insert(name.to_string().to_ascii_lowercase(), value.as_str().to_owned());
         }
@@ -165,8 +173,8 @@ pub struct IncomingEvent {
     pub headers: BTreeMap<String, String>,
     /// The content.
     pub payload: Bytes,
-    /// The stream and the position in it, which identify the message as long as the stream exists.
-    pub position: String,
+    /// What identifies the event, also when it is repeated by hand.
+    pub origin: EventOrigin,
     /// How often the event was delivered, including this time.
     pub deliveries: u32,
     message: Message,
@@ -176,11 +184,6 @@ pub struct IncomingEvent {
 }
 
 impl IncomingEvent {
-    /// Returns the id that the sender gave to the message for the server, which recognises repetitions by it.
-    pub fn message_id(&self) -> Option<&str> {
-        self.headers.get(&MESSAGE_ID.to_ascii_lowercase()).map(String::as_str)
-    }
-
     /// Confirms that the event has taken effect, or had done so before.
     pub async fn confirm(self) {
         answer(&self.message, AckKind::Ack).await;
@@ -201,7 +204,7 @@ impl IncomingEvent {
     pub async fn give_up(self, reason: &str, worker: &str) {
         let (agent, name) = self.receiver.clone();
         let letter = StoredLetter::new(DeadLetterKind::Event { agent, name }, (reason, self.deliveries), worker);
-        let letter = letter.with_content(&self.headers, &self.payload, &self.key);
+        let letter = letter.with_content((&self.headers, &self.payload), &self.origin, &self.key);
         bury(&self.nats, &self.message, letter).await;
     }
 }

@@ -22,7 +22,7 @@ mod work_queue;
 
 pub use address::NatsAddress;
 pub use connection::Nats;
-pub use dead_letters::{DeadLetter, DeadLetterKind, MAX_DEAD_LETTERS};
+pub use dead_letters::{DeadLetter, DeadLetterKind, EventOrigin, MAX_DEAD_LETTERS};
 pub use error::FleetError;
 pub use events::{EventSource, IncomingEvent, IncomingEvents, subject_problem};
 pub use hints::{Hint, Hints};

@@ -2,9 +2,11 @@
 
 use crate::connection::Nats;
 use crate::error::FleetError;
+use crate::work_queue::answer;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
+use async_nats::jetstream::message::AckKind;
 use async_nats::jetstream::stream::Stream;
 use futures::StreamExt;
 use std::time::Duration;
@@ -49,13 +51,15 @@ pub(crate) struct Puller {
     source: PullSource,
     /// The consumer, as long as it has not failed.
     consumer: Option<PullConsumer>,
+    /// When the stream was created, in seconds of Unix time. A stream that was deleted and created again repeats its positions.
+    stream_created: i64,
     batch: Option<Batch>,
     failures: u32,
 }
 
 impl Puller {
     pub(crate) fn new(nats: Nats, source: PullSource) -> Self {
-        Self { nats, source, consumer: None, batch: None, failures: 0 }
+        Self { nats, source, consumer: None, stream_created: 0, batch: None, failures: 0 }
     }
 
     /// Waits for the next message. Dropping the future loses no message, because it is delivered again.
@@ -65,7 +69,16 @@ impl Puller {
                 match batch.next().await {
                     Some(Ok(message)) => {
                         self.failures = 0;
-                        return message;
+                        // Somebody else may have changed the consumer.
+                        if is_selected(&self.source.filter, &message.subject) {
+                            return message;
+                        }
+                        tracing::warn!(
+                            subject = &*message.subject,
+                            expected = self.source.filter,
+                            "a message was ignored, because it has another subject than was asked for"
+                        );
+                        answer(&message, AckKind::Term).await;
                     }
                     // The request has ended. Its consumer may have been deleted.
                     Some(Err(error)) => {
@@ -104,7 +117,15 @@ impl Puller {
         consumer.batch().max_messages(BATCH).expires(EXPIRES).messages().await.map_err(|error| failed(&error))
     }
 
-    async fn consumer(&self) -> Result<PullConsumer, FleetError> {
+    /// Returns where a message is in its stream: the name of the stream, when it was created, and the position.
+    pub(crate) fn position(&self, message: &Message) -> String {
+        let position =
+            message.info().map(|info| format!("{} {} {}", info.stream, self.stream_created, info.stream_sequence));
+        position.unwrap_or_default()
+    }
+
+    /// Returns the consumer, with the subjects of the configuration. It begins with the oldest message when it is created.
+    async fn consumer(&mut self) -> Result<PullConsumer, FleetError> {
         let config = Config {
             durable_name: Some(self.source.consumer.clone()),
             filter_subject: self.source.filter.clone(),
@@ -116,8 +137,17 @@ impl Puller {
             ..Config::default()
         };
         let stream = self.stream().await?;
-        let consumer = stream.get_or_create_consumer(&self.source.consumer, config).await;
-        consumer.map_err(|error| self.nats.failed("create a consumer", &error))
+        self.stream_created = stream.cached_info().created.unix_timestamp();
+        let consumer = stream.get_or_create_consumer(&self.source.consumer, config.clone()).await;
+        let consumer = consumer.map_err(|error| self.nats.failed("create a consumer", &error))?;
+        let found = &consumer.cached_info().config;
+        if found.filter_subject == config.filter_subject && found.filter_subjects.is_empty() {
+            return Ok(consumer);
+        }
+        // Where a consumer begins cannot be changed.
+        let config = Config { deliver_policy: found.deliver_policy, ..config };
+        let updated = stream.update_consumer(config).await;
+        updated.map_err(|error| self.nats.failed("change the subjects of a consumer", &error))
     }
 
     async fn stream(&self) -> Result<Stream, FleetError> {
@@ -134,7 +164,47 @@ impl Puller {
     }
 }
 
+/// Whether a subject is one of those that a filter with `*` and `>` selects.
+fn is_selected(filter: &str, subject: &str) -> bool {
+    let (mut filter, mut subject) = (filter.split('.'), subject.split('.'));
+    loop {
+        match (filter.next(), subject.next()) {
+            (None, None) => return true,
+            (Some(">"), Some(_)) => return true,
+            (Some(expected), Some(found)) if expected == "*" || expected == found => {}
+            _ => return false,
+        }
+    }
+}
+
 /// Returns how often a message was delivered, including this time.
 pub(crate) fn deliveries(message: &Message) -> u32 {
     message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(u32::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// I6: only messages of the configured subjects are taken.
+    #[test]
+    fn i6_subjects_are_compared_with_a_filter() {
+        for (filter, subject) in
+            [("a.b", "a.b"), ("a.*", "a.b"), ("*.b", "a.b"), ("a.>", "a.b"), ("a.>", "a.b.c"), ("a.*.c", "a.b.c")]
+        {
+            assert!(is_selected(filter, subject), "{filter} {subject}");
+        }
+        for (filter, subject) in [
+            ("a.b", "a.c"),
+            ("a.b", "a"),
+            ("a.b", "a.b.c"),
+            ("a.*", "a"),
+            ("a.*", "a.b.c"),
+            ("a.>", "a"),
+            ("a", ""),
+            ("a.>", "b.c"),
+        ] {
+            assert!(!is_selected(filter, subject), "{filter} {subject}");
+        }
+    }
 }

@@ -305,11 +305,20 @@ async fn i6_events_come_and_go_over_nats() {
             .to_string()
     };
     let structured = ("Content-Type", "application/cloudevents+json");
+    // A consumer of an earlier configuration gets the subjects of this one.
+    let earlier = async_nats::jetstream::consumer::pull::Config {
+        durable_name: Some("tests=clerk=orders".to_owned()),
+        filter_subject: "shop.>".to_owned(),
+        ..Default::default()
+    };
+    let shop = nats.get_stream("SHOP").await.expect("the stream");
+    shop.create_consumer(earlier).await.expect("created");
+    publish(&nats, "shop.returns", &[structured], &event("6")).await;
     publish(&nats, "shop.orders.new", &[structured], &event("1")).await;
     let (first, second) = (fleet.start("serve", 0), fleet.start("worker", 1));
     for _ in 0..3 {
         publish(&nats, "shop.orders.new", &[structured], &event("1")).await;
-        publish(&nats, "shop.orders.again", &[], &event("2")).await;
+        publish(&nats, "shop.orders.new", &[], &event("2")).await;
     }
     let binary = [("ce-specversion", "1.0"), ("ce-id", "2"), ("ce-source", "/shop"), ("ce-type", "shop.order")];
     publish(&nats, "shop.orders.new", &binary, r#"{"order": "2"}"#).await;
@@ -360,6 +369,22 @@ async fn i6_events_come_and_go_over_nats() {
     let (succeeded, printed) = fleet.dead_letters(&["drop", "--all", "--json"]);
     assert!(succeeded && printed.contains("\"orders\""), "{printed}");
     assert_eq!(sessions().await.len(), 2);
+
+    // The content of this event does not fit into a dead letter.
+    publish(&nats, "shop.orders.bad", &[], &"x".repeat(800_000)).await;
+    until("the large event is a dead letter", async || {
+        fleet.dead_letters(&["list", "--json"]).1.contains("shop.orders.bad")
+    })
+    .await;
+    let (_, listed) = fleet.dead_letters(&["list", "--json"]);
+    let letter: Value = serde_json::from_str(listed.trim()).unwrap_or_else(|error| panic!("{error}: {listed}"));
+    assert!(letter["reason"].as_str().is_some_and(|reason| reason.contains("too large to be kept here")), "{letter}");
+    let (succeeded, printed) = fleet.dead_letters(&["retry", &letter["number"].to_string()]);
+    assert!(!succeeded && printed.contains("publish it again"), "{printed}");
+
+    // An id is valid only on its subject, so a sender cannot use up the ids of others.
+    publish(&nats, "shop.orders.other", &[structured], &event("1")).await;
+    until("the same id on another subject begins a session", async || sessions().await.len() == 3).await;
 }
 
 /// I6: a service receives its request over NATS, and its answer continues the turn. An answer on a subject of another agent is not

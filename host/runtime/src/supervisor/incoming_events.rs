@@ -109,7 +109,8 @@ impl Receiver {
                     Some(prompt) => TurnInput::Message(vec![Part::Text(prompt.to_string()), Part::Json(data)]),
                 };
                 let prompt = Prompt { user: self.input.user.clone(), trace, ..Prompt::new(input) };
-                let session = SessionName::new("event", &format!("{}\0{id}", self.name));
+                // NATS grants rights on subjects, so an id is only valid on the subject of its event.
+                let session = SessionName::new("event", &format!("{}\0{}\0{id}", self.name, event.origin.subject));
                 self.supervisor.create_once(&self.agent, &session, prompt).await.map(drop)
             }
         }
@@ -127,9 +128,9 @@ enum Content {
 
 fn read(event: &IncomingEvent) -> Result<Content, RequestError> {
     let header = |name: &str| event.headers.get(name).map(String::as_str);
-    let fallback = match event.message_id() {
+    let fallback = match &event.origin.message_id {
         Some(id) => format!("message {id}"),
-        None => format!("position {}", event.position),
+        None => format!("position {}", event.origin.position),
     };
     read_content(header, &event.payload, fallback)
 }
