@@ -92,12 +92,16 @@ pub(crate) enum ReadError {
         /// Size of the media item in bytes.
         size: u64,
     },
+    /// The store returned other bytes than were stored.
+    #[error("its bytes differ from those that were stored")]
+    Changed,
     /// The store failed or does not contain the media item.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Reads all bytes of a media item, in pieces of at most `MAX_READ_BYTES`.
+/// Reads all bytes of a media item, in pieces of at most `MAX_READ_BYTES`. Stores compare the digest only if they read all bytes
+/// at once, so this function compares it if there are several pieces.
 pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) -> Result<Vec<u8>, ReadError> {
     if media.size > MAX_SENT_BYTES {
         return Err(ReadError::TooLarge { size: media.size });
@@ -105,14 +109,18 @@ pub(crate) async fn read_whole(store: &dyn Store, session: &str, media: &Media) 
     let mut bytes = Vec::with_capacity(usize::try_from(media.size).unwrap_or(0));
     loop {
         let piece = store.read(session, &media.digest, bytes.len() as u64, MAX_READ_BYTES).await?;
-        if piece.is_empty() {
-            return Ok(bytes);
-        }
+        let is_end = piece.is_empty();
         bytes.extend_from_slice(&piece);
-        if bytes.len() as u64 >= media.size {
-            return Ok(bytes);
+        if is_end || bytes.len() as u64 >= media.size {
+            break;
         }
     }
+    if bytes.len() as u64 <= u64::from(MAX_READ_BYTES) {
+        return Ok(bytes);
+    }
+    let digest = media.digest.clone();
+    let compared = tokio::task::spawn_blocking(move || (digest_of(&bytes) == digest).then_some(bytes)).await;
+    compared.ok().flatten().ok_or(ReadError::Changed)
 }
 
 /// The reason why a media item cannot be attached to a session.

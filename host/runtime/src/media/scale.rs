@@ -38,6 +38,9 @@ pub(crate) enum ScaleError {
     /// The session does not contain the media item.
     #[error("its bytes are not stored in this session")]
     Missing,
+    /// The store returned other bytes than were stored.
+    #[error("its bytes differ from those that were stored")]
+    Changed,
     /// The store failed, so the picture could not be read.
     #[error(transparent)]
     Store(StoreError),
@@ -55,6 +58,7 @@ impl From<ReadError> for ScaleError {
         match error {
             ReadError::TooLarge { .. } => Self::TooLarge(error),
             ReadError::Store(StoreError::NoBlob { .. }) => Self::Missing,
+            ReadError::Changed => Self::Changed,
             ReadError::Store(other) => Self::Store(other),
         }
     }
