@@ -4,6 +4,7 @@
 use crate::connection::Nats;
 use crate::error::FleetError;
 use crate::key::FleetKey;
+use crate::streams::MAX_MESSAGE;
 use crate::subjects::Kind;
 use async_nats::jetstream::consumer::pull::Config;
 use async_nats::jetstream::consumer::{AckPolicy, DeliverPolicy};
@@ -23,6 +24,8 @@ use uuid::Uuid;
 /// Maximum number of dead letters that are listed at once.
 pub const MAX_DEAD_LETTERS: usize = 10_000;
 
+/// Number of bytes that are kept free for the headers of a message.
+const MARGIN: usize = 4 << 10;
 /// Maximum number of characters of a reason.
 const LONGEST_REASON: usize = 2_000;
 /// Number of dead letters that are requested at once.
@@ -120,6 +123,23 @@ impl StoredLetter {
         let signature = key.sign(&self.kind.subject_parts(), &signed_content(&headers, payload));
         Self { headers, signature: STANDARD.encode(signature), payload: STANDARD.encode(payload), ..self }
     }
+
+    /// Removes the content if the server would not store so many bytes, because otherwise the message could never be finished.
+    /// `source` says where the content is.
+    pub(crate) fn within(self, limit: usize, source: &str) -> Self {
+        let size = serde_json::to_vec(&self).map_or(usize::MAX, |json| json.len());
+        if size <= limit || !self.has_content() {
+            return self;
+        }
+        let note = format!("the event is too large to be kept here: it is {source}");
+        let reason = self.reason.chars().take(LONGEST_REASON / 2).collect::<String>();
+        let (headers, signature, payload) = (BTreeMap::new(), String::new(), String::new());
+        Self { headers, signature, payload, reason: format!("{reason}; {note}"), ..self }
+    }
+
+    fn has_content(&self) -> bool {
+        !self.signature.is_empty()
+    }
 }
 
 /// Returns the headers that belong to the event itself, and not to a server or to this program.
@@ -144,6 +164,14 @@ pub(crate) fn is_own_event(
 }
 
 impl Nats {
+    /// Returns the maximum number of bytes of a dead letter.
+    pub(crate) fn largest_message(&self) -> usize {
+        let of_stream = usize::try_from(MAX_MESSAGE).unwrap_or_default();
+        // A server that has not answered yet has not said how much it takes.
+        let of_server = Some(self.context().client().server_info().max_payload).filter(|limit| *limit > 0);
+        of_server.map_or(of_stream, |limit| limit.min(of_stream)).saturating_sub(MARGIN)
+    }
+
     /// Stores a dead letter.
     pub(crate) async fn bury(&self, letter: &StoredLetter) -> Result<(), FleetError> {
         let failed = |error: &dyn std::fmt::Display| self.failed("store a dead letter", error);
@@ -199,6 +227,12 @@ impl Nats {
     pub async fn retry_dead_letter(&self, number: u64) -> Result<DeadLetter, FleetError> {
         let failed = |error: &dyn std::fmt::Display| self.failed("repeat the message", error);
         let (stream, letter, stored) = self.dead_letter(number).await?;
+        if matches!(letter.kind, DeadLetterKind::Event { .. }) && !stored.has_content() {
+            return Err(failed(&format!(
+                "the dead letter has no content, so publish the event again; {}",
+                letter.reason
+            )));
+        }
         self.work_stream().await?;
         let kind = match &letter.kind {
             DeadLetterKind::Work { .. } => Kind::Work,
@@ -258,6 +292,23 @@ fn parse(number: u64, payload: &Bytes) -> Option<(DeadLetter, StoredLetter)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// I6: an event that is too large for a dead letter is named in it.
+    #[test]
+    fn i6_a_dead_letter_is_never_too_large_for_the_server() {
+        let key = FleetKey::new(&[1; 32]).expect("32 bytes");
+        let kind = DeadLetterKind::Event { agent: "clerk".to_owned(), name: "orders".to_owned() };
+        let letter = |size: usize| {
+            let content = vec![b'x'; size];
+            StoredLetter::new(kind.clone(), ("not JSON", 1), "w").with_content(&BTreeMap::new(), &content, &key)
+        };
+        let small = letter(1_000).within(8 << 10, "message 7 of the stream S");
+        assert!(small.has_content() && small.reason == "not JSON");
+        let large = letter(800_000).within(1 << 20, "message 7 of the stream S");
+        assert!(!large.has_content() && large.payload.is_empty());
+        assert!(large.reason.starts_with("not JSON; ") && large.reason.contains("message 7 of the stream S"));
+        assert!(serde_json::to_vec(&large).expect("JSON").len() < 1_000);
+    }
 
     /// I6: only an event that was a dead letter of this fleet is repeated.
     #[test]

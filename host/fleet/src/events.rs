@@ -29,6 +29,18 @@ pub struct EventSource {
     pub stream: Option<String>,
 }
 
+/// Returns whether a message with this subject belongs to a subject of a configuration, which may contain wildcards.
+fn is_within(configured: &str, subject: &str) -> bool {
+    let (mut wanted, mut found) = (configured.split('.'), subject.split('.'));
+    loop {
+        match (wanted.next(), found.next()) {
+            (Some(">"), Some(_)) | (None, None) => return true,
+            (Some(wanted), Some(found)) if wanted == "*" || wanted == found => {}
+            _ => return false,
+        }
+    }
+}
+
 /// Returns the problem of a subject in a configuration, worded as the end of a sentence. Returns `None` if the subject is valid.
 /// Wildcards are allowed only in subjects from which events are received.
 pub fn subject_problem(subject: &str, allows_wildcards: bool) -> Option<&'static str> {
@@ -68,6 +80,7 @@ impl Nats {
             events: Puller::new(self.clone(), events),
             repeated: repeated.map(|source| Puller::new(self.clone(), source)),
             nats: self.clone(),
+            subject: source.subject.clone(),
             receiver: (agent.to_owned(), name.to_owned()),
             key,
         }
@@ -100,6 +113,8 @@ pub struct IncomingEvents {
     events: Puller,
     repeated: Option<Puller>,
     nats: Nats,
+    /// Subject of the events in the configuration.
+    subject: String,
     /// The agent, and the name of its table.
     receiver: (String, String),
     key: FleetKey,
@@ -126,6 +141,16 @@ impl IncomingEvents {
                     agent,
                     name,
                     "a repeated event of NATS was ignored, because it is not a dead letter of this fleet"
+                );
+                answer(&message, AckKind::Ack).await;
+                continue;
+            }
+            if !is_repeated && !is_within(&self.subject, &message.subject) {
+                // The consumer had another subject when the server delivered the message.
+                tracing::warn!(
+                    agent,
+                    name,
+                    "an event of NATS was ignored, because its subject is not the configured one"
                 );
                 answer(&message, AckKind::Ack).await;
                 continue;
@@ -209,6 +234,27 @@ impl IncomingEvent {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// I6: a message belongs to a table only if its subject does, whatever the consumer delivers.
+    #[test]
+    fn i6_messages_of_other_subjects_are_recognised() {
+        for (configured, subject) in
+            [("a.b", "a.b"), ("a.*", "a.b"), ("a.>", "a.b.c"), ("a.*.c", "a.b.c"), ("*.b", "a.b")]
+        {
+            assert!(is_within(configured, subject), "{configured} {subject}");
+        }
+        for (configured, subject) in [
+            ("a.b", "a.c"),
+            ("a.*", "a"),
+            ("a.*", "a.b.c"),
+            ("a.>", "a"),
+            ("a.b.>", "a.c.d"),
+            ("a.b", "a.b.c"),
+            ("a.b.c", "a.b"),
+        ] {
+            assert!(!is_within(configured, subject), "{configured} {subject}");
+        }
+    }
 
     /// I6: subjects in a configuration are checked before anything is received or sent.
     #[test]

@@ -116,8 +116,15 @@ impl Puller {
             ..Config::default()
         };
         let stream = self.stream().await?;
-        let consumer = stream.get_or_create_consumer(&self.source.consumer, config).await;
-        consumer.map_err(|error| self.nats.failed("create a consumer", &error))
+        let failed = |error: &dyn std::fmt::Display| self.nats.failed("create a consumer", error);
+        let found = stream.get_or_create_consumer(&self.source.consumer, config.clone()).await;
+        let consumer = found.map_err(|error| failed(&error))?;
+        let found = &consumer.cached_info().config;
+        if found.filter_subject == self.source.filter && found.filter_subjects.is_empty() {
+            return Ok(consumer);
+        }
+        // The subject in the configuration has changed, or somebody else has created the consumer.
+        stream.create_consumer(config).await.map_err(|error| failed(&error))
     }
 
     async fn stream(&self) -> Result<Stream, FleetError> {

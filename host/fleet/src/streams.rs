@@ -14,13 +14,16 @@ const ANNOUNCEMENT_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 /// Maximum number of announcements. If there are more, the oldest are removed.
 const MAX_ANNOUNCEMENTS: i64 = 1_000_000;
 /// Maximum size of a message in the work queue, in bytes. Announcements are empty, and repeated events may be large.
-const MAX_MESSAGE: i32 = 2 << 20;
+pub(crate) const MAX_MESSAGE: i32 = 2 << 20;
 /// Time in which the server recognises a doubled announcement.
 const DUPLICATE_WINDOW: Duration = Duration::from_secs(120);
 /// Time after which a dead letter is removed.
 const DEAD_LETTER_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 /// Maximum number of dead letters. If there are more, the oldest are removed.
 const KEPT_DEAD_LETTERS: i64 = 10_000;
+/// Maximum number of dead letters of one session, or of one table of events. If there are more, the oldest of them are removed, and
+/// not those of others.
+const KEPT_PER_SUBJECT: i64 = 1_000;
 
 impl Nats {
     /// Returns the work queue.
@@ -48,6 +51,7 @@ impl Nats {
             subjects: vec![self.subjects().of_all(Kind::Dead)],
             discard: DiscardPolicy::Old,
             max_messages: KEPT_DEAD_LETTERS,
+            max_messages_per_subject: KEPT_PER_SUBJECT,
             max_age: DEAD_LETTER_AGE,
             max_message_size: MAX_MESSAGE,
             ..Config::default()

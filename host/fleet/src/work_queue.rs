@@ -131,6 +131,8 @@ impl Work {
 
 /// Stores a dead letter, and then confirms its message.
 pub(crate) async fn bury(nats: &Nats, message: &Message, letter: StoredLetter) {
+    let source = message.info().map(|info| format!("message {} of the stream {}", info.stream_sequence, info.stream));
+    let letter = letter.within(nats.largest_message(), &source.unwrap_or_default());
     match nats.bury(&letter).await {
         Ok(()) => answer(message, AckKind::Ack).await,
         Err(error) => {
