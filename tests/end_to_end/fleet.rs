@@ -7,6 +7,7 @@ mod histories;
 mod killed;
 mod media;
 mod nats;
+mod nats_events;
 mod plugins;
 
 use crate::nats_server::Cluster;

@@ -14,14 +14,15 @@ use agent_runtime::{
 };
 use agent_store::{
     Announcement, Announcements, Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger,
-    CallFilter, ChargeFilter, ChargedTo, Clock, Commit, ContinuableSession, Deletion, ExportPosition, Integrity,
-    IntervalCharge, KeyValue, Lease, ListPosition, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind,
-    MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginSource, PluginVersion,
-    PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey, RequestState,
-    Rollback, ScheduleState, Schedules, SearchedSessions, ServedPlugin, SessionCount, SessionFilter, SessionIndex,
-    SessionLog, SessionMeta, SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry,
-    StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports,
-    TrialCalls, Undelivered, UsageTotal, VersionChange, VersionFilter, WriteStatistics,
+    CallFilter, ChargeFilter, ChargedTo, ClaimedRequest, Clock, Commit, ContinuableSession, Deletion, ExportPosition,
+    Integrity, IntervalCharge, KeyValue, Lease, ListPosition, MediaDescription, Memories, Memory, MemoryFilter,
+    MemoryKind, MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginSource,
+    PluginVersion, PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey,
+    RequestState, Rollback, ScheduleState, Schedules, SearchedSessions, ServedPlugin, SessionCount, SessionFilter,
+    SessionIndex, SessionLog, SessionMeta, SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError,
+    StoredAuditEntry, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredRequest, StoredTrial,
+    StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls, Undelivered, UsageTotal, VersionChange, VersionFilter,
+    WriteStatistics,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -491,11 +492,12 @@ impl Announcements for FullMemoryStore {
 forward_to_real_store! {
     SessionRequests {
         fn post_request(key: &RequestKey, content: &str, valid_for: Duration) -> ();
-        fn pending_requests(agents: &[String], limit: usize) -> Vec<RequestKey>;
-        fn claim_request(key: &RequestKey) -> Option<String>;
+        fn pending_requests(agents: &[String], limit: usize) -> Vec<StoredRequest>;
+        fn claim_request(key: &RequestKey) -> Option<ClaimedRequest>;
         fn answer_request(key: &RequestKey, answer: &str) -> ();
         fn request_state(key: &RequestKey) -> RequestState;
         fn withdraw_request(key: &RequestKey) -> RequestState;
+        fn remove_request(key: &RequestKey) -> ();
         fn lost_leases(leases: &[Lease]) -> Vec<Lease>;
     }
     TraceExports {

@@ -3,6 +3,7 @@
 
 mod acting;
 mod delivering;
+mod forwarding;
 mod scheduling;
 mod watching;
 

@@ -16,7 +16,7 @@ use agent_client_protocol::v1::schema::{
     SessionCloseCapabilities, SessionDeleteCapabilities, SessionInfo, SessionListCapabilities,
     SessionResumeCapabilities, SystemPrompt,
 };
-use agent_runtime::SessionName;
+use agent_runtime::{SessionKind, SessionName};
 use agent_store::StoreError;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl Requests {
             Ok(note) => note,
             Err(error) => return responder.respond_with_error(error),
         };
-        let name = SessionName::new("acp", &uuid::Uuid::new_v4().to_string());
+        let name = SessionName::new(SessionKind::Acp, &uuid::Uuid::new_v4().to_string());
         let subject = format!("{}/{name}", self.shared.options.agent);
         let session = SessionHandle::begin(&self.shared, subject.clone(), name, note);
         self.insert(subject.clone(), session);

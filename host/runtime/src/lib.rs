@@ -62,8 +62,8 @@ pub use open_sessions::OpenSessions;
 pub use outbox::OutboxError;
 pub use refusals::{EDITOR_PROTOCOL, RefusalLog, RefusedRequest};
 pub use requests::{
-    Accepted, ClientResult, DuringTurn, Prompt, ProposedChange, RequestError, RequestProblem, SCHEDULE, SessionName,
-    SessionRequest, WEBHOOK, begins_unattended,
+    Accepted, ClientResult, DuringTurn, Prompt, ProposedChange, RequestError, RequestProblem, SessionKind, SessionName,
+    SessionRequest, begins_unattended,
 };
 pub use schedule_times::{InvalidTimes, ScheduleTimes};
 pub use session::{OpenSession, Session, SessionError, TurnResult};

@@ -1,6 +1,7 @@
 //! Requests to a session. A session accepts requests while a turn runs, while the turn waits, and while no turn is open.
 //! If another process has the session open, a request is stored as JSON until that process handles it (F2).
 
+mod session_names;
 mod stored;
 
 use crate::agent::UserName;
@@ -12,10 +13,9 @@ use agent_core::plugin::TraceContext;
 use agent_core::run::Decision;
 use agent_core::tool::{ClientTool, Violation};
 use agent_plugins::NewMediaItem;
-use agent_store::digest_of;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::fmt;
+pub use session_names::{SessionKind, SessionName, begins_unattended};
 use std::path::PathBuf;
 pub(crate) use stored::{answer_from_json, answer_to_json, request_from_json, request_to_json};
 use tokio::sync::oneshot;
@@ -117,54 +117,6 @@ pub enum DuringTurn {
     Steer,
     /// The prompt is refused with [`RequestProblem::Conflict`].
     Refuse,
-}
-
-/// The part of a session's subject after the agent's name, for a session that is created once for something outside, such
-/// as a webhook's delivery or a time of a schedule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionName(String);
-
-impl SessionName {
-    /// Creates a name from the kind of the thing outside, such as `webhook`, and an id of any form, of which the name contains
-    /// a digest. Different ids give different names.
-    ///
-    /// ```
-    /// use agent_runtime::SessionName;
-    ///
-    /// let name = SessionName::new("webhook", "delivery 17/β").to_string();
-    /// assert!(name.starts_with("webhook-") && name.len() == "webhook-".len() + 40);
-    /// assert_ne!(name, SessionName::new("webhook", "delivery 18/β").to_string());
-    /// ```
-    pub fn new(kind: &'static str, id: &str) -> Self {
-        let digest = digest_of(format!("{kind}\0{id}").as_bytes()).to_string();
-        let digest = digest.rsplit(':').next().unwrap_or_default();
-        Self(format!("{kind}-{}", digest.get(..40).unwrap_or(digest)))
-    }
-}
-
-/// The kind in the name of a session that a schedule has begun.
-pub const SCHEDULE: &str = "schedule";
-/// The kind in the name of a session that a webhook has begun.
-pub const WEBHOOK: &str = "webhook";
-
-/// Returns whether a session with this id (subject) was begun by a schedule or a webhook, so that nobody waits for the end of its
-/// first turn.
-///
-/// ```
-/// use agent_runtime::{SessionName, begins_unattended};
-///
-/// assert!(begins_unattended(&format!("clerk/{}", SessionName::new("schedule", "report 7"))));
-/// assert!(!begins_unattended("clerk/0198c2f0-schedule-1"));
-/// ```
-pub fn begins_unattended(subject: &str) -> bool {
-    let name = subject.rsplit('/').next().unwrap_or_default();
-    [SCHEDULE, WEBHOOK].iter().any(|kind| name.strip_prefix(kind).is_some_and(|rest| rest.starts_with('-')))
-}
-
-impl fmt::Display for SessionName {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
 }
 
 /// What a request asks a session to do.

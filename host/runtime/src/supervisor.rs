@@ -123,9 +123,10 @@ impl Supervisor {
         let (tasks, changed, backoff) = (TaskTracker::new(), Notify::new(), Backoff::default());
         // When the process shuts down, the scan stops too.
         let stop = host.leaving.child_token();
-        let (places, continuing) = (Places::new(options.open_sessions), Places::new(CONTINUED_SESSIONS));
+        let places = Places::new(options.open_sessions, agents.len());
+        let continuing = Places::new(CONTINUED_SESSIONS, agents.len());
         let opening = Mutex::default();
-        let mailbox = Mailbox::default();
+        let mailbox = Mailbox::new(agents.len());
         let refusals = RefusalLog::new(host.store.clone()).observed_by(host.observer.clone());
         let shared = Arc::new(Shared {
             host,
@@ -241,7 +242,15 @@ impl Supervisor {
     /// the result describes. If another process has the session open, that process handles the request (F2). If this future is
     /// dropped, the session may still handle the request.
     pub async fn send(&self, session: &str, request: SessionRequest) -> Result<Accepted, RequestError> {
-        let until = Instant::now() + self.0.options.request_timeout;
+        self.send_until(session, request, Instant::now() + self.0.options.request_timeout).await
+    }
+
+    async fn send_until(
+        &self,
+        session: &str,
+        request: SessionRequest,
+        until: Instant,
+    ) -> Result<Accepted, RequestError> {
         match tokio::time::timeout_at(until, self.0.send(session, request.clone())).await {
             Ok(Ok(Some(accepted))) => Ok(accepted),
             Ok(Ok(None)) => self.0.forward(session, &request, until).await,
@@ -383,7 +392,12 @@ impl Shared {
 
     /// Waits a moment if the store refused an operation because the session is still open. Other errors, and a session that stays
     /// open, are returned.
-    async fn wait_until_closed(&self, session: &str, error: StoreError, until: Instant) -> Result<(), RequestError> {
+    async fn wait_until_closed(
+        self: &Arc<Self>,
+        session: &str,
+        error: StoreError,
+        until: Instant,
+    ) -> Result<(), RequestError> {
         match error {
             // Another process has the session open, and closes it if no turn runs.
             StoreError::Busy { holder, .. } if Instant::now() < until && !holder.is_this_process() => {

@@ -18,5 +18,5 @@ pub(crate) use first_use::{FirstUseQuestions, ask_about_builder};
 pub(crate) use forwarded::forwarded_call;
 pub use questions::question;
 pub(crate) use requests::{check_delegation, check_turn, check_user, queued_prompt, turn_runs, with_attachments};
-pub(crate) use responses::settled_answer;
+pub(crate) use responses::respond_during_action;
 pub use responses::{RespondError, ResponseOutcome};

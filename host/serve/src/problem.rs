@@ -78,6 +78,7 @@ impl From<StoreError> for Problem {
                 let detail = "the session is in use; try again later";
                 Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", detail)
             }
+            StoreError::RequestsFull { .. } => Self::new(StatusCode::SERVICE_UNAVAILABLE, "unavailable", error),
             // The message may contain paths of the host's files, which a client must not see.
             error => {
                 tracing::error!(%error, "a request failed, because the store failed");

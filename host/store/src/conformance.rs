@@ -134,6 +134,9 @@ pub async fn run(mut new_store: impl FnMut() -> TestStore) {
     session_requests::requests_reach_the_owner_of_the_session(new_store()).await;
     session_requests::a_commit_answers_a_request(new_store()).await;
     session_requests::lost_leases_are_found(new_store()).await;
+    session_requests::requests_to_a_session_are_bounded(new_store()).await;
+    session_requests::all_requests_are_bounded(new_store()).await;
+    session_requests::pending_requests_are_shared_out(new_store()).await;
     usage::usage_follows_the_log(new_store()).await;
     usage::usage_is_added_up_per_agent_and_user(new_store()).await;
     usage::sums_of_usage_never_overflow(new_store()).await;

@@ -41,6 +41,14 @@ pub enum StoreError {
         /// Subject that identifies the session.
         session: String,
     },
+    /// Requests that wait for an answer have taken all the room that is there for requests to sessions of other processes.
+    #[error("{whose} cannot take another request now, because {limit} wait for an answer already: try again later")]
+    RequestsFull {
+        /// What has the limit: a session, or the database.
+        whose: String,
+        /// The limit that is reached.
+        limit: String,
+    },
     /// A session with this subject already exists, but the caller wanted to create it.
     #[error("session `{session}` already exists")]
     SessionExists {

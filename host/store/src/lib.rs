@@ -62,7 +62,11 @@ pub use session_log::{
     OpenedSession, RecordRange, SessionLog, SessionMeta, Status, StepRecord, StoredRecord, StoredView, TimedEvent,
     ViewPiece,
 };
-pub use session_requests::{MAX_REQUEST_BYTES, RequestAnswer, RequestKey, RequestState, SessionRequests};
+pub use session_requests::{
+    ClaimedRequest, LISTED_PER_SESSION, MAX_REQUEST_BYTES, MAX_REQUESTS, MAX_SESSION_REQUEST_BYTES,
+    MAX_SESSION_REQUESTS, MAX_STORED_REQUEST_BYTES, RequestAnswer, RequestKey, RequestState, SMALL_REQUEST_BYTES,
+    SessionRequests, StoredRequest,
+};
 pub use sqlite::{Indexes, Options, SqliteStore, Stats, Synchronous};
 pub use trace_exports::{ExportPosition, StoredTurn, TraceExports};
 pub use versions::{

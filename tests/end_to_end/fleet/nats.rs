@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-fn agents() -> [super::TestAgent<'static>; 5] {
+pub(super) fn agents() -> [super::TestAgent<'static>; 5] {
     let probe = "[plugins.probe.grants]\nwrite = [\".\"]\n";
     [
         (
@@ -49,12 +49,12 @@ fn agents() -> [super::TestAgent<'static>; 5] {
     ]
 }
 
-async fn begin(client: &Client, agent: &str) -> String {
+pub(super) async fn begin(client: &Client, agent: &str) -> String {
     let created = client.post("/api/sessions", json!({"agent": agent, "prompt": "Go."})).await;
     created.json(201)["session"].as_str().expect("an id").to_owned()
 }
 
-async fn until_ended(client: &Client, session: &str, turns: u64) {
+pub(super) async fn until_ended(client: &Client, session: &str, turns: u64) {
     until(&format!("turn {turns} of {session} ends"), async || {
         let found = client.get(&format!("/api/sessions/{}", encoded(session))).await.json(200);
         found["state"] == "idle" && found["turns"] == turns
@@ -63,7 +63,7 @@ async fn until_ended(client: &Client, session: &str, turns: u64) {
 }
 
 /// Waits until a condition holds.
-async fn until(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
+pub(super) async fn until(what: &str, mut is_reached: impl AsyncFnMut() -> bool) {
     let begun = Instant::now();
     while !is_reached().await {
         assert!(begun.elapsed() < PATIENCE, "not reached: {what}");
@@ -85,17 +85,17 @@ fn lines_with(process: &ServeProcess, text: &str) -> usize {
 }
 
 /// Returns the number of messages in a stream, or `None` if there is no stream.
-async fn messages_in(nats: &Context, stream: &str) -> Option<u64> {
+pub(super) async fn messages_in(nats: &Context, stream: &str) -> Option<u64> {
     Some(nats.get_stream(stream).await.ok()?.cached_info().state.messages)
 }
 
 impl Fleet {
-    fn cluster(&self) -> &Cluster {
+    pub(super) fn cluster(&self) -> &Cluster {
         self.nats.as_ref().expect("this fleet uses NATS")
     }
 
     /// Runs the program with the NATS servers of this fleet.
-    fn dead_letters(&self, arguments: &[&str]) -> (bool, String) {
+    pub(super) fn dead_letters(&self, arguments: &[&str]) -> (bool, String) {
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_agent-host"));
         let output = command
             .arg("dead-letter")
@@ -284,7 +284,7 @@ async fn f2_announcements_without_success_become_dead_letters() {
     assert_eq!(effects(fleet.folder.path()).values().sum::<usize>(), 1, "the call had its effect once");
 }
 
-async fn publish(nats: &Context, subject: &str, headers: &[(&str, &str)], payload: &str) {
+pub(super) async fn publish(nats: &Context, subject: &str, headers: &[(&str, &str)], payload: &str) {
     let mut map = HeaderMap::new();
     headers.iter().for_each(|(name, value)| map.insert(*name, *value));
     let sent = nats.publish_with_headers(subject.to_owned(), map, payload.to_owned().into()).await.expect("sent");

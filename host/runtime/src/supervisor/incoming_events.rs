@@ -1,24 +1,38 @@
 //! Events of other systems that come over NATS (I6). An event begins a session, as a request to a webhook does, or answers a request
 //! to a service. Each event takes effect exactly once, because the name of its session contains its id.
 
-use super::Supervisor;
+mod content;
+mod postponed;
+
+use super::{Supervisor, mailbox};
 use crate::agent::EventInput;
 use crate::fleet::Fleet;
-use crate::requests::{Prompt, RequestError, RequestProblem, SessionName, SessionRequest};
-use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
-use agent_core::event_type::is_reserved;
-use agent_core::message::{Part, TurnInput};
-use agent_core::plugin::TraceContext;
+use crate::requests::{Prompt, RequestError, RequestProblem, SessionKind, SessionName, SessionRequest};
+use crate::session::SessionError;
+use agent_core::message::{CallId, Part, TurnInput};
 use agent_fleet::{IncomingEvent, MAX_DELIVERIES};
-use serde_json::Value;
+use agent_store::{CallFilter, StoreError};
+use content::{Content, read};
+use postponed::{MAX_POSTPONED, PostponedCount, SessionPlaces};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
 
 /// Maximum number of events of one table that are handled at the same time.
 const HANDLED: usize = 16;
-/// Time until the next attempt if the host is busy.
+/// Maximum number of further events of one table that wait in this process, because the host or their session is busy.
+const WAITING: usize = 64;
+/// Maximum number of answers to one session that are handled or wait at the same time.
+const PER_SESSION: usize = 2;
+/// Maximum time of one attempt to hand an answer to its session.
+const ATTEMPT: Duration = Duration::from_secs(10);
+/// Time until the next attempt if the host or the session is busy.
 const LATER: Duration = Duration::from_secs(2);
+/// Time for which an event waits in this process. Then it is handed back, probably to another process.
+const HELD: Duration = Duration::from_secs(60);
+/// Time between two messages to the server that this process still tries. Without them, it delivers an event again after 30 seconds.
+const PROGRESS: Duration = Duration::from_secs(10);
 /// Delay of the second delivery after a failure. Each further failure doubles the delay.
 const FIRST_DELAY: Duration = Duration::from_secs(1);
 
@@ -29,11 +43,20 @@ pub(super) async fn receive_events(
     (agent, name, input): (String, String, EventInput),
 ) {
     let mut events = fleet.nats.incoming_events((&agent, &name), &input.source, fleet.key.clone());
-    let permits = Arc::new(Semaphore::new(HANDLED));
-    let receiver = Arc::new(Receiver { supervisor: supervisor.clone(), fleet, agent, name, input });
+    let receiver = Arc::new(Receiver {
+        supervisor: supervisor.clone(),
+        permits: Arc::new(Semaphore::new(HANDLED)),
+        waiting: Semaphore::new(WAITING),
+        sessions: SessionPlaces::new(PER_SESSION),
+        postponed: PostponedCount::new(supervisor.0.host.store.clone(), &agent, &name),
+        fleet,
+        agent,
+        name,
+        input,
+    });
     loop {
         let received = async {
-            let permit = permits.clone().acquire_owned().await.ok()?;
+            let permit = receiver.permits.clone().acquire_owned().await.ok()?;
             Some((events.next().await, permit))
         };
         let (event, permit) = tokio::select! {
@@ -44,215 +67,217 @@ pub(super) async fn receive_events(
             },
         };
         let receiver = receiver.clone();
-        supervisor.0.tasks.spawn(async move {
-            receiver.handle(event).await;
-            drop(permit);
-        });
+        supervisor.0.tasks.spawn(async move { receiver.handle(event, permit).await });
     }
 }
 
 /// Handles the events of one table.
 struct Receiver {
     supervisor: Supervisor,
+    permits: Arc<Semaphore>,
+    waiting: Semaphore,
+    sessions: SessionPlaces,
+    postponed: PostponedCount,
     fleet: Fleet,
     agent: String,
     name: String,
     input: EventInput,
 }
 
+/// What happens to an event.
+enum Outcome {
+    /// It has taken effect.
+    Done,
+    /// It cannot be handled now, which is not its fault, for this reason.
+    NotNow(String),
+    /// This process shuts down.
+    Leaving,
+    /// It cannot be handled.
+    Failed(RequestError),
+}
+
 impl Receiver {
-    async fn handle(&self, event: IncomingEvent) {
-        let (agent, name, process) = (&self.agent, &self.name, &self.fleet.process);
-        if event.deliveries > MAX_DELIVERIES {
-            return event
-                .give_up("no process has confirmed it; processes may have stopped while they tried", process)
-                .await;
-        }
-        let error = loop {
-            match self.accept(&event).await {
-                Ok(()) => return event.confirm().await,
-                // A busy host says nothing about the event.
-                Err(error) if error.kind == RequestProblem::Unavailable => event.still_trying().await,
-                Err(error) => break error,
-            }
-            tokio::select! {
-                // A process that shuts down leaves the event to the others.
-                () = self.supervisor.0.stop.cancelled() => return event.retry_after(Duration::ZERO).await,
-                () = tokio::time::sleep(LATER) => {}
+    async fn handle(&self, event: IncomingEvent, permit: OwnedSemaphorePermit) {
+        let content = match read(&event) {
+            Ok(content) => content,
+            Err(error) => return self.bury(event, &error.message).await,
+        };
+        let deliveries = match self.counted_deliveries(&event).await {
+            Ok(deliveries) => deliveries,
+            Err(error) => {
+                tracing::warn!(agent = self.agent, name = self.name, %error, "an event cannot be handled now");
+                return event.retry_after(LATER).await;
             }
         };
-        if error.kind == RequestProblem::Failed && event.deliveries < MAX_DELIVERIES {
-            tracing::warn!(agent, name, %error, "an event cannot be handled now; it is delivered again");
-            let delay = FIRST_DELAY * (1 << (event.deliveries.clamp(1, MAX_DELIVERIES) - 1));
-            return event.retry_after(delay).await;
+        if deliveries > MAX_DELIVERIES {
+            let reason = "no process has confirmed it; processes may have stopped while they tried";
+            return self.give_up(event, &content, reason).await;
         }
-        tracing::warn!(agent, name, %error, "an event cannot be handled; see `agent-host dead-letter list`");
-        event.give_up(&error.message, process).await;
+        let outcome = match &content {
+            Content::Answer { session, .. } => match self.sessions.enter(session) {
+                Some(_place) => self.try_while_busy(&event, &content, permit).await,
+                None => Outcome::NotNow(format!("other answers to session `{session}` are being handled")),
+            },
+            Content::Input { .. } => self.try_while_busy(&event, &content, permit).await,
+        };
+        match outcome {
+            Outcome::Done => self.confirm(event).await,
+            Outcome::NotNow(reason) => self.postpone(event, &content, &reason).await,
+            Outcome::Leaving => {
+                // A process that shuts down leaves the event to the others.
+                self.postponed.add(&event.origin.position).await;
+                event.retry_after(Duration::ZERO).await;
+            }
+            Outcome::Failed(error) if error.kind == RequestProblem::Failed && deliveries < MAX_DELIVERIES => {
+                let (agent, name) = (&self.agent, &self.name);
+                tracing::warn!(agent, name, %error, "an event cannot be handled now; it is delivered again");
+                event.retry_after(FIRST_DELAY * (1 << (deliveries.clamp(1, MAX_DELIVERIES) - 1))).await;
+            }
+            Outcome::Failed(error) => self.give_up(event, &content, &error.message).await,
+        }
+    }
+
+    /// Tries to handle an event. While the host or the session is busy, the event waits in this process for a while, without a
+    /// permit, so that it does not keep other events waiting.
+    async fn try_while_busy(&self, event: &IncomingEvent, content: &Content, permit: OwnedSemaphorePermit) -> Outcome {
+        let (until, mut permit) = (Instant::now() + HELD, Some(permit));
+        loop {
+            let error = match while_trying(event, self.accept(content)).await {
+                Ok(()) => return Outcome::Done,
+                Err(error) if error.kind == RequestProblem::Unavailable => error,
+                Err(error) => return Outcome::Failed(error),
+            };
+            if self.supervisor.0.stop.is_cancelled() {
+                return Outcome::Leaving;
+            }
+            if !is_busy(&error, content) || Instant::now() >= until {
+                return Outcome::NotNow(error.message);
+            }
+            let Ok(_waiting) = self.waiting.try_acquire() else { return Outcome::NotNow(error.message) };
+            drop(permit.take());
+            let next = async {
+                tokio::time::sleep(LATER).await;
+                self.permits.clone().acquire_owned().await.ok()
+            };
+            tokio::select! {
+                () = self.supervisor.0.stop.cancelled() => return Outcome::Leaving,
+                next = while_trying(event, next) => permit = next,
+            }
+        }
+    }
+
+    /// Returns how often the event was delivered, without the deliveries after which it was only postponed.
+    async fn counted_deliveries(&self, event: &IncomingEvent) -> Result<u32, StoreError> {
+        let postponed = if event.deliveries > 1 { self.postponed.get(&event.origin.position).await? } else { 0 };
+        Ok(event.deliveries.saturating_sub(postponed))
+    }
+
+    /// Hands back an event that cannot be handled now. This does not count as a failure of the event, but it is not repeated without
+    /// end.
+    async fn postpone(&self, event: IncomingEvent, content: &Content, reason: &str) {
+        let count = self.postponed.add(&event.origin.position).await;
+        if count > MAX_POSTPONED {
+            return self.give_up(event, content, reason).await;
+        }
+        tracing::debug!(agent = self.agent, name = self.name, count, reason, "an event is postponed");
+        event.retry_after(postponed::delay(count)).await;
+    }
+
+    async fn confirm(&self, event: IncomingEvent) {
+        self.forget(&event).await;
+        event.confirm().await;
+    }
+
+    /// Makes an event a dead letter, unless it has taken effect without being confirmed.
+    async fn give_up(&self, event: IncomingEvent, content: &Content, reason: &str) {
+        match self.has_taken_effect(content).await {
+            Ok(true) => self.confirm(event).await,
+            Ok(false) => self.bury(event, reason).await,
+            Err(error) => {
+                tracing::warn!(agent = self.agent, name = self.name, %error, "an event cannot be handled now");
+                event.retry_after(LATER).await;
+            }
+        }
+    }
+
+    async fn bury(&self, event: IncomingEvent, reason: &str) {
+        let (agent, name) = (&self.agent, &self.name);
+        tracing::warn!(agent, name, reason, "an event cannot be handled; see `agent-host dead-letter list`");
+        self.forget(&event).await;
+        event.give_up(reason, &self.fleet.process).await;
+    }
+
+    async fn forget(&self, event: &IncomingEvent) {
+        if event.deliveries > 1 {
+            self.postponed.remove(&event.origin.position).await;
+        }
+    }
+
+    /// Returns whether the session of an event exists, or whether the call that it answers has a result.
+    async fn has_taken_effect(&self, content: &Content) -> Result<bool, StoreError> {
+        let shared = &self.supervisor.0;
+        match content {
+            Content::Input { id, .. } => {
+                let subject = format!("{}/{}", self.agent, self.session_of(id));
+                Ok(shared.stored(&subject).await?.is_some_and(|found| found.revision > 0))
+            }
+            Content::Answer { session, event } => {
+                let call = event.parentid.clone().unwrap_or_default();
+                if shared.stored(session).await?.is_none_or(|found| found.agent != self.agent) {
+                    return Ok(false);
+                }
+                let calls = shared.host.store.calls(session, CallFilter::Ids(vec![CallId(call)])).await?;
+                Ok(calls.iter().any(|call| call.result.is_some()))
+            }
+        }
+    }
+
+    /// Returns the name of the session that begins with the event of this id.
+    fn session_of(&self, id: &str) -> SessionName {
+        SessionName::new(SessionKind::Event, &format!("{}\0{id}", self.name))
     }
 
     /// Begins a session with an event, or hands an answer to its session. Returns after this was committed.
-    async fn accept(&self, event: &IncomingEvent) -> Result<(), RequestError> {
-        match read(event)? {
+    async fn accept(&self, content: &Content) -> Result<(), RequestError> {
+        match content {
             Content::Answer { session, event } => {
-                let found = self.supervisor.0.stored(&session).await?;
+                let found = self.supervisor.0.stored(session).await?;
                 // An event may answer only requests of the agent that receives it.
                 if found.is_none_or(|found| found.agent != self.agent) {
                     let message =
                         format!("the agent `{}` has no session `{session}`, which the event answers", self.agent);
                     return Err(RequestError::new(RequestProblem::NotFound, message));
                 }
-                self.supervisor.send(&session, SessionRequest::Respond(event)).await.map(drop)
+                let (request, until) = (SessionRequest::Respond(event.clone()), Instant::now() + ATTEMPT);
+                self.supervisor.send_until(session, request, until).await.map(drop)
             }
             Content::Input { data, id, trace } => {
+                let data = data.clone();
                 let input = match &self.input.prompt {
                     None => TurnInput::Json(data),
                     Some(prompt) => TurnInput::Message(vec![Part::Text(prompt.to_string()), Part::Json(data)]),
                 };
-                let prompt = Prompt { user: self.input.user.clone(), trace, ..Prompt::new(input) };
-                // NATS grants rights on subjects, so an id is only valid on the subject of its event.
-                let session = SessionName::new("event", &format!("{}\0{}\0{id}", self.name, event.origin.subject));
-                self.supervisor.create_once(&self.agent, &session, prompt).await.map(drop)
+                let prompt = Prompt { user: self.input.user.clone(), trace: trace.clone(), ..Prompt::new(input) };
+                self.supervisor.create_once(&self.agent, &self.session_of(id), prompt).await.map(drop)
             }
         }
     }
 }
 
-/// What an event asks for.
-#[derive(Debug, PartialEq)]
-enum Content {
-    /// Begin a session.
-    Input { data: Value, id: String, trace: Option<TraceContext> },
-    /// Take the answer to a request of this session.
-    Answer { session: String, event: Box<CloudEvent> },
+/// Returns whether an event can be handled as soon as the host has a place, or as soon as its session is no longer busy. Other
+/// obstacles may last, or may be absent at another process.
+fn is_busy(error: &RequestError, content: &Content) -> bool {
+    let has_no_place = *error == RequestError::from(SessionError::NoPlace);
+    has_no_place || matches!(content, Content::Answer { session, .. } if *error == mailbox::busy(session))
 }
 
-fn read(event: &IncomingEvent) -> Result<Content, RequestError> {
-    let header = |name: &str| event.headers.get(name).map(String::as_str);
-    let fallback = match &event.origin.message_id {
-        Some(id) => format!("message {id}"),
-        None => format!("position {}", event.origin.position),
-    };
-    read_content(header, &event.payload, fallback)
-}
-
-/// Reads a CloudEvent in structured or binary mode, as the NATS protocol binding of CloudEvents describes them, or other JSON data,
-/// which has the id `fallback`.
-fn read_content<'h>(
-    header: impl Fn(&str) -> Option<&'h str>,
-    payload: &[u8],
-    fallback: String,
-) -> Result<Content, RequestError> {
-    let invalid = |problem: &dyn std::fmt::Display| RequestError::new(RequestProblem::Invalid, problem);
-    if payload.len() > MAX_EVENT_BYTES {
-        return Err(invalid(&format!("the event has {} bytes, and the limit is {MAX_EVENT_BYTES}", payload.len())));
-    }
-    let content_type = header("content-type").unwrap_or("application/json").to_ascii_lowercase();
-    let essence = content_type.split(';').next().unwrap_or_default().trim();
-    if essence == "application/cloudevents+json" {
-        return of_event(CloudEvent::parse(payload).map_err(|error| invalid(&error))?);
-    }
-    if !(essence == "application/json" || (essence.starts_with("application/") && essence.ends_with("+json"))) {
-        return Err(invalid(
-            &"the event is not JSON: its header `Content-Type` must be application/json or a JSON type",
-        ));
-    }
-    let data: Value =
-        serde_json::from_slice(payload).map_err(|error| invalid(&format!("the event cannot be read: {error}")))?;
-    if header("ce-specversion").is_none() {
-        // Many senders of CloudEvents leave out the header with the content type.
-        if header("content-type").is_none() && data.get("specversion").is_some() {
-            return of_event(CloudEvent::parse(payload).map_err(|error| invalid(&error))?);
-        }
-        let trace = header("traceparent").map(|traceparent| TraceContext {
-            traceparent: traceparent.to_owned(),
-            tracestate: header("tracestate").map(str::to_owned),
-        });
-        return Ok(Content::Input { data, id: fallback, trace });
-    }
-    // The attributes are checked as in structured mode.
-    let attributes =
-        ["specversion", "id", "source", "type", "subject", "time", "parentid", "traceparent", "tracestate"];
-    let attribute = |name: &&str| Some(((*name).to_owned(), Value::from(header(&format!("ce-{name}"))?)));
-    let mut object: serde_json::Map<String, Value> = attributes.iter().filter_map(attribute).collect();
-    object.insert("data".to_owned(), data);
-    of_event(CloudEvent::parse(&serde_json::to_vec(&object).unwrap_or_default()).map_err(|error| invalid(&error))?)
-}
-
-fn of_event(event: CloudEvent) -> Result<Content, RequestError> {
-    if is_reserved(&event.event_type) {
-        let message = format!("events of the type `{}` are not accepted over NATS", event.event_type);
-        return Err(RequestError::new(RequestProblem::Invalid, message));
-    }
-    if let (Some(_), Some(session)) = (&event.parentid, &event.subject) {
-        return Ok(Content::Answer { session: session.clone(), event: Box::new(event) });
-    }
-    let id = format!("event {}\0{}", event.source, event.id);
-    let trace = event.traceparent.map(|traceparent| TraceContext { traceparent, tracestate: event.tracestate });
-    Ok(Content::Input { data: event.data.unwrap_or(Value::Null), id, trace })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-    use std::collections::BTreeMap;
-
-    fn read_with(headers: &[(&str, &str)], payload: &[u8]) -> Result<Content, RequestError> {
-        let headers: BTreeMap<&str, &str> = headers.iter().copied().collect();
-        read_content(|name| headers.get(name).copied(), payload, "position S 7".to_owned())
-    }
-
-    fn input(content: Result<Content, RequestError>) -> (Value, String) {
-        match content {
-            Ok(Content::Input { data, id, .. }) => (data, id),
-            other => panic!("{other:?}"),
-        }
-    }
-
-    /// I6: events in structured and in binary mode have the same id, and other data is identified by its message.
-    #[test]
-    fn i6_events_are_read_in_both_modes() {
-        let event = json!({"specversion": "1.0", "id": "1", "source": "/shop", "type": "order", "data": {"n": 3}});
-        let structured = read_with(&[("content-type", "application/cloudevents+json")], event.to_string().as_bytes());
-        let expected = (json!({"n": 3}), "event /shop\u{0}1".to_owned());
-        assert_eq!(input(structured), expected);
-        assert_eq!(input(read_with(&[], event.to_string().as_bytes())), expected);
-        let headers = [("ce-specversion", "1.0"), ("ce-id", "1"), ("ce-source", "/shop"), ("ce-type", "order")];
-        assert_eq!(input(read_with(&headers, b"{\"n\": 3}")), expected);
-        assert_eq!(input(read_with(&[], b"[1]")), (json!([1]), "position S 7".to_owned()));
-    }
-
-    /// I6: an event with a parent answers a request of the session that it names.
-    #[test]
-    fn i6_answers_name_their_session() {
-        let event = json!({
-            "specversion": "1.0", "id": "9", "source": "/work", "type": "done", "parentid": "call_1", "subject": "clerk/1",
-        });
-        let content = read_with(&[], event.to_string().as_bytes());
-        assert!(matches!(content, Ok(Content::Answer { session, .. }) if session == "clerk/1"));
-    }
-
-    /// I6, row 51: events of the host's own types, and data that is no event, are refused with the reason.
-    #[test]
-    fn i6_reserved_and_unreadable_events_are_refused() {
-        let approval = json!({
-            "specversion": "1.0", "id": "9", "source": "/x", "type": "agent-host.approval.resolved", "parentid": "approval_1",
-            "subject": "clerk/1",
-        });
-        let structured = [("content-type", "application/cloudevents+json")];
-        let text = [("content-type", "text/plain")];
-        let incomplete = [("ce-specversion", "1.0"), ("ce-id", "1")];
-        for (headers, payload, problem) in [
-            (&[][..], approval.to_string(), "are not accepted over NATS"),
-            (&structured, "{}".to_owned(), "not a CloudEvent"),
-            (&text, "hello".to_owned(), "Content-Type"),
-            (&[], "hello".to_owned(), "cannot be read"),
-            (&incomplete, "{}".to_owned(), "`source`"),
-            (&[], " ".repeat(MAX_EVENT_BYTES + 1), "limit"),
-        ] {
-            let error = read_with(headers, payload.as_bytes()).expect_err(problem);
-            assert_eq!(error.kind, RequestProblem::Invalid);
-            assert!(error.message.contains(problem), "{}", error.message);
+/// Tells the server again and again that this process still tries, so that it does not deliver the event to others.
+async fn while_trying<T>(event: &IncomingEvent, attempt: impl Future<Output = T>) -> T {
+    let mut attempt = std::pin::pin!(attempt);
+    loop {
+        tokio::select! {
+            result = &mut attempt => return result,
+            () = tokio::time::sleep(PROGRESS) => event.still_trying().await,
         }
     }
 }

@@ -2,23 +2,30 @@
 //! open hands it to the session, and stores the answer. If no process has the session open any more, any process opens it.
 
 use super::Shared;
+use super::tenants::{Place, Places, Tenant};
 use crate::requests::{
     Accepted, PendingRequest, RequestError, RequestProblem, SessionRequest, answer_from_json, answer_to_json,
     request_from_json, request_to_json,
 };
 use crate::session::SessionError;
-use agent_store::{News, RequestKey, RequestState, StoreError};
-use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use agent_store::{ClaimedRequest, News, RequestKey, RequestState, SMALL_REQUEST_BYTES, StoreError, StoredRequest};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, broadcast};
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-/// Maximum number of stored requests that are handled at the same time. Further requests wait in the store.
+/// Maximum number of stored requests that are handled at the same time. Agents and users share these places. Further requests wait
+/// in the store.
 const HANDLED: usize = 64;
+/// Maximum number of stored requests to one session that are handled at the same time.
+const HANDLED_PER_SESSION: usize = 4;
+/// Memory in bytes that the stored requests may need that are handled at the same time.
+const MEMORY: u64 = 256 << 20;
 /// Maximum number of requests that one query returns.
-const PAGE: usize = 256;
+const PAGE: usize = 1_024;
 /// Time between two checks for an answer. An announcement of the answer leads to a check at once.
 const ANSWER_INTERVAL: Duration = Duration::from_millis(200);
 /// Time that the sender waits longer for a request that a process has begun to handle.
@@ -26,30 +33,81 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// The stored requests that this process handles.
 pub(super) struct Mailbox {
-    handled: Mutex<HashSet<RequestKey>>,
-    permits: Arc<Semaphore>,
+    handled: Arc<Handled>,
+    places: Places,
+    /// The memory for requests, in KiB.
+    memory: Arc<Semaphore>,
     /// Notified when there may be a new request, or when a session was opened.
     pub(super) changed: Notify,
 }
 
-impl Default for Mailbox {
-    fn default() -> Self {
-        Self { handled: Mutex::default(), permits: Arc::new(Semaphore::new(HANDLED)), changed: Notify::new() }
+/// The ids of the requests that are being handled, by session.
+#[derive(Default)]
+struct Handled(Mutex<HashMap<String, HashSet<String>>>);
+
+impl Handled {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, HashSet<String>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A request that a task of this process handles. Its place is free when this value is dropped.
+struct Reserved {
+    key: RequestKey,
+    handled: Arc<Handled>,
+    _place: Place,
+    _memory: OwnedSemaphorePermit,
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut handled = self.handled.lock();
+        if let Some(ids) = handled.get_mut(&self.key.session) {
+            ids.remove(&self.key.id);
+            if ids.is_empty() {
+                handled.remove(&self.key.session);
+            }
+        }
     }
 }
 
 impl Mailbox {
-    /// Reserves a request for a task of this process. Returns `None` if another task handles it, or if too many requests are
-    /// handled already.
-    fn reserve(&self, key: &RequestKey) -> Option<OwnedSemaphorePermit> {
-        let permit = self.permits.clone().try_acquire_owned().ok()?;
-        let is_new = self.handled.lock().unwrap_or_else(PoisonError::into_inner).insert(key.clone());
-        is_new.then_some(permit)
+    /// Creates the mailbox of a process that runs this number of agents.
+    pub(super) fn new(agents: usize) -> Self {
+        let memory = usize::try_from(MEMORY >> 10).unwrap_or(usize::MAX);
+        Self {
+            handled: Arc::default(),
+            places: Places::new(HANDLED, agents),
+            memory: Arc::new(Semaphore::new(memory)),
+            changed: Notify::new(),
+        }
     }
 
-    fn release(&self, key: &RequestKey) {
-        self.handled.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    /// Reserves a request for a task of this process. Returns `None` if another task handles it, or if the session, its agent, its
+    /// user or the process handles too many requests already.
+    fn reserve(&self, stored: &StoredRequest) -> Option<Reserved> {
+        let RequestKey { session, id } = &stored.key;
+        let mut handled = self.handled.lock();
+        let of_session = handled.get(session);
+        if of_session.is_some_and(|ids| ids.len() >= HANDLED_PER_SESSION || ids.contains(id)) {
+            return None;
+        }
+        let tenant = Tenant { agent: stored.agent.clone(), user: stored.user.clone() };
+        let place = self.places.take(&tenant).ok()?;
+        let memory = self.memory.clone().try_acquire_many_owned(memory_of(stored.bytes)).ok()?;
+        handled.entry(session.clone()).or_default().insert(id.clone());
+        Some(Reserved { key: stored.key.clone(), handled: self.handled.clone(), _place: place, _memory: memory })
     }
+}
+
+/// Returns the memory in KiB that handling a request of this size may need. JSON needs up to 16 times the size of its text, but
+/// attachments, which make requests large, need no more than their text. Small requests need no reservation.
+fn memory_of(bytes: u64) -> u32 {
+    if bytes <= SMALL_REQUEST_BYTES as u64 {
+        return 0;
+    }
+    let needed = bytes.saturating_mul(16).min(bytes.saturating_add(32 << 20));
+    u32::try_from(needed.min(MEMORY) >> 10).unwrap_or(u32::MAX)
 }
 
 /// Looks for stored requests again and again until the supervisor shuts down.
@@ -57,7 +115,7 @@ pub(super) async fn handle_stored_requests(shared: Arc<Shared>) {
     let agents: Vec<String> = shared.agents.keys().cloned().collect();
     loop {
         match shared.host.store.pending_requests(&agents, PAGE).await {
-            Ok(keys) => keys.into_iter().for_each(|key| begin_to_handle(&shared, key)),
+            Ok(pending) => pending.iter().for_each(|stored| begin_to_handle(&shared, stored)),
             Err(error) => tracing::warn!(%error, "cannot look for requests of other processes; the host tries again"),
         }
         tokio::select! {
@@ -68,16 +126,14 @@ pub(super) async fn handle_stored_requests(shared: Arc<Shared>) {
     }
 }
 
-fn begin_to_handle(shared: &Arc<Shared>, key: RequestKey) {
-    let Some(permit) = shared.mailbox.reserve(&key) else { return };
+fn begin_to_handle(shared: &Arc<Shared>, stored: &StoredRequest) {
+    let Some(reserved) = shared.mailbox.reserve(stored) else { return };
     let shared_with_task = shared.clone();
     shared.tasks.spawn(async move {
-        let shared = shared_with_task;
-        if let Err(error) = shared.handle_stored(&key).await {
-            tracing::warn!(session = key.session, %error, "a request of another process cannot be handled now");
+        if let Err(error) = shared_with_task.handle_stored(&reserved.key).await {
+            let session = &reserved.key.session;
+            tracing::warn!(session, %error, "a request of another process cannot be handled now");
         }
-        shared.mailbox.release(&key);
-        drop(permit);
     });
 }
 
@@ -89,17 +145,23 @@ impl Shared {
             return Ok(());
         }
         let Some(requests) = self.host.sessions.requests_to(&key.session) else { return Ok(()) };
-        let Some(content) = self.host.store.claim_request(key).await? else { return Ok(()) };
-        let answer = match request_from_json(&content) {
+        let Some(claimed) = self.host.store.claim_request(key).await? else { return Ok(()) };
+        let ClaimedRequest { content, valid_for } = claimed;
+        let until = Instant::now() + valid_for + GRACE;
+        let request = request_from_json(&content);
+        drop(content);
+        let answer = match request {
             Err(error) => Err(error),
             Ok(request) => {
                 let (pending, answer) = PendingRequest::new(request);
                 let pending = PendingRequest { stored: Some(key.id.clone()), ..pending };
-                if requests.send(pending).await.is_err() {
-                    return Ok(());
-                }
-                // Without an answer, the session was closed before it handled the request.
-                let Ok(answer) = answer.await else { return Ok(()) };
+                let answered = async {
+                    requests.send(pending).await.ok()?;
+                    answer.await.ok()
+                };
+                // Without an answer, the session was closed before it handled the request, or nobody waits for the answer any
+                // more, so the place is given to another request.
+                let Ok(Some(answer)) = tokio::time::timeout_at(until, answered).await else { return Ok(()) };
                 answer
             }
         };
@@ -123,31 +185,76 @@ impl Shared {
         }
     }
 
-    /// Sends a request to a session that another process has open, and waits for the answer.
+    /// Sends a request to a session that another process has open, and waits for the answer. If this future is dropped, the
+    /// request is removed from the store, unless it cancels a turn.
     pub(super) async fn forward(
-        &self,
+        self: &Arc<Self>,
         session: &str,
         request: &SessionRequest,
         until: Instant,
     ) -> Result<Accepted, RequestError> {
         let key = RequestKey { session: session.to_owned(), id: Uuid::new_v4().to_string() };
+        let content = request_to_json(request)?;
+        let (abandoned, _abandon_when_dropped) = match request {
+            SessionRequest::Cancel => (self.stop.child_token(), None),
+            _ => {
+                let abandoned = CancellationToken::new();
+                (abandoned.clone(), Some(abandoned.drop_guard()))
+            }
+        };
+        let shared = self.clone();
+        // In a task of its own, the request is removed from the store even if the caller stops waiting while it is being stored.
+        let forwarding = async move { shared.post_and_wait(&key, content, (until, abandoned)).await };
+        self.tasks.spawn(forwarding).await.unwrap_or_else(|_| Err(unknown(session)))
+    }
+
+    async fn post_and_wait(
+        &self,
+        key: &RequestKey,
+        content: String,
+        (until, abandoned): (Instant, CancellationToken),
+    ) -> Result<Accepted, RequestError> {
         let valid_for = until.saturating_duration_since(Instant::now());
-        let mut answers = self.answers.subscribe();
-        self.host.store.post_request(&key, &request_to_json(request)?, valid_for).await?;
-        self.host.news.add_urgent(News::Work, session, key.id.clone());
+        let answers = self.answers.subscribe();
+        self.host.store.post_request(key, &content, valid_for).await?;
+        drop(content);
+        self.host.news.add_urgent(News::Work, &key.session, key.id.clone());
         // The session may have been closed meanwhile.
         self.mailbox.changed.notify_one();
+        let answer = tokio::select! {
+            answer = self.answer_to(key, until, answers) => answer,
+            () = abandoned.cancelled() => Err(busy(&key.session)),
+        };
+        if answer.is_err() {
+            // Nobody reads the answer any more.
+            self.remove_request(key).await;
+        }
+        answer
+    }
+
+    /// Removes a request. If this fails, it is removed when it expires.
+    async fn remove_request(&self, key: &RequestKey) {
+        if let Err(error) = self.host.store.remove_request(key).await {
+            tracing::debug!(session = key.session, %error, "a request to another process was not removed");
+        }
+    }
+
+    async fn answer_to(
+        &self,
+        key: &RequestKey,
+        until: Instant,
+        mut answers: broadcast::Receiver<String>,
+    ) -> Result<Accepted, RequestError> {
+        let session = &key.session;
         loop {
             let is_late = Instant::now() >= until;
             let state = match is_late || self.stop.is_cancelled() {
-                true => self.host.store.withdraw_request(&key).await?,
-                false => self.host.store.request_state(&key).await?,
+                true => self.host.store.withdraw_request(key).await?,
+                false => self.host.store.request_state(key).await?,
             };
             match state {
                 RequestState::Answered(answer) => {
-                    if !is_late {
-                        self.host.store.withdraw_request(&key).await?;
-                    }
+                    self.remove_request(key).await;
                     return answer_from_json(&answer);
                 }
                 RequestState::Gone => return Err(busy(session)),
@@ -190,4 +297,46 @@ fn unknown(session: &str) -> RequestError {
          send the request again"
     );
     RequestError::new(RequestProblem::Unavailable, message)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(session: &str, id: usize, (user, bytes): (&str, u64)) -> StoredRequest {
+        let key = RequestKey { session: session.to_owned(), id: id.to_string() };
+        StoredRequest { key, agent: "clerk".to_owned(), user: Some(user.to_owned()), bytes }
+    }
+
+    /// F2: requests to one session, or of one user, do not take all places of a process.
+    #[test]
+    fn f2_one_session_does_not_take_all_places_of_the_mailbox() {
+        let mailbox = Mailbox::new(1);
+        let of_session: Vec<_> = (0..HANDLED).filter_map(|id| mailbox.reserve(&stored("s", id, ("ann", 9)))).collect();
+        assert_eq!(of_session.len(), HANDLED_PER_SESSION);
+        let of_user: Vec<_> =
+            (0..HANDLED).filter_map(|id| mailbox.reserve(&stored(&format!("s{id}"), id, ("ann", 9)))).collect();
+        assert_eq!(of_session.len() + of_user.len(), HANDLED - HANDLED / 4);
+        assert!(mailbox.reserve(&stored("other", 1, ("bob", 9))).is_some(), "another user gets a place at once");
+        let again = mailbox.reserve(&stored("s1", 1, ("bob", 9)));
+        assert!(again.is_none(), "the request is being handled already");
+        drop((of_session, of_user));
+        assert!(mailbox.handled.lock().is_empty());
+        assert!(mailbox.reserve(&stored("s", 1, ("ann", 9))).is_some(), "the places are free again");
+    }
+
+    /// F2: large requests are taken by the memory that they need, and small ones are taken meanwhile.
+    #[test]
+    fn f2_requests_are_taken_within_a_budget_of_memory() {
+        let mailbox = Mailbox::new(1);
+        let prompt = 43 << 20;
+        let take = |id: usize| mailbox.reserve(&stored(&format!("s{id}"), id, ("ann", prompt)));
+        let large: Vec<_> = (0..HANDLED).filter_map(take).collect();
+        assert_eq!(large.len(), 3);
+        assert!(mailbox.reserve(&stored("small", 1, ("ann", 9))).is_some());
+        drop(large);
+        assert!(take(1).is_some());
+        let largest = memory_of(agent_store::MAX_REQUEST_BYTES as u64);
+        assert!(u64::from(largest) << 10 <= MEMORY, "every request can be taken");
+    }
 }

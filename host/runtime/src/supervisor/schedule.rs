@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::agent::{MissedRuns, Schedule};
-use crate::requests::{Prompt, RequestError, RequestProblem, SCHEDULE, SessionName};
+use crate::requests::{Prompt, RequestError, RequestProblem, SessionKind, SessionName};
 use crate::supervisor::Supervisor;
 use agent_core::message::TurnInput;
 use agent_store::{ScheduleState, SessionState, StoreError};
@@ -114,7 +114,7 @@ async fn begin(
     let shown = schedule.times.display(time);
     let text = format!("{}\n\nThe schedule `{name}` begins this turn for {shown}.", schedule.prompt);
     let prompt = Prompt { user: schedule.user.clone(), ..Prompt::new(TurnInput::Text(text)) };
-    let session = SessionName::new(SCHEDULE, &format!("{name} {}", time.as_millisecond()));
+    let session = SessionName::new(SessionKind::Schedule, &format!("{name} {}", time.as_millisecond()));
     match Supervisor(shared.clone()).create_once(agent, &session, prompt).await {
         Ok((subject, is_new)) => {
             tracing::info!(agent, schedule = name, session = subject, is_new, "ran a schedule for {shown}");

@@ -228,7 +228,14 @@ async fn cancel_elsewhere(child: &ChildTurn) -> Result<(), SessionError> {
     let session = child.new_run.session.clone();
     let Ok(content) = request_to_json(&SessionRequest::Cancel) else { return Ok(()) };
     let key = RequestKey { session: session.clone(), id: Uuid::new_v4().to_string() };
-    child.host.store.post_request(&key, &content, CANCELLATION).await?;
+    match child.host.store.post_request(&key, &content, CANCELLATION).await {
+        // A search cancels the child later, because its parent has ended.
+        Err(error @ StoreError::RequestsFull { .. }) => {
+            tracing::warn!(session, %error, "the cancellation of a delegated session was not stored");
+            return Ok(());
+        }
+        posted => posted?,
+    }
     let announcement = Announcement { news: News::Work, session };
     announce(&*child.host.store, child.host.fleet.as_ref(), vec![(announcement, key.id)]).await;
     Ok(())

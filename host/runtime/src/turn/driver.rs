@@ -43,8 +43,6 @@ pub(super) struct Driver<'s> {
     children: Children,
     questions: FirstUseQuestions,
     cancel: &'s CancellationToken,
-    /// Requests that arrived during an action and that are handled after the action.
-    postponed: Vec<PendingRequest>,
 }
 
 /// A message that the driver receives from a running call or from a child session: a result or a service request.
@@ -67,7 +65,7 @@ pub(super) fn drive<'s>(
         let cancel = &cancel.child_token();
         let (running, children) = (RunningCalls::new(), Children::new(cancel));
         let questions = FirstUseQuestions::default();
-        let mut driver = Driver { session, running, children, questions, cancel, postponed: Vec::new() };
+        let mut driver = Driver { session, running, children, questions, cancel };
         let result = driver.drive().await;
         driver.session.was_interrupted = !matches!(&result, Ok(ended) if *ended != TurnResult::Interrupted);
         if result.is_err() {
@@ -148,14 +146,13 @@ impl Driver<'_> {
                     // The action goes on meanwhile. It may hold a connection to the store that the request needs.
                     let mut handling = handle_during_action(&mut unused, pending, self.cancel).boxed();
                     let mut ended = None;
-                    let postponed = loop {
+                    loop {
                         tokio::select! {
-                            postponed = &mut handling => break postponed,
+                            () = &mut handling => break,
                             result = &mut acting, if ended.is_none() => ended = Some(result),
                         }
-                    };
+                    }
                     drop(handling);
-                    self.postponed.extend(postponed);
                     if let Some(result) = ended {
                         break result;
                     }
@@ -170,9 +167,6 @@ impl Driver<'_> {
 
     /// Handles the requests that have arrived for the session.
     async fn handle_requests(&mut self) {
-        for pending in std::mem::take(&mut self.postponed) {
-            self.handle_request(pending).await;
-        }
         while self.session.run.is_open()
             && let Some(pending) = self.session.inbox.try_next()
         {

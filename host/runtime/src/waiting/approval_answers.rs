@@ -4,12 +4,13 @@ use super::responses::{RespondError, ResponseOutcome};
 use crate::approvals::{
     APPROVAL_RESOLVED, ApprovalDecision, REASON_CHARACTERS, Verdict, add_item_details, approval_request_number,
 };
+use crate::host::SessionServices;
 use crate::session::{Session, SessionError};
 use agent_core::approval::{ApprovalAnswer, ApprovalVerdict, GrantScope};
 use agent_core::cloud_event::CloudEvent;
 use agent_core::event::{ApprovalItem, EventKind};
 use agent_core::message::CallId;
-use agent_core::run::{Input, InputError};
+use agent_core::run::{Input, InputError, Run};
 use agent_core::tool::Violation;
 use agent_store::MAX_PAGE;
 use serde::Deserialize;
@@ -108,56 +109,70 @@ impl Session {
     /// exactly this request. If the host has requested the approval of a call again because the call's tool changed,
     /// only an answer to the later request is accepted.
     pub(super) async fn respond_to_approval(&mut self, event: &CloudEvent) -> Result<ResponseOutcome, RespondError> {
-        let session = self.subject().to_owned();
-        let request = event.parentid.clone().ok_or(RespondError::NoParent)?;
-        if event.subject.is_none() {
-            return Err(RespondError::NoSubject { session });
-        }
-        let answer = event.data.clone().unwrap_or_default();
-        let answer: ApprovalAnswerData = serde_json::from_value(answer)
-            .map_err(|error| RespondError::Decisions { problem: error.to_string(), event_type: APPROVAL_RESOLVED })?;
-        if answer.decisions.is_empty() {
-            let problem = "its `decisions` list is empty".to_owned();
-            return Err(RespondError::Decisions { problem, event_type: APPROVAL_RESOLVED });
-        }
-        let requested = self.calls_of_request(&request).await?;
-        let requested = requested.ok_or_else(|| RespondError::NoRequest { request: request.clone(), session })?;
-        let mut decisions: Vec<ApprovalDecision> = answer.decisions.into_iter().map(Into::into).collect();
-        for decision in &mut decisions {
-            let matching = requested.calls.iter().find(|call| call.is_named(&decision.call.0));
-            let unknown = || RespondError::NotRequested { call: decision.call.clone(), request: request.clone() };
-            decision.call = matching.cloned().ok_or_else(unknown)?;
-        }
-        let waiting: BTreeSet<CallId> = self.run.asking().into_iter().map(|item| item.call).collect();
-        let is_open = |call: &CallId| waiting.contains(call) && !requested.superseded.contains(call);
-        let decisions: Vec<_> = decisions.into_iter().filter(|decision| is_open(&decision.call)).collect();
+        let decisions = open_decisions(&self.services, &self.run, event).await?;
         if decisions.is_empty() {
             return Ok(ResponseOutcome::Late);
         }
         self.approve(decisions).await?;
         Ok(ResponseOutcome::Taken { violations: Vec::new(), waits: self.run.waits() })
     }
+}
 
-    /// Returns the calls of an approval request of this session, or `None` if the session has no request with this id.
-    /// Only the session's durable events are searched, because the host itself committed them. Neither an event in the
-    /// outbox nor a text from a plugin, service or model is ever treated as an approval request (row 51).
-    async fn calls_of_request(&self, request: &str) -> Result<Option<RequestedCalls>, RespondError> {
-        let Some(number) = approval_request_number(&self.run, request) else { return Ok(None) };
-        let (mut after, mut requested): (_, Option<RequestedCalls>) = (number.saturating_sub(1), None);
-        loop {
-            let page = self.services.store.events(&self.services.subject, after, MAX_PAGE).await?;
-            let Some(last) = page.last() else { return Ok(requested) };
-            after = last.event.sequence;
-            for stored in page {
-                let EventKind::ApprovalRequested { calls, .. } = stored.event.kind else { continue };
-                let calls = calls.into_iter().map(|item| item.call);
-                match &mut requested {
-                    Some(requested) => requested.superseded.extend(calls),
-                    None if stored.event.sequence == number => {
-                        requested = Some(RequestedCalls { calls: calls.collect(), superseded: BTreeSet::new() });
-                    }
-                    None => return Ok(None),
+/// Reads an answer to an approval request, and returns the decisions about calls that still wait for an answer to this request.
+/// Only the store is read.
+pub(super) async fn open_decisions(
+    services: &SessionServices,
+    run: &Run,
+    event: &CloudEvent,
+) -> Result<Vec<ApprovalDecision>, RespondError> {
+    let session = services.subject.clone();
+    let request = event.parentid.clone().ok_or(RespondError::NoParent)?;
+    if event.subject.is_none() {
+        return Err(RespondError::NoSubject { session });
+    }
+    let answer = event.data.clone().unwrap_or_default();
+    let answer: ApprovalAnswerData = serde_json::from_value(answer)
+        .map_err(|error| RespondError::Decisions { problem: error.to_string(), event_type: APPROVAL_RESOLVED })?;
+    if answer.decisions.is_empty() {
+        let problem = "its `decisions` list is empty".to_owned();
+        return Err(RespondError::Decisions { problem, event_type: APPROVAL_RESOLVED });
+    }
+    let requested = calls_of_request(services, run, &request).await?;
+    let requested = requested.ok_or_else(|| RespondError::NoRequest { request: request.clone(), session })?;
+    let mut decisions: Vec<ApprovalDecision> = answer.decisions.into_iter().map(Into::into).collect();
+    for decision in &mut decisions {
+        let matching = requested.calls.iter().find(|call| call.is_named(&decision.call.0));
+        let unknown = || RespondError::NotRequested { call: decision.call.clone(), request: request.clone() };
+        decision.call = matching.cloned().ok_or_else(unknown)?;
+    }
+    let waiting: BTreeSet<CallId> = run.asking().into_iter().map(|item| item.call).collect();
+    let is_open = |call: &CallId| waiting.contains(call) && !requested.superseded.contains(call);
+    Ok(decisions.into_iter().filter(|decision| is_open(&decision.call)).collect())
+}
+
+/// Returns the calls of an approval request of this session, or `None` if the session has no request with this id.
+/// Only the session's durable events are searched, because the host itself committed them. Neither an event in the
+/// outbox nor a text from a plugin, service or model is ever treated as an approval request (row 51).
+async fn calls_of_request(
+    services: &SessionServices,
+    run: &Run,
+    request: &str,
+) -> Result<Option<RequestedCalls>, RespondError> {
+    let Some(number) = approval_request_number(run, request) else { return Ok(None) };
+    let (mut after, mut requested): (_, Option<RequestedCalls>) = (number.saturating_sub(1), None);
+    loop {
+        let page = services.store.events(&services.subject, after, MAX_PAGE).await?;
+        let Some(last) = page.last() else { return Ok(requested) };
+        after = last.event.sequence;
+        for stored in page {
+            let EventKind::ApprovalRequested { calls, .. } = stored.event.kind else { continue };
+            let calls = calls.into_iter().map(|item| item.call);
+            match &mut requested {
+                Some(requested) => requested.superseded.extend(calls),
+                None if stored.event.sequence == number => {
+                    requested = Some(RequestedCalls { calls: calls.collect(), superseded: BTreeSet::new() });
                 }
+                None => return Ok(None),
             }
         }
     }

@@ -190,6 +190,7 @@ impl From<RespondError> for RequestError {
             RespondError::Session(error) => return error.into(),
             RespondError::NoCall { .. } | RespondError::NoRequest { .. } => RequestProblem::NotFound,
             RespondError::NotAService { .. } => RequestProblem::Conflict,
+            RespondError::NotNow { .. } => RequestProblem::Unavailable,
             RespondError::NoParent
             | RespondError::Reserved { .. }
             | RespondError::OtherSubject { .. }
@@ -206,9 +207,10 @@ fn problem_of_store(error: &StoreError) -> RequestProblem {
     match error {
         StoreError::NoSession { .. } | StoreError::Incomplete { .. } => RequestProblem::NotFound,
         StoreError::Invalid { .. } | StoreError::TooLarge { .. } => RequestProblem::Invalid,
-        StoreError::Busy { .. } | StoreError::LeaseLost { .. } | StoreError::Conflict { .. } => {
-            RequestProblem::Unavailable
-        }
+        StoreError::Busy { .. }
+        | StoreError::LeaseLost { .. }
+        | StoreError::Conflict { .. }
+        | StoreError::RequestsFull { .. } => RequestProblem::Unavailable,
         _ => RequestProblem::Failed,
     }
 }

@@ -1,6 +1,7 @@
 //! Answers of services to the calls that were forwarded to them. Each answer is matched to its call, checked against
 //! the schema that was stored with the call, and accepted only once (L10, I6).
 
+use super::approval_answers::open_decisions;
 use crate::agent::ANY_TYPE;
 use crate::approvals::{APPROVAL_RESOLVED, without_edit_note};
 use crate::host::SessionServices;
@@ -13,7 +14,7 @@ use agent_core::event::{Wait, WaitCause};
 use agent_core::event_type::{HostEventType, is_reserved};
 use agent_core::message::{CallId, Content, Digest};
 use agent_core::plugin::TraceContext;
-use agent_core::run::{Answerer, Input};
+use agent_core::run::{Answerer, Input, Run};
 use agent_core::schema::Schema;
 use agent_core::tool::{ToolError, Violation};
 use agent_store::{CallFilter, StepRecord, StoreError};
@@ -134,6 +135,12 @@ pub enum RespondError {
         /// Id of the approval request that the event answers.
         request: String,
     },
+    /// The turn works on something else, although the call still waits for an answer.
+    #[error("the turn cannot take an answer to call `{call}` at the moment; try again later")]
+    NotNow {
+        /// Id of the call that the event answers.
+        call: String,
+    },
     /// The stored session cannot be read or changed.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -150,33 +157,24 @@ impl Session {
     /// approval request (L17). Only the stored state is needed (L1), because the schema of the answer was stored when
     /// the request was sent. The turn continues when [`Session::run`] is called.
     pub async fn respond(&mut self, event: CloudEvent) -> Result<ResponseOutcome, RespondError> {
-        let session = self.subject().to_owned();
         self.require_stored_state()?;
-        if let Some(subject) = event.subject.as_ref().filter(|subject| **subject != session) {
-            return Err(RespondError::OtherSubject { subject: subject.clone(), session });
-        }
-        if event.event_type == APPROVAL_RESOLVED.as_str() {
+        check_attributes(&self.services, &event)?;
+        if is_approval(&event) {
             return self.respond_to_approval(&event).await;
         }
-        if is_reserved(&event.event_type) {
-            return Err(RespondError::Reserved { event_type: event.event_type });
-        }
-        let parent = event.parentid.clone().ok_or(RespondError::NoParent)?;
         self.expire_overdue_calls().await?;
-        let Some(record) = answered_call(&self.services, &parent).await? else {
-            return Err(RespondError::NoCall { call: parent, session, waiting: self.waiting_calls() });
+        let (record, answer) = match find_call(&self.services, &self.run, &event).await? {
+            FoundCall::Settled(outcome) => return Ok(outcome),
+            FoundCall::Open(record, answer) => (*record, answer),
         };
-        let (call, answer) = (record.id.clone(), answer_result(event.data.clone()));
-        if let Some(outcome) = settled_outcome(&record, &answer) {
-            return Ok(outcome);
-        }
+        let call = record.id.clone();
         let contract = match self.run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause) {
             Some(WaitCause::Service { emits, .. }) => emits,
             _ => {
                 return Err(RespondError::NotAService {
                     call,
                     state: state_text(&record),
-                    waiting: self.waiting_calls(),
+                    waiting: waiting_calls(&self.run),
                 });
             }
         };
@@ -210,26 +208,67 @@ impl Session {
         let schema = Schema::compile(schema).map_err(|error| damaged(error.to_string()))?;
         Ok(schema.check(event.data.as_ref().unwrap_or(&Value::Null)).err().unwrap_or_default())
     }
+}
 
-    fn waiting_calls(&self) -> String {
-        let waits: Vec<_> = self.run.waits().iter().map(|wait| format!("`{}` ({})", wait.call, wait.name)).collect();
-        if waits.is_empty() { "no call is waiting".to_owned() } else { format!("waiting calls: {}", waits.join(", ")) }
+/// Handles an event while an action of the turn borrows the session. Then no call waits for an answer, so the event is a
+/// repetition, too late or wrong, and it is answered at once. Only the store is read.
+pub(crate) async fn respond_during_action(
+    services: &SessionServices,
+    run: &Run,
+    event: &CloudEvent,
+) -> Result<ResponseOutcome, RespondError> {
+    check_attributes(services, event)?;
+    let not_now = |call: &CallId| RespondError::NotNow { call: call.to_string() };
+    if is_approval(event) {
+        let decisions = open_decisions(services, run, event).await?;
+        return decisions.first().map_or(Ok(ResponseOutcome::Late), |decision| Err(not_now(&decision.call)));
+    }
+    match find_call(services, run, event).await? {
+        FoundCall::Settled(outcome) => Ok(outcome),
+        FoundCall::Open(record, _) => Err(not_now(&record.id)),
     }
 }
 
-/// Returns the outcome of an answer to a call that already has a result, or `None` if the call does not exist or has no
-/// result. Only the store is read.
-pub(crate) async fn settled_answer(
-    services: &SessionServices,
-    event: &CloudEvent,
-) -> Result<Option<ResponseOutcome>, StoreError> {
-    let Some(parent) = &event.parentid else { return Ok(None) };
-    let is_own = event.subject.as_ref().is_none_or(|subject| *subject == services.subject);
-    if !is_own || is_reserved(&event.event_type) {
-        return Ok(None);
+/// Checks the attributes of an event, without the store.
+fn check_attributes(services: &SessionServices, event: &CloudEvent) -> Result<(), RespondError> {
+    if let Some(subject) = event.subject.as_ref().filter(|subject| **subject != services.subject) {
+        return Err(RespondError::OtherSubject { subject: subject.clone(), session: services.subject.clone() });
     }
-    let record = answered_call(services, parent).await?;
-    Ok(record.and_then(|record| settled_outcome(&record, &answer_result(event.data.clone()))))
+    if !is_approval(event) && is_reserved(&event.event_type) {
+        return Err(RespondError::Reserved { event_type: event.event_type.clone() });
+    }
+    event.parentid.as_ref().map(drop).ok_or(RespondError::NoParent)
+}
+
+fn is_approval(event: &CloudEvent) -> bool {
+    event.event_type == APPROVAL_RESOLVED.as_str()
+}
+
+/// The call to which an event belongs.
+enum FoundCall {
+    /// The call has a result already.
+    Settled(ResponseOutcome),
+    /// The call has no result. The answer is the result that it would get.
+    Open(Box<CallRecord>, CallResult),
+}
+
+/// Finds the call to which an event belongs. Only the store is read.
+async fn find_call(services: &SessionServices, run: &Run, event: &CloudEvent) -> Result<FoundCall, RespondError> {
+    let parent = event.parentid.as_deref().ok_or(RespondError::NoParent)?;
+    let Some(record) = answered_call(services, parent).await? else {
+        let session = services.subject.clone();
+        return Err(RespondError::NoCall { call: parent.to_owned(), session, waiting: waiting_calls(run) });
+    };
+    let answer = answer_result(event.data.clone());
+    Ok(match settled_outcome(&record, &answer) {
+        Some(outcome) => FoundCall::Settled(outcome),
+        None => FoundCall::Open(Box::new(record), answer),
+    })
+}
+
+fn waiting_calls(run: &Run) -> String {
+    let waits: Vec<_> = run.waits().iter().map(|wait| format!("`{}` ({})", wait.call, wait.name)).collect();
+    if waits.is_empty() { "no call is waiting".to_owned() } else { format!("waiting calls: {}", waits.join(", ")) }
 }
 
 /// Returns the stored call that an answer refers to by this id.

@@ -9,7 +9,7 @@ use crate::tokens::Right;
 use agent_core::cloud_event::{CloudEvent, MAX_EVENT_BYTES};
 use agent_core::message::{Part, TurnInput};
 use agent_core::plugin::TraceContext;
-use agent_runtime::{Prompt, SessionName, SignedMessage, SigningKey, WEBHOOK, Webhook, WebhookAuthentication};
+use agent_runtime::{Prompt, SessionKind, SessionName, SignedMessage, SigningKey, Webhook, WebhookAuthentication};
 use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
@@ -75,7 +75,7 @@ pub(crate) async fn receive_webhook(
     let prompt = Prompt { user, trace: request.trace, ..Prompt::new(input) };
     // The name of the session also says that nobody waits for its turn.
     let id = id.or(request.id).unwrap_or_else(|| Uuid::new_v4().to_string());
-    let unique = SessionName::new(WEBHOOK, &format!("{name}\0{id}"));
+    let unique = SessionName::new(SessionKind::Webhook, &format!("{name}\0{id}"));
     let (session, is_new) = state.supervisor.create_once(&agent, &unique, prompt).await?;
     if is_new {
         state.note_webhook_run(&agent, &name, &session);

@@ -1,19 +1,20 @@
 //! Requests to sessions that another process has open (F2). All times are those of the database's clock.
 
 use super::PostgresStore;
-use super::connections::Transaction;
+use super::connections::{Connection, Transaction};
 use super::failure::Failure;
 use super::owner::{Owner, microseconds};
 use super::queries::NOW;
 use super::text::{Text, list, optional_text, text};
-use crate::encoding::values::{check_list_length, check_request_size, signed, sql_limit};
-use crate::session_requests::{RequestAnswer, RequestKey, RequestState, SessionRequests};
+use crate::encoding::values::{self, check_list_length, check_request_size, signed, sql_limit};
+use crate::session_requests::{
+    ClaimedRequest, KEPT_AFTER_EXPIRY, LISTED_PER_SESSION, Occupied, RequestAnswer, RequestKey, RequestState,
+    SessionRequests, StoredRequest,
+};
 use crate::{Lease, StoreError};
 use async_trait::async_trait;
 use std::time::Duration;
-
-/// Time in microseconds after which a request that has expired is deleted: one hour.
-const KEPT_AFTER_EXPIRY: i64 = 3_600_000_000;
+use tokio_postgres::Row;
 
 #[async_trait]
 impl SessionRequests for PostgresStore {
@@ -21,9 +22,8 @@ impl SessionRequests for PostgresStore {
         check_request_size(content)?;
         self.run_repeatable(|| async {
             let connection = self.connection().await?;
-            connection
-                .execute(&format!("DELETE FROM requests WHERE expires < {NOW} - $1"), &[&KEPT_AFTER_EXPIRY])
-                .await?;
+            connection.execute(&delete_expired(), &[&KEPT_AFTER_EXPIRY]).await?;
+            occupied(&connection, key).await?.check_room(&key.session, content.len())?;
             // The lock lets a deletion of the session wait, so that no request without a session stays behind.
             let sql = format!(
                 "WITH found AS (SELECT session FROM sessions WHERE session = $1 FOR SHARE), posted AS (
@@ -41,31 +41,43 @@ impl SessionRequests for PostgresStore {
         .await
     }
 
-    async fn pending_requests(&self, agents: &[String], limit: usize) -> Result<Vec<RequestKey>, StoreError> {
+    async fn pending_requests(&self, agents: &[String], limit: usize) -> Result<Vec<StoredRequest>, StoreError> {
         check_list_length("a list of agents", agents.len())?;
         self.run(|| async {
             let alive = Owner::is_alive("s.owner", "$2");
             let sql = format!(
-                "SELECT r.session, r.id FROM requests r JOIN sessions s ON s.session = r.session
-                 WHERE r.answer IS NULL AND r.expires > {NOW} AND s.agent = ANY($1) AND (s.owner = $2 OR NOT {alive})
-                 ORDER BY r.posted, r.id LIMIT $3"
+                "SELECT session, id, agent, user_name, bytes FROM (
+                     SELECT r.session, r.id, s.agent, s.user_name, r.posted, octet_length(r.content)::bigint AS bytes,
+                         row_number() OVER (PARTITION BY r.session ORDER BY r.posted, r.id) AS place
+                     FROM requests r JOIN sessions s ON s.session = r.session
+                     WHERE r.answer IS NULL AND r.expires > {NOW} AND s.agent = ANY($1) AND (s.owner = $2 OR NOT {alive})
+                 ) waiting WHERE place <= $4
+                 ORDER BY row_number() OVER (PARTITION BY agent, user_name ORDER BY posted, id), posted, id LIMIT $3"
             );
-            let rows =
-                self.connection().await?.query(&sql, &[&list(agents), &self.owner.id(), &sql_limit(limit)]).await?;
-            rows.iter().map(|row| Ok(RequestKey { session: text(row, 0)?, id: text(row, 1)? })).collect()
+            let (limit, listed) = (sql_limit(limit), sql_limit(LISTED_PER_SESSION));
+            let connection = self.connection().await?;
+            let rows = connection.query(&sql, &[&list(agents), &self.owner.id(), &limit, &listed]).await?;
+            let stored = |row: &Row| {
+                let key = RequestKey { session: text(row, 0)?, id: text(row, 1)? };
+                Ok(StoredRequest { key, agent: text(row, 2)?, user: optional_text(row, 3)?, bytes: unsigned(row, 4)? })
+            };
+            rows.iter().map(stored).collect()
         })
         .await
     }
 
-    async fn claim_request(&self, key: &RequestKey) -> Result<Option<String>, StoreError> {
+    async fn claim_request(&self, key: &RequestKey) -> Result<Option<ClaimedRequest>, StoreError> {
         self.run_repeatable(|| async {
             let sql = format!(
                 "UPDATE requests SET claimed = true WHERE session = $1 AND id = $2 AND answer IS NULL AND expires > {NOW}
-                 AND EXISTS (SELECT 1 FROM sessions s WHERE s.session = $1 AND s.owner = $3) RETURNING content"
+                 AND EXISTS (SELECT 1 FROM sessions s WHERE s.session = $1 AND s.owner = $3)
+                 RETURNING content, expires - {NOW}"
             );
             let (session, id) = (Text(&key.session), Text(&key.id));
             let row = self.connection().await?.query_opt(&sql, &[&session, &id, &self.owner.id()]).await?;
-            row.map(|row| text(&row, 0)).transpose()
+            let Some(row) = row else { return Ok(None) };
+            let valid_for = Duration::from_micros(unsigned(&row, 1)?);
+            Ok(Some(ClaimedRequest { content: text(&row, 0)?, valid_for }))
         })
         .await
     }
@@ -106,6 +118,15 @@ impl SessionRequests for PostgresStore {
         }
     }
 
+    async fn remove_request(&self, key: &RequestKey) -> Result<(), StoreError> {
+        self.run_repeatable(|| async {
+            let sql = "DELETE FROM requests WHERE session = $1 AND id = $2";
+            self.connection().await?.execute(sql, &[&Text(&key.session), &Text(&key.id)]).await?;
+            Ok(())
+        })
+        .await
+    }
+
     async fn lost_leases(&self, leases: &[Lease]) -> Result<Vec<Lease>, StoreError> {
         check_list_length("a list of leases", leases.len())?;
         self.run(|| async {
@@ -126,7 +147,37 @@ impl SessionRequests for PostgresStore {
     }
 }
 
-const SET_ANSWER: &str = "UPDATE requests SET answer = $3 WHERE session = $1 AND id = $2";
+/// An answer never replaces an answer, because the first one may belong to a commit.
+const SET_ANSWER: &str =
+    "UPDATE requests SET answer = $3, content = '' WHERE session = $1 AND id = $2 AND answer IS NULL";
+
+/// Deletes requests that have expired. The parameter `$1` is [`KEPT_AFTER_EXPIRY`].
+fn delete_expired() -> String {
+    format!(
+        "DELETE FROM requests WHERE expires < {NOW}
+         AND (expires < {NOW} - $1 OR NOT (claimed OR answer IS NOT NULL))"
+    )
+}
+
+/// Returns what the other requests occupy.
+async fn occupied(connection: &Connection, key: &RequestKey) -> Result<Occupied, Failure> {
+    let sql = "SELECT count(*) FILTER (WHERE session = $1 AND answer IS NULL),
+                   coalesce(sum(bytes) FILTER (WHERE session = $1), 0)::bigint, count(*), coalesce(sum(bytes), 0)::bigint
+               FROM (SELECT session, answer, octet_length(content)::bigint + coalesce(octet_length(answer), 0) AS bytes
+                     FROM requests WHERE NOT (session = $1 AND id = $2)) others";
+    let row = connection.query_one(sql, &[&Text(&key.session), &Text(&key.id)]).await?;
+    Ok(Occupied {
+        session_requests: unsigned(&row, 0)?,
+        session_bytes: unsigned(&row, 1)?,
+        requests: unsigned(&row, 2)?,
+        bytes: unsigned(&row, 3)?,
+    })
+}
+
+/// Reads a number that is not negative.
+fn unsigned(row: &Row, column: usize) -> Result<u64, Failure> {
+    Ok(values::unsigned(row.try_get(column)?))
+}
 
 fn state_of(is_claimed: bool, answer: Option<String>) -> Result<RequestState, Failure> {
     Ok(match (answer, is_claimed) {

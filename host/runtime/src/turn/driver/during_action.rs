@@ -2,19 +2,19 @@
 
 use crate::requests::{Accepted, PendingRequest, Prompt, RequestError, RequestProblem, SessionRequest};
 use crate::turn::action::UnusedParts;
-use crate::waiting::{check_user, queued_prompt, settled_answer, settled_results, turn_runs};
+use crate::waiting::{check_user, queued_prompt, respond_during_action, settled_results, turn_runs};
 use tokio_util::sync::CancellationToken;
 
-/// Handles a request with the parts of the session that the action does not use. Returns the request if it must wait
-/// until the action has ended.
+/// Handles a request at once, with the parts of the session that the action does not use. No request is kept until the action has
+/// ended, because a model call may take long, and senders could fill the memory meanwhile.
 pub(super) async fn handle_during_action(
     unused: &mut UnusedParts<'_>,
     PendingRequest { request, reply, stored }: PendingRequest,
     cancel: &CancellationToken,
-) -> Option<PendingRequest> {
+) {
     if reply.is_closed() && !matches!(request, SessionRequest::Cancel) {
         // The sender was told that the session is busy, and may send the request again.
-        return None;
+        return;
     }
     let answer = match request {
         SessionRequest::Prompt(prompt) => match check_user(unused.run, &prompt) {
@@ -24,15 +24,12 @@ pub(super) async fn handle_during_action(
         SessionRequest::FirstPrompt(_) => Ok(Accepted::Duplicate),
         SessionRequest::Cancel => {
             unused.cancel_replies.push(reply);
-            cancel.cancel();
-            return None;
+            return cancel.cancel();
         }
         SessionRequest::Continue => Ok(Accepted::Continued),
         SessionRequest::Close => Err(turn_runs()),
-        // No call waits during an action, so the answer is a repetition, too late or wrong.
-        SessionRequest::Respond(event) => match settled_answer(unused.services, &event).await {
-            Ok(Some(outcome)) => Ok(outcome.into()),
-            Ok(None) => return Some(PendingRequest { request: SessionRequest::Respond(event), reply, stored }),
+        SessionRequest::Respond(event) => match respond_during_action(unused.services, unused.run, &event).await {
+            Ok(outcome) => Ok(outcome.into()),
             Err(error) => Err(error.into()),
         },
         SessionRequest::TakeResults(results) => match settled_results(unused.services, &results).await {
@@ -51,7 +48,6 @@ pub(super) async fn handle_during_action(
     };
     // The sender may have stopped waiting for the answer.
     let _ = reply.send(answer);
-    None
 }
 
 fn no_call_waits() -> RequestError {

@@ -12,7 +12,8 @@ use agent_core::event::{Wait, WaitCause};
 use agent_core::message::CallId;
 use agent_core::run::{Action, Decision, Run};
 use agent_runtime::{
-    ApprovalDecision, ClientResult, EventPosition, Prompt, SessionName, SessionRequest, TurnEvents, Verdict,
+    ApprovalDecision, ClientResult, EventPosition, Prompt, SessionKind, SessionName, SessionRequest, TurnEvents,
+    Verdict,
 };
 use agent_store::CallFilter;
 use axum::http::StatusCode;
@@ -139,7 +140,7 @@ async fn find(state: &ApiState, caller: &Caller, (agent, thread): (&str, &str)) 
 /// Returns the name of the session for a thread. Another token, or another user, has another session for the same thread.
 fn thread_name(caller: &Caller, thread: &str) -> SessionName {
     let user = caller.token.user.as_deref().unwrap_or_default();
-    SessionName::new("ag-ui", &format!("{}\0{user}\0{thread}", caller.token.name))
+    SessionName::new(SessionKind::AgUi, &format!("{}\0{user}\0{thread}", caller.token.name))
 }
 
 /// Answers the interrupts of a run that waits.
