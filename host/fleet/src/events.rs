@@ -159,7 +159,8 @@ fn headers_of(message: &Message) -> BTreeMap<String, String> {
     for (name, values) in message.headers.iter().flat_map(|headers| headers.iter()) {
         if let Some(value) = values.first()
             && headers.len() < MAX_HEADERS
-            && value.as_str().len() <= if name.as_ref() == ORIGIN { LONGEST_ORIGIN } else { LONGEST_HEADER }
+            && value.as_str().len()
+                <= if AsRef::<str>::as_ref(name).eq_ignore_ascii_case(ORIGIN) { LONGEST_ORIGIN } else { LONGEST_HEADER }
         {
             headers.insert(name.to_string().to_ascii_lowercase(), value.as_str().to_owned());
         }
