@@ -38,7 +38,7 @@ pub(super) async fn requests_reach_the_owner_of_the_session(TestStore { store, s
     assert_eq!(sender.request_state(&first).await, Ok(RequestState::Waiting));
     assert_eq!(pending(&store, 10).await, vec![first.clone(), second.clone()]);
     let listed = store.pending_requests(&["tester".to_owned()], 1).await.unwrap().remove(0);
-    assert_eq!((&*listed.agent, listed.user, listed.bytes >= 12), ("tester", None, true));
+    assert_eq!((&*listed.agent, listed.user.as_deref(), listed.bytes >= 12), ("tester", Some("somebody"), true));
     assert_eq!(pending(&store, 1).await, vec![first.clone()]);
     assert_eq!(store.pending_requests(&["other".to_owned()], 10).await, Ok(Vec::new()));
     if let Some(other) = &other {
