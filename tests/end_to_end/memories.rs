@@ -14,15 +14,14 @@ use agent_runtime::{
 };
 use agent_store::{
     Announcement, Announcements, Approvals, Audit, AuditAction, AuditEntry, BlobReference, Blobs, Bucket, BudgetLedger,
-    CallFilter, ChargeFilter, ChargedTo, ClaimedRequest, Clock, Commit, ContinuableSession, Deletion, ExportPosition,
-    Integrity, IntervalCharge, KeyValue, Lease, ListPosition, MediaDescription, Memories, Memory, MemoryFilter,
-    MemoryKind, MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginSource,
-    PluginVersion, PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey,
-    RequestState, Rollback, ScheduleState, Schedules, SearchedSessions, ServedPlugin, SessionCount, SessionFilter,
-    SessionIndex, SessionLog, SessionMeta, SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError,
-    StoredAuditEntry, StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredRequest, StoredTrial,
-    StoredTurn, Swap, TimedEvent, TraceExports, TrialCalls, Undelivered, UsageTotal, VersionChange, VersionFilter,
-    WriteStatistics,
+    CallFilter, ChargeFilter, ChargedTo, Clock, Commit, ContinuableSession, Deletion, ExportPosition, Integrity,
+    IntervalCharge, KeyValue, Lease, ListPosition, MediaDescription, Memories, Memory, MemoryFilter, MemoryKind,
+    MessageHit, MessageRange, Monitoring, OpenMode, OpenedSession, Outbox, OutboxFilter, PluginSource, PluginVersion,
+    PluginVersions, ProjectionComparison, Projections, RebuiltProjection, RecordRange, RequestKey, RequestState,
+    Rollback, ScheduleState, Schedules, SearchedSessions, ServedPlugin, SessionCount, SessionFilter, SessionIndex,
+    SessionLog, SessionMeta, SessionRequests, SessionSummary, SqliteStore, StatusReader, StoreError, StoredAuditEntry,
+    StoredGrant, StoredMemory, StoredOutboxItem, StoredRecord, StoredTrial, StoredTurn, Swap, TimedEvent, TraceExports,
+    TrialCalls, Undelivered, UsageTotal, VersionChange, VersionFilter,
 };
 use async_trait::async_trait;
 use serde_json::{Value, json};
@@ -47,8 +46,7 @@ fn for_user(mut config: AgentConfig, user: &str) -> AgentConfig {
     config
 }
 
-/// D4: The calls of one reply become one memory with their arguments and results. The memory's id is its position in
-/// the session.
+/// D4: The calls of one reply become one memory with their arguments and results, whose id is its position in the session.
 #[tokio::test(flavor = "multi_thread")]
 async fn d4_stores_tool_interactions_once() {
     let test_host = TestHost::new(&["probe"]).await;
@@ -468,7 +466,7 @@ impl Monitoring for FullMemoryStore {
     async fn undelivered(&self) -> Result<Undelivered, StoreError> {
         self.0.undelivered().await
     }
-    fn write_statistics(&self) -> WriteStatistics {
+    fn write_statistics(&self) -> agent_store::WriteStatistics {
         self.0.write_statistics()
     }
 }
@@ -492,8 +490,8 @@ impl Announcements for FullMemoryStore {
 forward_to_real_store! {
     SessionRequests {
         fn post_request(key: &RequestKey, content: &str, valid_for: Duration) -> ();
-        fn pending_requests(agents: &[String], limit: usize) -> Vec<StoredRequest>;
-        fn claim_request(key: &RequestKey) -> Option<ClaimedRequest>;
+        fn pending_requests(agents: &[String], limit: usize) -> Vec<agent_store::StoredRequest>;
+        fn claim_request(key: &RequestKey) -> Option<agent_store::ClaimedRequest>;
         fn answer_request(key: &RequestKey, answer: &str) -> ();
         fn request_state(key: &RequestKey) -> RequestState;
         fn withdraw_request(key: &RequestKey) -> RequestState;

@@ -1,8 +1,7 @@
 //! Pulls the messages of a durable consumer, whatever happens to the server, the stream and the consumer in the meantime.
 
-use crate::connection::Nats;
+use crate::connection::{Nats, STORE_TIME};
 use crate::error::FleetError;
-use crate::work_queue::answer;
 use async_nats::jetstream::Message;
 use async_nats::jetstream::consumer::pull::{Batch, Config};
 use async_nats::jetstream::consumer::{AckPolicy, PullConsumer};
@@ -180,6 +179,15 @@ fn is_selected(filter: &str, subject: &str) -> bool {
 /// Returns how often a message was delivered, including this time.
 pub(crate) fn deliveries(message: &Message) -> u32 {
     message.info().map_or(1, |info| u32::try_from(info.delivered).unwrap_or(u32::MAX))
+}
+
+/// Answers a message. If the answer is lost, the message is delivered again.
+pub(crate) async fn answer(message: &Message, kind: AckKind) {
+    match tokio::time::timeout(STORE_TIME, message.ack_with(kind)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%error, "a message of NATS was not answered"),
+        Err(_) => tracing::debug!("a message of NATS was not answered in time"),
+    }
 }
 
 #[cfg(test)]

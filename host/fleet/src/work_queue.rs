@@ -3,7 +3,7 @@
 
 use crate::connection::{Nats, STORE_TIME};
 use crate::dead_letters::{DeadLetterKind, StoredLetter};
-use crate::puller::{PullSource, PullStream, Puller, deliveries};
+use crate::puller::{PullSource, PullStream, Puller, answer, deliveries};
 use crate::subjects::{Kind, Subjects, encoded};
 use async_nats::jetstream::message::{AckKind, PublishMessage};
 use async_nats::jetstream::{Message, context::PublishErrorKind};
@@ -137,14 +137,5 @@ pub(crate) async fn bury(nats: &Nats, message: &Message, letter: StoredLetter) {
             tracing::warn!(reason = letter.reason, "a message that cannot be handled is delivered again: {error}");
             answer(message, AckKind::Nak(Some(NOT_BURIED))).await;
         }
-    }
-}
-
-/// Answers a message. If the answer is lost, the message is delivered again.
-pub(crate) async fn answer(message: &Message, kind: AckKind) {
-    match tokio::time::timeout(STORE_TIME, message.ack_with(kind)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(%error, "a message of NATS was not answered"),
-        Err(_) => tracing::debug!("a message of NATS was not answered in time"),
     }
 }
