@@ -165,7 +165,7 @@ impl Session {
         self.expire_overdue_calls().await?;
         let (record, answer) = match find_call(&self.services, &self.run, &event).await? {
             FoundCall::Settled(outcome) => return Ok(outcome),
-            FoundCall::Open(record, answer) => (*record, answer),
+            FoundCall::Open(open) => *open,
         };
         let call = record.id.clone();
         let contract = match self.run.waits().into_iter().find(|wait| wait.call == call).map(|wait| wait.cause) {
@@ -225,7 +225,7 @@ pub(crate) async fn respond_during_action(
     }
     match find_call(services, run, event).await? {
         FoundCall::Settled(outcome) => Ok(outcome),
-        FoundCall::Open(record, _) => Err(not_now(&record.id)),
+        FoundCall::Open(open) => Err(not_now(&open.0.id)),
     }
 }
 
@@ -249,7 +249,7 @@ enum FoundCall {
     /// The call has a result already.
     Settled(ResponseOutcome),
     /// The call has no result. The answer is the result that it would get.
-    Open(Box<CallRecord>, CallResult),
+    Open(Box<(CallRecord, CallResult)>),
 }
 
 /// Finds the call to which an event belongs. Only the store is read.
@@ -262,7 +262,7 @@ async fn find_call(services: &SessionServices, run: &Run, event: &CloudEvent) ->
     let answer = answer_result(event.data.clone());
     Ok(match settled_outcome(&record, &answer) {
         Some(outcome) => FoundCall::Settled(outcome),
-        None => FoundCall::Open(Box::new(record), answer),
+        None => FoundCall::Open(Box::new((record, answer))),
     })
 }
 

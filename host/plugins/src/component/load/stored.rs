@@ -37,7 +37,7 @@ pub enum GenerationError {
     #[error("`{plugin}` is not in the plugin store of this machine, and cannot be fetched: {reason}")]
     NotFound {
         /// The plugin, with the name that it had when the turn pinned its generation.
-        plugin: PluginIdentity,
+        plugin: Box<PluginIdentity>,
         /// The reason why the source does not find the component.
         reason: FindError,
     },
@@ -116,7 +116,7 @@ impl Sandbox {
         }
         let plugin = PluginIdentity { name: name.to_owned(), digest: digest.clone() };
         let found = source.find(&plugin).await;
-        let found = found.map_err(|reason| GenerationError::NotFound { plugin: plugin.clone(), reason })?;
+        let found = found.map_err(|reason| GenerationError::NotFound { plugin: Box::new(plugin.clone()), reason })?;
         self.store_found(plugin, found).await?;
         self.load_stored(name, digest).await
     }
@@ -164,6 +164,7 @@ impl Sandbox {
             Ok(())
         });
         let stored = stored.await.map_err(|reason| GenerationError::Load { name: plugin.name.clone(), reason })?;
-        stored.map_err(|reason| GenerationError::NotFound { plugin, reason: FindError::Failed(reason) })
+        stored
+            .map_err(|reason| GenerationError::NotFound { plugin: Box::new(plugin), reason: FindError::Failed(reason) })
     }
 }
