@@ -324,8 +324,9 @@ async fn l1_refuses_an_answer_without_a_stored_state() {
     let test_host = TestHost::new(&[]).await;
     let mut session = test_host.session(config(&test_host), script(&[text_reply("x")])).await;
     let error = session.respond(payment_answer("call_1_1_1")).await.unwrap_err();
-    let no_context =
-        matches!(&error, RespondError::Session(SessionError::Restore { error: RestoreError::NoContext, .. }));
+    let is_no_context =
+        |error: &SessionError| matches!(error, SessionError::Restore { error: RestoreError::NoContext, .. });
+    let no_context = matches!(&error, RespondError::Session(error) if is_no_context(error));
     assert!(no_context && error.to_string().contains("no_context"), "{error}");
 }
 

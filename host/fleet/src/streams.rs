@@ -24,7 +24,7 @@ const DEAD_LETTER_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 const KEPT_DEAD_LETTERS: i64 = 10_000;
 const KEPT_OF_ONE_RECEIVER: i64 = 500;
 /// Maximum size of all dead letters, in bytes.
-const DEAD_LETTER_BYTES: i64 = 512 << 20;
+const DEAD_LETTER_BYTES: i64 = 128 << 20;
 
 impl Nats {
     /// Returns the work queue.

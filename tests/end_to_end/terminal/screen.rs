@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use vt100::{Callbacks, Parser};
 
 /// The maximum duration of a wait, unless a test sets another limit.
-const MAX_WAIT: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A process that runs on its own pseudo-terminal, and the screen of that terminal.
 pub(crate) struct Screen {

@@ -127,7 +127,7 @@ impl<'t> Answers<'t> {
         }
         match session.respond(answer_event(wait, answer.get_ref())).await {
             Ok(_) => Ok(true),
-            Err(RespondError::Session(error)) => Err(error),
+            Err(RespondError::Session(error)) => Err(*error),
             Err(error) => {
                 self.reject(("services", index, answer.span()), error.to_string());
                 Ok(false)

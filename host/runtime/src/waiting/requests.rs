@@ -187,7 +187,7 @@ impl From<AttachError> for RequestError {
 impl From<RespondError> for RequestError {
     fn from(error: RespondError) -> Self {
         let problem = match error {
-            RespondError::Session(error) => return error.into(),
+            RespondError::Session(error) => return (*error).into(),
             RespondError::NoCall { .. } | RespondError::NoRequest { .. } => RequestProblem::NotFound,
             RespondError::NotAService { .. } => RequestProblem::Conflict,
             RespondError::NotNow { .. } => RequestProblem::Unavailable,

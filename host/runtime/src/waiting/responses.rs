@@ -143,12 +143,18 @@ pub enum RespondError {
     },
     /// The stored session cannot be read or changed.
     #[error(transparent)]
-    Session(#[from] SessionError),
+    Session(Box<SessionError>),
+}
+
+impl From<SessionError> for RespondError {
+    fn from(error: SessionError) -> Self {
+        Self::Session(Box::new(error))
+    }
 }
 
 impl From<StoreError> for RespondError {
     fn from(error: StoreError) -> Self {
-        Self::Session(error.into())
+        SessionError::from(error).into()
     }
 }
 

@@ -81,7 +81,9 @@ pub(super) async fn respond(
     let is_ready = matches!(&responded, Ok(ResponseOutcome::Taken { waits, .. }) if waits.is_empty());
     let reported = match responded {
         Ok(responded) => report(&responded, &session, &storage, (options.format, terminal)).await,
-        Err(RespondError::Session(error @ SessionError::Approval(_))) => Err(Failure::refused(error)),
+        Err(RespondError::Session(error)) if matches!(*error, SessionError::Approval(_)) => {
+            Err(Failure::refused(error))
+        }
         Err(error @ RespondError::Session(_)) => Err(Failure::failed(error)),
         Err(error) => Err(Failure::refused(error)),
     };
