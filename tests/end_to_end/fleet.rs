@@ -8,6 +8,7 @@ mod killed;
 mod media;
 mod nats;
 mod nats_events;
+mod nats_sign_in;
 mod plugins;
 
 use crate::nats_server::Cluster;

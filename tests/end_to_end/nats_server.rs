@@ -31,6 +31,8 @@ pub(crate) struct Cluster {
     ports: Vec<(u16, u16)>,
     /// The processes. `None` while a server is stopped.
     runners: Vec<Option<Child>>,
+    /// Further settings of the servers.
+    settings: String,
     /// The proxies that clients use instead of the servers. Empty if they use the servers.
     networks: Vec<Network>,
 }
@@ -52,7 +54,22 @@ impl Cluster {
         let listeners: Vec<_> = (0..2 * servers).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
         let port = |listener: &TcpListener| listener.local_addr().expect("an address").port();
         let ports = listeners.chunks(2).map(|pair| (port(&pair[0]), port(&pair[1]))).collect();
-        Some(Self { program, folder, ports, runners: (0..servers).map(|_| None).collect(), networks: Vec::new() })
+        Some(Self {
+            program,
+            folder,
+            ports,
+            runners: (0..servers).map(|_| None).collect(),
+            settings: String::new(),
+            networks: Vec::new(),
+        })
+    }
+
+    /// Starts a single server with further settings, such as the users who may sign in, and returns at once.
+    pub(crate) fn start_with_settings(settings: &str) -> Option<Self> {
+        let mut cluster = Self::prepare(1)?;
+        settings.clone_into(&mut cluster.settings);
+        cluster.start_server(0);
+        Some(cluster)
     }
 
     /// Starts a cluster that clients reach only through networks that can fail.
@@ -97,6 +114,7 @@ impl Cluster {
             let routes = routes.join(", ");
             text += &format!("cluster {{ name: tests, listen: 127.0.0.1:{cluster_port}, routes: [{routes}] }}\n");
         }
+        text += &self.settings;
         let configuration = self.folder.path().join(format!("n{server}.conf"));
         std::fs::write(&configuration, text).expect("written");
         let runner = Command::new("sh")

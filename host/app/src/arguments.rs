@@ -42,6 +42,7 @@ pub(crate) use plugin::PluginCommand;
 use replay::ReplayArguments;
 pub(crate) use request_number::RequestNumber;
 use resume::{PickArguments, ResumeArguments};
+pub(crate) use serve::NatsArguments;
 use sharing::KeyCommand;
 pub(crate) use shell::Shell;
 use std::ffi::OsString;

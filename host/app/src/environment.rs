@@ -3,7 +3,7 @@
 use agent_config::settings::AGENT_FILE;
 use agent_config::{
     COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, MediaStore, SharedDatabase, nats_from_option,
-    nats_from_variable,
+    nats_from_variable, nats_with_credentials,
 };
 pub(crate) use agent_devkit::build::program_in;
 use agent_devkit::build::{Purpose, Toolchain, Tools, VARIABLES};
@@ -79,13 +79,17 @@ pub(crate) fn media_store(option: Option<&str>) -> Result<Option<MediaStore>, Co
 }
 
 /// Returns the NATS servers that the option `--nats` or else the variable `AGENT_HOST_NATS` selects. An empty variable counts as
-/// unset.
-pub(crate) fn nats(option: Option<&str>) -> Result<Option<NatsAddress>, ConfigError> {
+/// unset. The process signs in with the file `credentials`, if there is one.
+pub(crate) fn nats(option: Option<&str>, credentials: Option<&Path>) -> Result<Option<NatsAddress>, ConfigError> {
     let password = variable("NATS_PASSWORD");
-    match (option, variable("AGENT_HOST_NATS").filter(|text| !text.is_empty())) {
-        (Some(text), _) => nats_from_option(text, password.as_deref()).map(Some),
-        (None, Some(text)) => nats_from_variable(&text, password.as_deref()).map(Some),
-        (None, None) => Ok(None),
+    let address = match (option, variable("AGENT_HOST_NATS").filter(|text| !text.is_empty())) {
+        (Some(text), _) => nats_from_option(text, password.as_deref())?,
+        (None, Some(text)) => nats_from_variable(&text, password.as_deref())?,
+        (None, None) => return Ok(None),
+    };
+    match credentials.filter(|file| !file.as_os_str().is_empty()) {
+        None => Ok(Some(address)),
+        Some(file) => nats_with_credentials(address, file).map(Some),
     }
 }
 

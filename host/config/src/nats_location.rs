@@ -2,6 +2,8 @@
 
 use crate::error::ConfigError;
 use agent_fleet::NatsAddress;
+use agent_plugins::read_regular_file;
+use std::path::Path;
 
 /// Reads the value of the option `--nats`. A password, or a token if the address names no user, comes from the variable
 /// `NATS_PASSWORD`. An address that contains a password or a token is refused, because other users of the machine can read the
@@ -39,6 +41,14 @@ pub fn nats_from_variable(text: &str, password: Option<&str>) -> Result<NatsAddr
         Some(password) => address.with_password(password),
         None => address,
     })
+}
+
+/// Adds a file with which the process signs in: a credentials file, or a file with the seed of a user's NKey. Only regular files up to
+/// 64 KiB are read.
+pub fn nats_with_credentials(address: NatsAddress, file: &Path) -> Result<NatsAddress, ConfigError> {
+    address
+        .with_credentials_file(file.to_owned(), read_regular_file)
+        .map_err(|error| ConfigError::Nats(error.to_string()))
 }
 
 fn parse(text: &str, source: &str) -> Result<NatsAddress, ConfigError> {

@@ -1,9 +1,11 @@
 //! The address of NATS servers. Error messages and logs contain only the parts of the address that are not secret.
 
+use crate::credentials::{CredentialsFile, ReadFile};
 use crate::error::FleetError;
 use crate::subjects::decoded;
 use std::fmt;
 use std::net::IpAddr;
+use std::path::PathBuf;
 use url::{Host, Url};
 
 /// Name of a fleet whose address contains none.
@@ -27,7 +29,7 @@ const ADVICE: &str = "write nats://HOST:4222, or nats://HOST:4222,HOST:4222,HOST
 /// assert!(address.has_secret());
 /// # Ok::<(), agent_fleet::FleetError>(())
 /// ```
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct NatsAddress {
     pub(crate) servers: Vec<Url>,
     /// Beginning of all subjects of the fleet.
@@ -37,10 +39,11 @@ pub struct NatsAddress {
 }
 
 /// How a process signs in.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Credentials {
     Token(String),
     User { user: String, password: String },
+    File(CredentialsFile),
 }
 
 impl NatsAddress {
@@ -88,9 +91,25 @@ impl NatsAddress {
         self.credentials = Some(match self.credentials {
             Some(Credentials::Token(user)) => Credentials::User { user, password: password.to_owned() },
             None => Credentials::Token(password.to_owned()),
-            Some(complete @ Credentials::User { .. }) => complete,
+            Some(complete @ (Credentials::User { .. } | Credentials::File(_))) => complete,
         });
         self
+    }
+
+    /// Returns the address with a file with which the process signs in: a credentials file, or a file with the seed of a user's NKey.
+    /// `read` reads the file now and for each connection. Fails if the file cannot be used, or if the address or a variable already
+    /// contains a password or a token.
+    pub fn with_credentials_file(mut self, path: PathBuf, read: ReadFile) -> Result<Self, FleetError> {
+        if self.credentials.is_some() {
+            return Err(FleetError::Credentials(format!(
+                "there are two ways to sign in at NATS: leave out the file {}, or the password and the token",
+                path.display()
+            )));
+        }
+        let file = CredentialsFile::new(path, read);
+        file.user_key().map_err(FleetError::Credentials)?;
+        self.credentials = Some(Credentials::File(file));
+        Ok(self)
     }
 
     /// Returns whether the address contains a user and a password.
@@ -172,9 +191,10 @@ mod tests {
         assert!(!format!("{address:?}").contains("s3cret"));
         let token = NatsAddress::parse("nats://s3cret@127.0.0.1").expect("valid");
         assert_eq!((token.to_string().as_str(), token.has_password()), ("nats://127.0.0.1:4222", false));
-        assert!(token.credentials == Some(Credentials::Token("s3cret".to_owned())));
+        assert!(matches!(&token.credentials, Some(Credentials::Token(token)) if token == "s3cret"));
         let user = token.with_password("more");
-        assert!(user.credentials == Some(Credentials::User { user: "s3cret".to_owned(), password: "more".to_owned() }));
+        let Some(Credentials::User { user, password }) = &user.credentials else { panic!("a user with a password") };
+        assert_eq!((user.as_str(), password.as_str()), ("s3cret", "more"));
         let local = ["nats://127.0.0.1:4222", "nats://localhost", "nats://[::1]:1,127.0.0.2:5", "nats://h?tls=disable"];
         for text in local {
             let address = NatsAddress::parse(text).expect(text);

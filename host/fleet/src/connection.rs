@@ -2,14 +2,15 @@
 //! NATS.
 
 use crate::address::{Credentials, NatsAddress};
+use crate::credentials::CredentialsFile;
 use crate::error::FleetError;
 use crate::subjects::Subjects;
 use async_nats::jetstream::{self, context::ContextBuilder};
-use async_nats::{Client, ConnectOptions, Event};
+use async_nats::{Auth, AuthError, Client, ClientError, ConnectErrorKind, ConnectOptions, Event};
 use rustls::ClientConfig;
 use rustls_platform_verifier::BuilderVerifierExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -25,6 +26,8 @@ const RETRY_INTERVAL: Duration = Duration::from_secs(1);
 const CONNECT_INTERVAL: Duration = Duration::from_millis(500);
 /// Number of messages that a subscription may be behind. Further messages are dropped.
 const SUBSCRIPTION_CAPACITY: usize = 4_096;
+/// Why NATS cannot be used, if no attempt to connect has failed.
+const NO_ANSWER: &str = "it does not answer in time";
 /// Number of outgoing messages that wait for the connection.
 const OUTGOING_CAPACITY: usize = 1_024;
 /// Maximum number of announcements that wait until the work queue has stored them.
@@ -47,12 +50,25 @@ struct Connection {
 #[derive(Default)]
 struct Health {
     answers: AtomicBool,
+    /// Why the last attempt to connect failed. `None` after a successful one.
+    problem: Mutex<Option<String>>,
     /// Whether the log says that NATS does not answer.
     is_reported: AtomicBool,
     /// Asks for a check.
     doubted: Notify,
     /// Notified when a check has succeeded.
     answered: Notify,
+}
+
+impl Health {
+    fn set_problem(&self, problem: Option<String>) {
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
+    }
+
+    /// Returns why the last attempt to connect failed.
+    fn problem(&self) -> Option<String> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 impl Nats {
@@ -97,8 +113,13 @@ impl Nats {
                 answered.await;
             }
         };
-        let unreachable = |_| FleetError::Unreachable { server: self.0.shown.clone() };
-        tokio::time::timeout(patience, usable).await.map_err(unreachable)
+        tokio::time::timeout(patience, usable).await.map_err(|_| self.unreachable())
+    }
+
+    /// Returns the error for work that needs NATS while it cannot be used.
+    pub(crate) fn unreachable(&self) -> FleetError {
+        let problem = self.0.health.problem().unwrap_or_else(|| NO_ANSWER.to_owned());
+        FleetError::Unreachable { server: self.0.shown.clone(), problem }
     }
 
     /// Sends what has not been sent yet, for a process that ends.
@@ -154,8 +175,22 @@ fn failed(server: &str, action: &'static str, problem: &dyn std::fmt::Display) -
 }
 
 fn options(address: &NatsAddress, health: &Arc<Health>) -> Result<ConnectOptions, FleetError> {
+    let for_sign_in = health.clone();
+    let mut options = match &address.credentials {
+        None => ConnectOptions::new(),
+        Some(Credentials::Token(token)) => ConnectOptions::with_token(token.clone()),
+        Some(Credentials::User { user, password }) => {
+            ConnectOptions::with_user_and_password(user.clone(), password.clone())
+        }
+        Some(Credentials::File(file)) => {
+            let file = file.clone();
+            ConnectOptions::with_auth_callback(move |nonce| {
+                std::future::ready(sign_in(&file, &nonce, &for_sign_in).map_err(AuthError::new))
+            })
+        }
+    };
     let health = health.clone();
-    let mut options = ConnectOptions::new()
+    options = options
         .name("agent-host")
         .retry_on_initial_connect()
         .connection_timeout(Duration::from_secs(5))
@@ -167,22 +202,50 @@ fn options(address: &NatsAddress, health: &Arc<Health>) -> Result<ConnectOptions
         .event_callback(move |event| {
             match &event {
                 Event::Disconnected => health.answers.store(false, Ordering::Relaxed),
+                Event::Connected => health.set_problem(None),
+                Event::ClientError(ClientError::Other(kind)) => {
+                    if let Some(problem) = described(kind) {
+                        health.set_problem(Some(problem));
+                    }
+                }
                 // Nothing else changes what this process may send.
                 event => tracing::debug!(%event, "the connection to NATS has changed"),
             }
             health.doubted.notify_one();
             std::future::ready(())
         });
-    options = match &address.credentials {
-        None => options,
-        Some(Credentials::Token(token)) => options.token(token.clone()),
-        Some(Credentials::User { user, password }) => options.user_and_password(user.clone(), password.clone()),
-    };
     if address.requires_tls {
         options = options.require_tls(true);
     }
     // The configuration is also used if a server asks for TLS although the address does not.
     Ok(options.tls_client_config(tls()?))
+}
+
+/// Describes why an attempt to connect failed, of which the library tells only the kind. Returns `None` if [`sign_in`] has described it.
+fn described(kind: &str) -> Option<String> {
+    let is = |known: ConnectErrorKind| kind == known.to_string();
+    Some(if is(ConnectErrorKind::Authentication) {
+        return None;
+    } else if is(ConnectErrorKind::AuthorizationViolation) {
+        "it does not accept the credentials".to_owned()
+    } else if is(ConnectErrorKind::Io) || is(ConnectErrorKind::Tls) {
+        "no connection can be established, or no TLS connection with a certificate that this machine trusts".to_owned()
+    } else if is(ConnectErrorKind::Dns) {
+        "the name of the server cannot be resolved".to_owned()
+    } else if is(ConnectErrorKind::TimedOut) {
+        NO_ANSWER.to_owned()
+    } else {
+        kind.to_owned()
+    })
+}
+
+/// Reads the file of the credentials, and signs the server's nonce.
+fn sign_in(file: &CredentialsFile, nonce: &[u8], health: &Health) -> Result<Auth, String> {
+    let signed = file.user_key().and_then(|key| key.sign(nonce).ok_or_else(|| "the NKey cannot sign".to_owned()));
+    if let Err(problem) = &signed {
+        health.set_problem(Some(problem.clone()));
+    }
+    signed
 }
 
 /// TLS with the certificates that the operating system trusts.
@@ -204,7 +267,7 @@ async fn check(connection: Weak<Connection>, health: Arc<Health>) {
         let problem = match result {
             Ok(Ok(_)) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some("it does not answer in time".to_owned()),
+            Err(_) => Some(health.problem().unwrap_or_else(|| NO_ANSWER.to_owned())),
         };
         let answers = problem.is_none();
         health.answers.store(answers, Ordering::Relaxed);

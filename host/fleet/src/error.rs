@@ -9,11 +9,18 @@ pub enum FleetError {
     /// TLS cannot be used.
     #[error("TLS cannot be used for the connection to NATS: {0}")]
     Tls(String),
+    /// The file of the credentials cannot be used. The text names the file.
+    #[error("{0}")]
+    Credentials(String),
     /// No server answers.
-    #[error("NATS at {server} does not answer: check the address, and whether JetStream is enabled there")]
+    #[error(
+        "NATS at {server} cannot be used: {problem}; check the address, the credentials, and whether JetStream is enabled there"
+    )]
     Unreachable {
         /// The servers, without credentials.
         server: String,
+        /// What the last attempt showed.
+        problem: String,
     },
     /// The server answered with an error.
     #[error("NATS at {server} did not {action}: {problem}")]

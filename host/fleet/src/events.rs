@@ -84,7 +84,7 @@ impl Nats {
     ) -> Result<(), FleetError> {
         let failed = |error: &dyn std::fmt::Display| self.failed("store the event", error);
         if !self.is_usable() {
-            return Err(FleetError::Unreachable { server: self.shown().to_owned() });
+            return Err(self.unreachable());
         }
         let message = PublishMessage::build().payload(body.into()).message_id(id).header("Content-Type", content_type);
         let sent = self.context().send_publish(subject.to_owned(), message).await.map_err(|error| failed(&error))?;

@@ -4,11 +4,12 @@
 //! Nothing here decides what is stored. A message may be lost, doubled, reordered or forged: whoever receives a message reads the
 //! store, and a message can only make this happen sooner.
 //!
-//! Each module imports only modules that come before it in this list: `subjects`, `error`, `address`, `key`, `connection`,
+//! Each module imports only modules that come before it in this list: `subjects`, `error`, `credentials`, `address`, `key`, `connection`,
 //! `streams`, `puller`, `dead_letters`, `hints`, `live`, `work_queue`, `events`.
 
 mod address;
 mod connection;
+mod credentials;
 mod dead_letters;
 mod error;
 mod events;
@@ -22,6 +23,7 @@ mod work_queue;
 
 pub use address::NatsAddress;
 pub use connection::Nats;
+pub use credentials::ReadFile;
 pub use dead_letters::{DeadLetter, DeadLetterKind, EventOrigin, MAX_DEAD_LETTERS};
 pub use error::FleetError;
 pub use events::{EventSource, IncomingEvent, IncomingEvents, subject_problem};

@@ -71,6 +71,10 @@ pub(crate) struct NatsArguments {
     // The value is parsed later, because an error of clap would print it, and it may contain a password.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) nats: Option<String>,
+    /// File with which the process signs in at NATS: a credentials file, or the seed of a user's NKey. It is read again for each
+    /// connection
+    #[arg(long, value_name = "FILE", env = "AGENT_HOST_NATS_CREDENTIALS", hide_env_values = true)]
+    pub(crate) nats_credentials: Option<PathBuf>,
 }
 
 /// Options of `worker`.

@@ -1,6 +1,6 @@
 //! `dead-letter list`, `retry` and `drop`: shows the messages of NATS that no process could handle, and repeats or removes them (F2).
 
-use crate::arguments::{DeadLetterCommand, SelectedLetters};
+use crate::arguments::{DeadLetterCommand, NatsArguments, SelectedLetters};
 use crate::environment;
 use crate::exit::{Exit, Failure};
 use crate::terminal::{BOLD, DIM, Terminal, text};
@@ -19,7 +19,7 @@ pub(crate) async fn run(command: DeadLetterCommand, terminal: &Terminal) -> Resu
     let (DeadLetterCommand::List { nats, .. }
     | DeadLetterCommand::Retry { nats, .. }
     | DeadLetterCommand::Drop { nats, .. }) = &command;
-    let nats = connect(nats.nats.as_deref()).await?;
+    let nats = connect(nats).await?;
     match command {
         DeadLetterCommand::List { json, .. } => list(&nats, json, terminal).await,
         DeadLetterCommand::Retry { selected, .. } => {
@@ -33,10 +33,11 @@ pub(crate) async fn run(command: DeadLetterCommand, terminal: &Terminal) -> Resu
     }
 }
 
-async fn connect(option: Option<&str>) -> Result<Nats, Failure> {
-    let address = environment::nats(option)?.ok_or_else(|| {
-        Failure::refused("name the NATS servers: add --nats nats://HOST:4222, or set the variable AGENT_HOST_NATS")
-    })?;
+async fn connect(arguments: &NatsArguments) -> Result<Nats, Failure> {
+    let address =
+        environment::nats(arguments.nats.as_deref(), arguments.nats_credentials.as_deref())?.ok_or_else(|| {
+            Failure::refused("name the NATS servers: add --nats nats://HOST:4222, or set the variable AGENT_HOST_NATS")
+        })?;
     let nats = Nats::connect(&address).await.map_err(Failure::refused)?;
     nats.wait_until_usable(PATIENCE).await.map_err(Failure::refused)?;
     Ok(nats)
