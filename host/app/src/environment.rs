@@ -1,5 +1,6 @@
 //! Reads the environment of the process: variables, the user and toolchains. No other module reads the environment.
 
+use crate::arguments::NatsArguments;
 use agent_config::settings::AGENT_FILE;
 use agent_config::{
     COMPILE_COMMAND, ConfigError, DataDirectory, HostEnvironment, MediaStore, SharedDatabase, nats_from_option,
@@ -79,15 +80,15 @@ pub(crate) fn media_store(option: Option<&str>) -> Result<Option<MediaStore>, Co
 }
 
 /// Returns the NATS servers that the option `--nats` or else the variable `AGENT_HOST_NATS` selects. An empty variable counts as
-/// unset. The process signs in with the file `credentials`, if there is one.
-pub(crate) fn nats(option: Option<&str>, credentials: Option<&Path>) -> Result<Option<NatsAddress>, ConfigError> {
+/// unset. The process signs in with the file that `--nats-credentials` or `AGENT_HOST_NATS_CREDENTIALS` names, if there is one.
+pub(crate) fn nats(arguments: &NatsArguments) -> Result<Option<NatsAddress>, ConfigError> {
     let password = variable("NATS_PASSWORD");
-    let address = match (option, variable("AGENT_HOST_NATS").filter(|text| !text.is_empty())) {
+    let address = match (arguments.nats.as_deref(), variable("AGENT_HOST_NATS").filter(|text| !text.is_empty())) {
         (Some(text), _) => nats_from_option(text, password.as_deref())?,
         (None, Some(text)) => nats_from_variable(&text, password.as_deref())?,
         (None, None) => return Ok(None),
     };
-    match credentials.filter(|file| !file.as_os_str().is_empty()) {
+    match arguments.nats_credentials.as_deref().filter(|file| !file.as_os_str().is_empty()) {
         None => Ok(Some(address)),
         Some(file) => nats_with_credentials(address, file).map(Some),
     }

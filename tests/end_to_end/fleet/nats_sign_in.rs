@@ -19,6 +19,14 @@ fn dead_letters(address: &str, arguments: &[&str], variables: &[(&str, &Path)]) 
     command.output().expect("the program runs")
 }
 
+/// Returns what `doctor` says.
+fn doctor(address: &str, credentials: &str) -> String {
+    let data = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_agent-host"));
+    command.args(["doctor", "--nats", address, "--nats-credentials", credentials, "--data"]).arg(data.path());
+    String::from_utf8(command.output().expect("the program runs").stdout).expect("text")
+}
+
 fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
@@ -70,6 +78,8 @@ fn f1_a_process_signs_in_at_nats_with_an_nkey() {
     let refused = dead_letters(&cluster.address(), &["--nats-credentials", &unknown], &[]);
     assert_refused(&refused, "it does not accept the credentials");
     assert_refused(&dead_letters(&cluster.address(), &[], &[]), "it does not accept the credentials");
+    assert!(doctor(&cluster.address(), &known).contains("answers, with JetStream"));
+    assert!(doctor(&cluster.address(), &unknown).contains("it does not accept the credentials"));
 }
 
 /// F1: A process signs in with a credentials file that an account has issued.

@@ -1,5 +1,6 @@
 //! Arguments of the commands `setup` and `doctor`.
 
+use super::serve::NatsArguments;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -35,4 +36,7 @@ pub(crate) struct DoctorArguments {
     /// Print one JSON document
     #[arg(long)]
     pub(crate) json: bool,
+    /// NATS servers.
+    #[command(flatten)]
+    pub(crate) nats: NatsArguments,
 }

@@ -34,10 +34,9 @@ pub(crate) async fn run(command: DeadLetterCommand, terminal: &Terminal) -> Resu
 }
 
 async fn connect(arguments: &NatsArguments) -> Result<Nats, Failure> {
-    let address =
-        environment::nats(arguments.nats.as_deref(), arguments.nats_credentials.as_deref())?.ok_or_else(|| {
-            Failure::refused("name the NATS servers: add --nats nats://HOST:4222, or set the variable AGENT_HOST_NATS")
-        })?;
+    let address = environment::nats(arguments)?.ok_or_else(|| {
+        Failure::refused("name the NATS servers: add --nats nats://HOST:4222, or set the variable AGENT_HOST_NATS")
+    })?;
     let nats = Nats::connect(&address).await.map_err(Failure::refused)?;
     nats.wait_until_usable(PATIENCE).await.map_err(Failure::refused)?;
     Ok(nats)

@@ -2,6 +2,7 @@
 //! except that compiled plugins are kept in the cache of an existing data folder.
 
 mod agent;
+mod nats;
 mod storage;
 mod toolchains;
 
@@ -58,6 +59,7 @@ pub(crate) async fn run(
     let environment = environment::host();
     let root = data.folder.map(Path::to_owned).or_else(|| environment.data_directory.clone());
     let mut findings = storage::check(root.as_deref(), data.database).await;
+    findings.extend(nats::check(&arguments.nats).await);
     findings.push(storage::clock(root.as_deref()));
     findings.extend(agent::check(root.as_deref(), &environment, terminal).await);
     findings.extend(toolchains::check(&environment::toolchain()).await);

@@ -39,7 +39,7 @@ pub(crate) async fn run(
         chosen = agents_to_serve(&arguments.agents, data, terminal) => chosen?,
         () = stop.cancelled() => return Ok(Exit::Cancelled),
     };
-    let nats = environment::nats(arguments.nats.nats.as_deref(), arguments.nats.nats_credentials.as_deref())?;
+    let nats = environment::nats(&arguments.nats)?;
     let data = DataDirectory::open(data, &environment)?;
     let tokens = token_file(arguments.tokens.as_deref(), &data);
     let (sender, first_uses) = channel(FIRST_USE_QUEUE);

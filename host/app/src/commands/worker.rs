@@ -19,10 +19,7 @@ pub(crate) async fn run(
 ) -> Result<Exit, Failure> {
     let interrupts = Interrupts::listen(terminal.clone());
     let stop = interrupts.begin(Activity::Serve);
-    let (environment, nats) = (
-        environment::host(),
-        environment::nats(arguments.nats.nats.as_deref(), arguments.nats.nats_credentials.as_deref())?,
-    );
+    let (environment, nats) = (environment::host(), environment::nats(&arguments.nats)?);
     let data = DataDirectory::open(data, &environment)?;
     let options = agent_options(&arguments.agents);
     let registries = arguments.fetch.access();
