@@ -18,7 +18,7 @@ use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 /// Maximum number of dead letters that are listed at once.
@@ -38,6 +38,10 @@ pub(crate) const ORIGIN: &str = "agent-host-origin";
 pub(crate) const OWN_HEADERS: &str = "agent-host-";
 /// Bytes of a message that are kept free for its headers.
 const HEADER_BYTES: usize = 64 << 10;
+/// Time in which a cluster chooses a leader.
+const LEADER_TIME: Duration = Duration::from_secs(8);
+/// Time between two attempts to read.
+const RETRY_INTERVAL: Duration = Duration::from_millis(200);
 /// Maximum number of characters of a name in a list.
 const LONGEST_NAME: usize = 300;
 
@@ -220,15 +224,22 @@ impl Nats {
 
     /// Returns all dead letters, oldest first.
     pub async fn dead_letters(&self) -> Result<Vec<DeadLetter>, FleetError> {
+        patiently(async || self.read_dead_letters().await).await
+    }
+
+    async fn read_dead_letters(&self) -> Result<Vec<DeadLetter>, FleetError> {
         let failed = |error: &dyn std::fmt::Display| self.failed("list the dead letters", error);
         let stream = self.dead_letter_stream().await?;
         let config = Config {
             deliver_policy: DeliverPolicy::All,
             ack_policy: AckPolicy::None,
             inactive_threshold: Duration::from_secs(30),
+            // What one command reads need not survive the failure of a server.
+            num_replicas: 1,
+            memory_storage: true,
             ..Config::default()
         };
-        let consumer = stream.create_consumer(config).await.map_err(|error| failed(&error))?;
+        let mut consumer = stream.create_consumer(config).await.map_err(|error| failed(&error))?;
         let (mut letters, mut left) = (Vec::new(), consumer.cached_info().num_pending);
         while left > 0 && letters.len() < MAX_DEAD_LETTERS {
             let page = consumer.fetch().max_messages(PAGE).expires(Duration::from_secs(2)).messages().await;
@@ -241,10 +252,14 @@ impl Nats {
                 // Somebody else may have published something there.
                 letters.extend(parse(number, &message.payload).map(|(letter, _)| letter));
             }
-            if received == 0 {
-                break;
-            }
             left = left.saturating_sub(received);
+            if received == 0 {
+                // Other processes may have removed the rest meanwhile.
+                left = consumer.info().await.map_err(|error| failed(&error))?.num_pending;
+                if left > 0 {
+                    return Err(failed(&"the server did not send them in time"));
+                }
+            }
         }
         Ok(letters)
     }
@@ -290,6 +305,10 @@ impl Nats {
     }
 
     async fn dead_letter(&self, number: u64) -> Result<(Stream, DeadLetter, StoredLetter), FleetError> {
+        patiently(async || self.read_dead_letter(number).await).await
+    }
+
+    async fn read_dead_letter(&self, number: u64) -> Result<(Stream, DeadLetter, StoredLetter), FleetError> {
         let stream = self.dead_letter_stream().await?;
         let message = stream.get_raw_message(number).await.map_err(|error| match error.kind() {
             RawMessageErrorKind::NoMessageFound => FleetError::NoDeadLetter(number),
@@ -302,6 +321,17 @@ impl Nats {
     async fn remove(&self, stream: &Stream, number: u64) -> Result<(), FleetError> {
         let removed = stream.delete_message(number).await;
         removed.map(drop).map_err(|error| self.failed("remove the dead letter", &error))
+    }
+}
+
+/// Reads again and again, because a cluster refuses requests while it chooses a leader. A missing dead letter is reported at once.
+async fn patiently<T>(read: impl AsyncFn() -> Result<T, FleetError>) -> Result<T, FleetError> {
+    let begun = Instant::now();
+    loop {
+        match read().await {
+            Err(FleetError::Failed { .. }) if begun.elapsed() < LEADER_TIME => tokio::time::sleep(RETRY_INTERVAL).await,
+            result => return result,
+        }
     }
 }
 

