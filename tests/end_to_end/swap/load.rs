@@ -26,20 +26,22 @@ const SESSIONS: usize = 2;
 /// The maximum number of turns of a session. After these turns, the test closes the session and opens a new session.
 const MAX_TURNS: usize = 2_000;
 
-/// Returns a version of the plugin `probe` whose results show which version ran: `probe.echo` returns the version's
-/// number in the name of a field.
+/// What stands in front of the number in the text that `probe.echo` returns for the text "version".
+const BEFORE_NUMBER: &str = "This is version ";
+
+/// Returns a version of the plugin `probe` whose results show which version ran. The number has one digit.
 fn probe_version(number: u32) -> Vec<u8> {
-    let (name, numbered) = (b"attempt.attempt", format!("attempt.attemp{number}"));
     let mut bytes = super::probe_version(number);
-    let position =
-        bytes.windows(name.len()).position(|window| window == name).expect("the field's name is in the data");
-    bytes[position..position + name.len()].copy_from_slice(numbered.as_bytes());
+    let before = BEFORE_NUMBER.as_bytes();
+    let position = bytes.windows(before.len()).position(|window| window == before).expect("the text is in the data");
+    bytes[position + before.len()] = b'0' + u8::try_from(number).expect("one digit");
     bytes
 }
 
 /// Returns the version number in the result of a call to a component that [`probe_version`] created.
 fn version_that_ran(result: &str) -> char {
-    result.split("attemp").nth(1).and_then(|rest| rest.chars().next()).expect("the text is a result of `probe.echo`")
+    let number = result.split(BEFORE_NUMBER).nth(1).and_then(|rest| rest.chars().next());
+    number.filter(char::is_ascii_digit).expect("the text is a result of `probe.echo`")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,7 +85,7 @@ async fn row_30_replaces_files_under_load() {
 }
 
 fn replies() -> Vec<serde_json::Value> {
-    let echo = || call_reply(&[("probe.echo", json!({"text": "hello"})), ("probe.echo", json!({"text": "again"}))]);
+    let echo = || call_reply(&[("probe.echo", json!({"text": "version"})), ("probe.echo", json!({"text": "version"}))]);
     (0..MAX_TURNS).flat_map(|_| [echo(), text_reply("Done.")]).collect()
 }
 
