@@ -12,7 +12,7 @@ mod handler;
 mod requested_changes;
 
 pub use handler::FirstUseHandler;
-pub use offers::{GrantOffer, GrantOffers, NotOffered, OfferBounds, OfferedFolder, OfferedHosts, host_patterns};
+pub use offers::{GrantOffer, GrantOffers, NotOffered, OfferBounds, OfferedFolder, OfferedHosts};
 pub use question::{FirstUseAnswer, FirstUsePrompt, FirstUseQuestion, Keeping};
 pub use report::FirstUseReport;
 pub use requested_changes::{ChangeError, Reconsidered, Revoked};

@@ -3,6 +3,7 @@
 
 pub(crate) mod address;
 mod advice;
+pub(crate) mod called_servers;
 pub(crate) mod first_use;
 pub(crate) mod http_pattern;
 pub(crate) mod live_grants;
@@ -257,6 +258,12 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
     }
 }
 
+/// The need to send the requests that a pattern matches.
+pub(crate) fn request_need(plugin: &str, pattern: &str) -> UnmetNeed {
+    let (thing, advice) = http_denied(plugin, pattern, pattern);
+    UnmetNeed { need: Need::Http(pattern.to_owned()), thing, advice }
+}
+
 /// Everything that the manifest asks for and that is not granted.
 pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNeed> {
     let Some(manifest) = manifest else { return Vec::new() };
@@ -274,10 +281,7 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
         advice: config_advice(plugin, key),
     });
     let requests = asks.http.iter().filter(|asked| http_pattern::within(&grants.http, &patterns(&[asked])).is_empty());
-    let requests = requests.map(|asked| {
-        let (thing, advice) = http_denied(plugin, asked, asked);
-        UnmetNeed { need: Need::Http(asked.clone()), thing, advice }
-    });
+    let requests = requests.map(|asked| request_need(plugin, asked));
     let secrets = asks.secrets.iter().filter(|name| !grants.secrets.iter().any(|secret| secret.name() == *name));
     let secrets = secrets.map(|name| UnmetNeed {
         need: Need::Secret(name.clone()),

@@ -65,7 +65,8 @@ pub use file_trees::{
     DRAFT_PREFIX, HostTree, HostTreeEntry, NO_EXTENSION, ProtectedKind, ProtectedPath, ScratchQuota, ScratchTrees,
     TreeError, TreeProblem, is_foreign_toml,
 };
-pub use grants::first_use::{CallEffect, RefusedNeeds, needed, to_ask};
+pub use grants::called_servers::{host_patterns, servers_in};
+pub use grants::first_use::{CallEffect, CallNeeds, RefusedNeeds, to_ask};
 pub use grants::http_pattern::within as intersect_http;
 pub use grants::http_pattern::{HttpPattern, PatternError};
 pub use grants::live_grants::CurrentGrants;

@@ -4,7 +4,7 @@
 //! people would wait for nobody. Turns of schedules and webhooks never wait. What a plugin did without is listed afterwards.
 
 use agent_config::first_use::{FirstUseAnswer, FirstUseQuestion, Keeping};
-use agent_plugins::UnmetNeed;
+use agent_plugins::{CallNeeds, UnmetNeed};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -54,6 +54,8 @@ pub(crate) struct DeniedFirstUse {
     pub(crate) question: OpenFirstUse,
     /// What the plugin lacked.
     pub(crate) lacked: Vec<UnmetNeed>,
+    /// What was known about the needs of the call.
+    pub(crate) call: CallNeeds,
 }
 
 #[derive(Debug)]
@@ -246,7 +248,7 @@ impl FirstUseQuestions {
         let asked = open_question(session, question);
         let answer = self.answer_to(asked.clone(), stop).await;
         if answer.is_none() && !stop.is_cancelled() {
-            self.note_denied(asked, question.offers().requested());
+            self.note_denied(asked, question.offers().requested(), question.call.clone());
         }
         answer
     }
@@ -286,11 +288,11 @@ impl FirstUseQuestions {
     }
 
     /// Lists what a plugin did without, instead of what the same plugin did without before.
-    fn note_denied(&self, question: OpenFirstUse, lacked: Vec<UnmetNeed>) {
+    fn note_denied(&self, question: OpenFirstUse, lacked: Vec<UnmetNeed>, call: CallNeeds) {
         let mut state = self.state();
         state.denied.retain(|denied| {
             let is_same = denied.question.has_same_owner(&question) && denied.question.plugin == question.plugin;
-            !is_same || denied.lacked != lacked
+            !is_same || denied.lacked != lacked || denied.call != call
         });
         let own = |denied: &DeniedFirstUse| denied.question.has_same_owner(&question);
         if state.denied.iter().filter(|denied| own(denied)).count() >= DENIED_OF_USER {
@@ -301,7 +303,7 @@ impl FirstUseQuestions {
             state.denied.remove(0);
         }
         let question = OpenFirstUse { expires: None, ..question };
-        state.denied.push(DeniedFirstUse { id: Uuid::new_v4().to_string(), question, lacked });
+        state.denied.push(DeniedFirstUse { id: Uuid::new_v4().to_string(), question, lacked, call });
     }
 
     /// Returns what plugins did without in sessions that the reader sees. What `is_outdated` says is forgotten.

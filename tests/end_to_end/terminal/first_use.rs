@@ -4,6 +4,7 @@ use super::screen::Screen;
 use super::{CTRL_C, CTRL_D};
 use crate::support::{SharedCompiledCode, call_reply, components, script, text_reply};
 use serde_json::{Value, json};
+use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -362,4 +363,68 @@ fn p6_asks_about_a_context_builder_before_the_first_turn_that_uses_it() {
     assert!(screen.text().contains("asks for these grants to build the context (agent work-"), "{}", screen.text());
     screen.send("y\r");
     screen.wait_for("\nDone.\n");
+}
+
+/// Starts a server that answers each request with this text. Returns its URL.
+fn page(text: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().flatten() {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: {}\r\n\r\n", text.len());
+            let _ = connection.read(&mut [0; 4096]);
+            let _ = connection.write_all((head + text).as_bytes());
+        }
+    });
+    url
+}
+
+/// P6: The question names the server of the call. Each further server is asked about, also in the same turn, whatever the answer to the
+/// earlier question was. A server is asked about once.
+#[test]
+fn p6_each_server_is_asked_about_once() {
+    let (first, second, third) = (page("page of the first"), page("page of the second"), page("page of the third"));
+    let get = |url: &str| ("web.fetch", json!({"url": url}));
+    let replies = [
+        call_reply(&[get(&first), get(&second), get(&first)]),
+        text_reply("One."),
+        call_reply(&[get(&second), get(&third)]),
+        text_reply("Two."),
+    ];
+    let folder = AgentFolder::new(AGENT_FILE, &replies);
+    std::fs::copy(components().join("web.wasm"), folder.path("plugins/web.wasm")).unwrap();
+    let mut screen = folder.session();
+    let questions = |screen: &Screen| -> Vec<String> {
+        screen
+            .raw()
+            .split("first use")
+            .skip(1)
+            .map(|card| card.split("grant this?").next().unwrap().to_owned())
+            .collect()
+    };
+    screen.send("Go.\r");
+    for (number, answer, server, others) in [
+        (1, "n\r", &first, [&second, &third]),
+        (2, "y\r", &second, [&first, &third]),
+        (3, "y\r", &third, [&first, &second]),
+    ] {
+        if number == 3 {
+            screen.wait_for("\nOne.\n");
+            screen.wait_for_end("\n>");
+            screen.send("Again.\r");
+        }
+        screen.wait_for_end(QUESTION);
+        let asked = questions(&screen);
+        let card = asked.last().expect("a question");
+        let origin = |url: &str| url.trim_end_matches('/').to_owned();
+        assert_eq!(asked.len(), number, "{asked:?}");
+        assert!(card.contains(&format!("GET {}", origin(server))), "{card}");
+        assert!(others.iter().all(|other| !card.contains(&origin(other))) && !card.contains("://*"), "{card}");
+        screen.send(answer);
+    }
+    screen.wait_for("\nTwo.\n");
+    assert!(!screen.text().contains("page of the first"), "{}", screen.text());
+    screen.send(CTRL_D);
+    assert_eq!(screen.exit_code(), Some(0));
+    assert_eq!(questions(&screen).len(), 3);
 }

@@ -5,8 +5,9 @@ use crate::terminal::first_use::{Answer, card, help, question};
 use crate::terminal::{DIM, Terminal, TypedLine, YELLOW, text};
 use agent_config::HostEnvironment;
 use agent_config::first_use::{
-    FirstUseAnswer, FirstUseHandler, FirstUsePrompt, FirstUseQuestion, FirstUseReport, OfferedHosts, host_patterns,
+    FirstUseAnswer, FirstUseHandler, FirstUsePrompt, FirstUseQuestion, FirstUseReport, OfferedHosts,
 };
+use agent_plugins::host_patterns;
 use agent_runtime::FirstUse;
 use agent_store::Store;
 use async_trait::async_trait;

@@ -79,7 +79,7 @@ impl FirstUseHandler {
     async fn ask_and_apply(&mut self, first_use: &FirstUse, stop: &CancellationToken) {
         let agent = first_use.agent.current().config().name.clone();
         let key = (agent, first_use.plugin.name.clone());
-        let lacking = to_ask(&first_use.still_lacking(), self.answers.entry(key.clone()).or_default());
+        let lacking = to_ask(&first_use.still_lacking(), self.answers.entry(key.clone()).or_default(), &first_use.call);
         // The question ends with the call that waits for it.
         let ended = stop.child_token();
         let watch = async {
@@ -93,7 +93,7 @@ impl FirstUseHandler {
         };
         let Some(answer) = answer else { return };
         match answer {
-            AnswerEffect::Refused => self.answers.entry(key).or_default().refuse(&lacking),
+            AnswerEffect::Refused => self.answers.entry(key).or_default().refuse(&lacking, &first_use.call),
             AnswerEffect::Granted(answered_grants, unneeded) => {
                 self.note_changed(&first_use.agent);
                 if let Err(error) = first_use.agent.answer(&key.1, &answered_grants) {
@@ -101,9 +101,9 @@ impl FirstUseHandler {
                 }
                 // Grants that are still missing could not be given, so the user is not asked about these grants again.
                 // Servers that only another call needs are asked about when that call runs.
-                let mut remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default());
+                let mut remaining = to_ask(&first_use.still_lacking(), &RefusedNeeds::default(), &first_use.call);
                 remaining.retain(|unmet| !unneeded.contains(unmet));
-                self.answers.entry(key).or_default().refuse(&remaining);
+                self.answers.entry(key).or_default().refuse(&remaining, &first_use.call);
                 if let Err(error) = swap::record_grants(&*self.store, &first_use.agent).await {
                     self.prompt.report(&FirstUseReport::NotAudited { reason: error.to_string() });
                 }
@@ -205,9 +205,20 @@ impl FirstUseHandler {
         let requested = offers.requested();
         let unmet = first_use.lacking.iter().filter(|unmet| requested.contains(unmet)).cloned().collect();
         let environment = &self.environment;
-        let (tool, by_user) = (tool.as_deref(), first_use.by_user);
-        let mut question =
-            FirstUseQuestion { plugin, agent, tool, by_user, keeping, unmet, offers, folder, bounds, environment };
+        let (tool, by_user, call) = (tool.as_deref(), first_use.by_user, &first_use.call);
+        let mut question = FirstUseQuestion {
+            plugin,
+            agent,
+            tool,
+            by_user,
+            call,
+            keeping,
+            unmet,
+            offers,
+            folder,
+            bounds,
+            environment,
+        };
         let answer = self.prompt.ask(&mut question, stop).await;
         let offers = question.offers;
         if !matches!(answer, FirstUseAnswer::Stopped | FirstUseAnswer::No) && !is_used(first_use) {

@@ -4,7 +4,7 @@
 use crate::grants::{self, Grant, Kind, Receiver};
 use crate::protection;
 use crate::text::shell_word;
-use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPath, TreeGrant, UnmetNeed};
+use agent_plugins::{Access, Grants, HttpPattern, Need, PatternError, ProtectedPath, TreeGrant, UnmetNeed, servers_in};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -91,43 +91,8 @@ impl OfferBounds {
     /// Returns the restrictions on the grants that are offered for a call with these arguments. If the arguments
     /// contain URLs, only the servers in these URLs are offered, because the call needs no other servers.
     pub fn of_call(arguments: &Value, revoked: Grants, protected: Vec<ProtectedPath>) -> Self {
-        let mut hosts = Vec::new();
-        collect_hosts(arguments, &mut hosts);
-        Self { revoked, read_only: false, hosts: OfferedHosts::OfCall(hosts), protected }
+        Self { revoked, read_only: false, hosts: OfferedHosts::OfCall(servers_in(arguments)), protected }
     }
-}
-
-/// Collects the servers in all URLs in the arguments of a call.
-fn collect_hosts(arguments: &Value, hosts: &mut Vec<HttpPattern>) {
-    match arguments {
-        Value::String(text) if text.starts_with("http://") || text.starts_with("https://") => {
-            let end = text.match_indices(['/', '?', '#']).map(|(index, _)| index).find(|index| *index > 7);
-            let origin = end.map_or(text.as_str(), |end| &text[..end]);
-            for pattern in host_patterns(origin) {
-                if hosts.len() < MAX_OFFERS && !hosts.contains(&pattern) {
-                    hosts.push(pattern);
-                }
-            }
-        }
-        Value::Array(items) => items.iter().for_each(|item| collect_hosts(item, hosts)),
-        Value::Object(fields) => fields.values().for_each(|field| collect_hosts(field, hosts)),
-        _ => {}
-    }
-}
-
-/// Returns request patterns for a server that the user types, such as `a.example`, `a.example:8080` or
-/// `https://a.example`. The patterns include `private` patterns, for plugins that request servers in private networks.
-/// If the text is not the address of exactly one server, returns an empty list.
-pub fn host_patterns(typed: &str) -> Vec<HttpPattern> {
-    if typed.contains(['*', ' ', '@']) {
-        return Vec::new();
-    }
-    let origins = match typed.contains("://") {
-        true => vec![typed.to_owned()],
-        false => vec![format!("https://{typed}"), format!("http://{typed}")],
-    };
-    let patterns = origins.iter().flat_map(|origin| [origin.clone(), format!("private {origin}")]);
-    patterns.filter_map(|pattern| pattern.parse().ok()).collect()
 }
 
 impl GrantOffers {
@@ -285,6 +250,8 @@ fn is_narrowed(pattern: &str, bounds: &OfferBounds) -> bool {
 
 fn request_values(pattern: &str, bounds: &OfferBounds) -> Result<Vec<OfferedValue>, String> {
     let requested: HttpPattern = pattern.parse().map_err(|error: PatternError| error.to_string())?;
+    // A host in a private network is offered only to a plugin that requests private networks.
+    let is_private = requested.is_private();
     let mut offered = vec![requested];
     if !bounds.revoked.http.is_empty() {
         offered = offered.iter().flat_map(|pattern| pattern.narrowed_to(&bounds.revoked.http)).collect();
@@ -292,13 +259,10 @@ fn request_values(pattern: &str, bounds: &OfferBounds) -> Result<Vec<OfferedValu
             return Err(REVOKED.to_owned());
         }
     }
-    // A host in a private network is offered only to a plugin that requests private networks.
-    let is_private = |pattern: &HttpPattern| pattern.to_string().starts_with("private ");
     let (OfferedHosts::OfCall(hosts) | OfferedHosts::Typed(hosts)) = &bounds.hosts else {
         return Ok(http_values(&offered));
     };
-    let has_same_network = |host: &&HttpPattern| is_private(host) == pattern.starts_with("private ");
-    let hosts: Vec<_> = hosts.iter().filter(has_same_network).cloned().collect();
+    let hosts: Vec<_> = hosts.iter().filter(|host| host.is_private() == is_private).cloned().collect();
     let narrowed: Vec<_> = offered.iter().flat_map(|pattern| pattern.narrowed_to(&hosts)).collect();
     match (narrowed.is_empty(), &bounds.hosts) {
         (false, _) => Ok(http_values(&narrowed)),
@@ -375,7 +339,7 @@ fn requests_meaning(pattern: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent_plugins::GrantAdvice;
+    use agent_plugins::{GrantAdvice, host_patterns};
 
     fn lacking(need: Need) -> UnmetNeed {
         let advice = GrantAdvice { table: "[plugins.p.grants]".into(), line: String::new(), flag: String::new() };

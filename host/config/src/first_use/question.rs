@@ -3,7 +3,7 @@
 use super::offers::{GrantOffers, OfferBounds, OfferedFolder, OfferedHosts};
 use super::report::FirstUseReport;
 use crate::environment::HostEnvironment;
-use agent_plugins::{PluginIdentity, UnmetNeed};
+use agent_plugins::{CallNeeds, PluginIdentity, UnmetNeed};
 use async_trait::async_trait;
 use std::path::{Component, Path};
 use tokio_util::sync::CancellationToken;
@@ -57,6 +57,8 @@ pub struct FirstUseQuestion<'q> {
     pub tool: Option<&'q str>,
     /// Whether the user has asked for this question, and the plugin is not about to be used.
     pub by_user: bool,
+    /// What is known about the needs of the call.
+    pub call: &'q CallNeeds,
     /// Whether an answer can be stored for later runs of the host.
     pub keeping: Keeping,
     pub(super) unmet: Vec<UnmetNeed>,

@@ -5,6 +5,7 @@ use super::generic::{COMMAND_USAGE, Form, GenericFacts, GenericLinks, SkippedExp
 use crate::binary::scan::Interfaces;
 use crate::contract::v0_1::bindings::exports::agent_host::plugin as exports;
 use crate::execution::state::CallState;
+use crate::grants::first_use::CallNeeds;
 use crate::grants::manifest::Manifest;
 use crate::grants::{self, Grants, PartialGrant, UnmetNeed};
 use crate::identity::{Kind, PluginIdentity};
@@ -166,6 +167,11 @@ impl LoadedPlugin {
     /// is not covered by a grant of read access.
     pub fn unmet(&self, grants: &Grants) -> Vec<UnmetNeed> {
         grants::unmet(self.manifest(), grants)
+    }
+
+    /// The needs in the plugin's manifest that are relevant for a call and that these grants do not cover (P6).
+    pub fn needed(&self, grants: &Grants, call: &CallNeeds) -> Vec<UnmetNeed> {
+        grants::first_use::needed(self.manifest(), grants, call)
     }
 
     /// The needs in the plugin's manifest that these grants cover only in part (P6).

@@ -1,8 +1,11 @@
 //! Finds the needs about which the user is asked when a plugin is first used. These are the needs in the plugin's
 //! manifest that are not granted and that the user has not refused (P6).
 
-use super::manifest::Access;
-use super::{Grants, Need, UnmetNeed, files_advice};
+use super::called_servers::servers_in;
+use super::http_pattern::{HttpPattern, within};
+use super::manifest::{Access, Manifest};
+use super::{Grants, Need, UnmetNeed, files_advice, request_need, unmet};
+use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// Whether a tool call may change something, according to the traits of the tool.
@@ -14,15 +17,63 @@ pub enum CallEffect {
     Changes,
 }
 
-/// Returns the unmet needs that are relevant for a call. A call that only reads does not need write access to files.
-pub fn needed(plugin: &str, unmet: &[UnmetNeed], granted: &Grants, effect: CallEffect) -> Vec<UnmetNeed> {
-    let narrowed = |unmet: &UnmetNeed| match (&unmet.need, effect) {
-        (Need::Files(Access::ReadWrite), CallEffect::Reads) => {
-            granted.trees.is_empty().then(|| files_advice(plugin, Access::Read))
-        }
-        _ => Some(unmet.clone()),
+/// What is known about the needs of a call before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallNeeds {
+    /// Whether the call may change something.
+    pub effect: CallEffect,
+    /// The servers that the arguments of the call name.
+    pub servers: Vec<HttpPattern>,
+}
+
+impl CallNeeds {
+    /// Returns the needs of a call with these arguments.
+    pub fn new(effect: CallEffect, arguments: &Value) -> Self {
+        Self { effect, servers: servers_in(arguments) }
+    }
+
+    /// Whether the call needs nothing that the other call does not need.
+    pub fn is_within(&self, other: &Self) -> bool {
+        self.effect <= other.effect && self.servers.iter().all(|server| other.servers.contains(server))
+    }
+
+    /// Adds the needs of another call.
+    pub fn add(&mut self, other: &Self) {
+        self.effect = self.effect.max(other.effect);
+        self.servers
+            .extend(other.servers.iter().filter(|server| !self.servers.contains(server)).cloned().collect::<Vec<_>>());
+    }
+
+    /// Returns the parts of a requested pattern that match the servers of the call.
+    fn servers_within(&self, pattern: &str) -> Vec<HttpPattern> {
+        let Ok(pattern) = pattern.parse::<HttpPattern>() else { return Vec::new() };
+        let is_in_network = |server: &&HttpPattern| server.is_private() == pattern.is_private();
+        let servers: Vec<_> = self.servers.iter().filter(is_in_network).cloned().collect();
+        pattern.narrowed_to(&servers)
+    }
+}
+
+/// Returns the needs in the manifest that are relevant for a call and not granted. A call that only reads does not need write
+/// access to files. If the arguments name servers to which the plugin may ask to send requests, the call needs only these servers.
+pub(crate) fn needed(manifest: Option<&Manifest>, granted: &Grants, call: &CallNeeds) -> Vec<UnmetNeed> {
+    let Some(manifest) = manifest else { return Vec::new() };
+    let names_server = |pattern: &&String| !call.servers_within(pattern).is_empty();
+    let is_granted = |server: &HttpPattern| {
+        let grants: Vec<_> =
+            granted.http.iter().filter(|grant| grant.is_private() >= server.is_private()).cloned().collect();
+        !within(&grants, std::slice::from_ref(server)).is_empty()
     };
-    unmet.iter().filter_map(narrowed).collect()
+    let of_call: Vec<_> = manifest.asks.http.iter().filter(names_server).collect();
+    let narrowed = |unmet: UnmetNeed| match (&unmet.need, call.effect) {
+        (Need::Files(Access::ReadWrite), CallEffect::Reads) => {
+            granted.trees.is_empty().then(|| files_advice(&manifest.name, Access::Read))
+        }
+        (Need::Http(_), _) if !of_call.is_empty() => None,
+        _ => Some(unmet),
+    };
+    let lacks_server = |pattern: &&&String| !call.servers_within(pattern).iter().all(is_granted);
+    let requests = of_call.iter().filter(lacks_server).map(|pattern| request_need(&manifest.name, pattern));
+    unmet(Some(manifest), granted).into_iter().filter_map(narrowed).chain(requests).collect()
 }
 
 /// The needs that the user has refused to grant to one plugin of one agent since the host started. If a new version of
@@ -33,22 +84,39 @@ pub struct RefusedNeeds {
 }
 
 impl RefusedNeeds {
-    /// Records that the user refused to give the grants for these needs.
-    pub fn refuse(&mut self, unmet: &[UnmetNeed]) {
-        self.refused.extend(unmet.iter().map(|unmet| unmet.need.clone()));
+    /// Records that the user refused to give the grants for these needs of a call. If the call names servers, requests to other
+    /// servers are not refused.
+    pub fn refuse(&mut self, unmet: &[UnmetNeed], call: &CallNeeds) {
+        self.refused.extend(unmet.iter().flat_map(|unmet| parts(&unmet.need, call)));
     }
 }
 
-/// The unmet needs about which the user must be asked, because the user has not refused them yet.
-pub fn to_ask(unmet: &[UnmetNeed], refused: &RefusedNeeds) -> Vec<UnmetNeed> {
-    unmet.iter().filter(|unmet| !refused.refused.contains(&unmet.need)).cloned().collect()
+/// The unmet needs of a call about which the user must be asked, because the user has not refused them yet.
+pub fn to_ask(unmet: &[UnmetNeed], refused: &RefusedNeeds, call: &CallNeeds) -> Vec<UnmetNeed> {
+    let is_refused = |need: &Need| {
+        refused.refused.contains(need) || parts(need, call).iter().all(|part| refused.refused.contains(part))
+    };
+    unmet.iter().filter(|unmet| !is_refused(&unmet.need)).cloned().collect()
+}
+
+/// Returns the parts of a need about which the user decides separately: requests to each server that the call names.
+fn parts(need: &Need, call: &CallNeeds) -> Vec<Need> {
+    let servers = match need {
+        Need::Http(pattern) => call.servers_within(pattern),
+        _ => Vec::new(),
+    };
+    if servers.is_empty() {
+        return vec![need.clone()];
+    }
+    servers.iter().map(|server| Need::Http(server.to_string())).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::grants::manifest::{Asks, Manifest};
-    use crate::grants::{TreeGrant, unmet};
+    use crate::grants::TreeGrant;
+    use crate::grants::manifest::Asks;
+    use serde_json::json;
 
     fn manifest(asks: Asks) -> Manifest {
         Manifest { name: "files".to_owned(), asks, ..Manifest::default() }
@@ -56,7 +124,11 @@ mod tests {
 
     fn needs(asks: &Asks, grants: &Grants, answers: &RefusedNeeds) -> Vec<Need> {
         let unmet = unmet(Some(&manifest(asks.clone())), grants);
-        to_ask(&unmet, answers).into_iter().map(|unmet| unmet.need).collect()
+        to_ask(&unmet, answers, &call(&Value::Null)).into_iter().map(|unmet| unmet.need).collect()
+    }
+
+    fn call(arguments: &Value) -> CallNeeds {
+        CallNeeds::new(CallEffect::Changes, arguments)
     }
 
     fn tree(access: Access) -> Grants {
@@ -72,13 +144,13 @@ mod tests {
         let mut answers = RefusedNeeds::default();
         assert_eq!(needs(&asks, &Grants::default(), &answers), all);
         assert_eq!(needs(&asks, &tree(Access::Read), &answers), all[1..]);
-        answers.refuse(&unmet(Some(&manifest(asks.clone())), &tree(Access::Read)));
+        answers.refuse(&unmet(Some(&manifest(asks.clone())), &tree(Access::Read)), &call(&Value::Null));
         assert_eq!(
             needs(&asks, &Grants::default(), &answers),
             all[..1],
             "the user is asked again about all needs except the refused ones"
         );
-        answers.refuse(&unmet(Some(&manifest(asks.clone())), &Grants::default()));
+        answers.refuse(&unmet(Some(&manifest(asks.clone())), &Grants::default()), &call(&Value::Null));
         assert_eq!(needs(&asks, &Grants::default(), &answers), []);
         assert_eq!(needs(&Asks::default(), &Grants::default(), &RefusedNeeds::default()), []);
     }
@@ -88,8 +160,8 @@ mod tests {
     fn p6_read_only_call_asks_for_read_access_only() {
         let asks = Asks { files: Some(Access::ReadWrite), key_value: true, ..Asks::default() };
         let needs = |granted: &Grants, effect| -> Vec<Need> {
-            let unmet = unmet(Some(&manifest(asks.clone())), granted);
-            needed("files", &unmet, granted, effect).into_iter().map(|unmet| unmet.need).collect()
+            let call = CallNeeds::new(effect, &Value::Null);
+            needed(Some(&manifest(asks.clone())), granted, &call).into_iter().map(|unmet| unmet.need).collect()
         };
         let nothing = Grants::default();
         assert_eq!(needs(&nothing, CallEffect::Reads), [Need::Files(Access::Read), Need::KeyValue]);
@@ -103,7 +175,7 @@ mod tests {
     fn p6_new_version_asks_only_for_additional_needs() {
         let before = Asks { files: Some(Access::Read), http: vec!["https://a.example".into()], ..Asks::default() };
         let mut answers = RefusedNeeds::default();
-        answers.refuse(&unmet(Some(&manifest(before.clone())), &Grants::default()));
+        answers.refuse(&unmet(Some(&manifest(before.clone())), &Grants::default()), &call(&Value::Null));
         assert_eq!(needs(&before, &Grants::default(), &answers), []);
         let after = Asks { files: Some(Access::ReadWrite), env: vec!["HOME".into()], ..before };
         let more = [Need::Files(Access::ReadWrite), Need::Env("HOME".into())];
@@ -122,5 +194,44 @@ mod tests {
         assert_eq!(given.clone().and(&tree(Access::Read)), given);
         assert_eq!(Grants::default().and(&given), given);
         assert_eq!(given.clone().and(&Grants::default()), given);
+    }
+
+    // P6: a call needs only the servers that its arguments name. A grant or a refusal for one server says nothing about another.
+    #[test]
+    fn p6_each_server_of_a_call_is_asked_about_once() {
+        let manifest = manifest(Asks {
+            http: ["GET https://*:*", "GET http://*:*"].map(str::to_owned).into(),
+            key_value: true,
+            ..Asks::default()
+        });
+        let granted = |patterns: &[&str]| Grants {
+            http: patterns.iter().map(|pattern| pattern.parse().expect("a pattern")).collect(),
+            key_value: Some(10),
+            ..Grants::default()
+        };
+        let lacks = |grants: &Grants, arguments: &Value, refused: &RefusedNeeds| -> Vec<String> {
+            let call = call(arguments);
+            let lacking = to_ask(&needed(Some(&manifest), grants, &call), refused, &call);
+            lacking.into_iter().map(|unmet| unmet.thing).collect()
+        };
+        let (a, b) = (json!({"url": "https://a.example/x"}), json!({"url": "https://b.example/?q"}));
+        let (https, http) = ("the request GET https://*:*".to_owned(), "the request GET http://*:*".to_owned());
+        let mut refused = RefusedNeeds::default();
+        assert_eq!(lacks(&granted(&[]), &a, &refused), [https.clone()], "the other scheme is not needed");
+        let with_a = granted(&["GET https://a.example"]);
+        assert_eq!(lacks(&with_a, &a, &refused), Vec::<String>::new());
+        assert_eq!(lacks(&with_a, &b, &refused), [https.clone()], "another server is asked about");
+        assert_eq!(lacks(&with_a, &json!([a, b]), &refused), [https.clone()]);
+        assert_eq!(lacks(&with_a, &json!({"url": "http://a.example"}), &refused), [http.clone()]);
+        assert_eq!(lacks(&granted(&["GET https://*:*"]), &b, &refused), Vec::<String>::new());
+        assert_eq!(lacks(&with_a, &json!({"query": "x"}), &refused), [http], "as before, if no server is named");
+        let call_of_b = call(&b);
+        refused.refuse(&needed(Some(&manifest), &with_a, &call_of_b), &call_of_b);
+        assert_eq!(lacks(&with_a, &b, &refused), Vec::<String>::new());
+        assert_eq!(lacks(&with_a, &json!({"url": "https://c.example"}), &refused), [https]);
+        let mut asked = call(&a);
+        assert!(call(&a).is_within(&asked) && !call_of_b.is_within(&asked));
+        asked.add(&call_of_b);
+        assert!(call_of_b.is_within(&asked) && call(&Value::Null).is_within(&asked));
     }
 }

@@ -83,6 +83,11 @@ impl HttpPattern {
         self.prefix == "/"
     }
 
+    /// Whether the pattern also allows addresses of this machine and of private networks.
+    pub fn is_private(&self) -> bool {
+        self.network == NetworkReach::Private
+    }
+
     /// Whether the pattern matches every method.
     pub(crate) fn matches_every_method(&self) -> bool {
         self.methods.is_empty()

@@ -2,7 +2,7 @@
 //! asks this question before the store records that the plugin's call is about to run (P6).
 
 use crate::agent::LiveAgent;
-use agent_plugins::{CallEffect, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed, needed};
+use agent_plugins::{CallEffect, CallNeeds, Grants, LoadedPlugin, PluginIdentity, ProtectedPath, UnmetNeed};
 use serde_json::Value;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -33,7 +33,8 @@ pub struct FirstUse {
     pub protected: Vec<ProtectedPath>,
     /// Arguments of the call, or null if the plugin builds the context.
     pub arguments: Value,
-    pub(super) effect: CallEffect,
+    /// What is known about the needs of the call.
+    pub call: CallNeeds,
     pub(super) component: Arc<LoadedPlugin>,
     /// Closed when the call is not waiting for an answer any more.
     pub(super) answered: mpsc::Sender<Infallible>,
@@ -60,7 +61,7 @@ impl FirstUse {
             lacking: setup.unmet().to_vec(),
             protected,
             arguments: Value::Null,
-            effect: CallEffect::Changes,
+            call: CallNeeds::new(CallEffect::Changes, &Value::Null),
             component: setup.plugin().clone(),
             answered,
         };
@@ -91,7 +92,7 @@ impl FirstUse {
         let agent = self.agent.current();
         let nothing = Grants::default();
         let granted = agent.grants_of(&self.plugin.name).unwrap_or(&nothing);
-        let still_lacking = needed(&self.plugin.name, &self.component.unmet(granted), granted, self.effect);
+        let still_lacking = self.component.needed(granted, &self.call);
         still_lacking
             .into_iter()
             .filter(|unmet| self.lacking.iter().any(|lacking| lacking.need == unmet.need))

@@ -3,7 +3,7 @@
 use super::first_use::FirstUse;
 use super::services::SessionServices;
 use crate::agent::AskPolicy;
-use agent_plugins::{CallEffect, needed};
+use agent_plugins::CallNeeds;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -14,7 +14,7 @@ pub(crate) struct PluginUse<'u> {
     /// The tool that is called. `None` if the plugin builds the context.
     pub(crate) tool: Option<&'u str>,
     pub(crate) arguments: &'u Value,
-    pub(crate) effect: CallEffect,
+    pub(crate) call: &'u CallNeeds,
 }
 
 impl SessionServices {
@@ -24,7 +24,7 @@ impl SessionServices {
     pub(crate) fn ask_at_first_use(&self, plugin: &str, plugin_use: &PluginUse<'_>) -> Option<BoxFuture<'static, ()>> {
         let sender = self.first_uses.clone().filter(|sender| !sender.is_closed())?;
         let setup = self.current_setup(self.agent.setups().get(plugin)?);
-        let lacking = needed(plugin, setup.unmet(), setup.grants(), plugin_use.effect);
+        let lacking = setup.plugin().needed(setup.grants(), plugin_use.call);
         if lacking.is_empty() || self.live.current().ask_policy(plugin) == AskPolicy::Never {
             return None;
         }
@@ -38,7 +38,7 @@ impl SessionServices {
             lacking,
             protected: self.sandbox.protected(),
             arguments: plugin_use.arguments.clone(),
-            effect: plugin_use.effect,
+            call: plugin_use.call.clone(),
             component: setup.plugin().clone(),
             answered,
         };

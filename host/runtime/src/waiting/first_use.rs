@@ -3,7 +3,7 @@
 use crate::host::{PluginUse, SessionServices};
 use agent_core::change::CallRecord;
 use agent_core::tool::ToolSource;
-use agent_plugins::CallEffect;
+use agent_plugins::{CallEffect, CallNeeds};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -12,9 +12,9 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(crate) struct FirstUseQuestions {
     open: Option<BoxFuture<'static, ()>>,
-    /// Names of the plugins that the user was already asked about, each with the effect of the call that caused
-    /// the question.
-    asked_plugins: BTreeMap<String, CallEffect>,
+    /// Names of the plugins that the user was already asked about, each with the needs of the calls that caused the
+    /// questions.
+    asked_plugins: BTreeMap<String, CallNeeds>,
 }
 
 impl FirstUseQuestions {
@@ -40,8 +40,9 @@ impl FirstUseQuestions {
         let definition = services.agent.registry().get(tool).map(|tool| &tool.definition);
         let reads = definition.is_some_and(|definition| definition.traits.read_only);
         let effect = if reads { CallEffect::Reads } else { CallEffect::Changes };
-        let is_asked = self.asked_plugins.get(plugin).is_some_and(|asked| *asked >= effect);
-        let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), effect };
+        let needs = CallNeeds::new(effect, call.effective_arguments());
+        let is_asked = self.asked_plugins.get(plugin).is_some_and(|asked| needs.is_within(asked));
+        let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), call: &needs };
         let question = if is_asked { None } else { services.ask_at_first_use(plugin, &plugin_use) };
         match question {
             // Either the open question is about this plugin, or the open question must be answered before a question
@@ -49,7 +50,7 @@ impl FirstUseQuestions {
             _ if self.is_open() && (is_asked || question.is_some()) => false,
             None => true,
             Some(question) => {
-                self.asked_plugins.insert(plugin.clone(), effect);
+                self.asked_plugins.entry(plugin.clone()).and_modify(|asked| asked.add(&needs)).or_insert(needs);
                 self.open = Some(question);
                 false
             }
@@ -61,7 +62,8 @@ impl FirstUseQuestions {
 /// is used.
 pub(crate) async fn ask_about_builder(services: &SessionServices) {
     let builder = services.agent.config().context_builder.as_deref();
-    let building = PluginUse { tool: None, arguments: &Value::Null, effect: CallEffect::Changes };
+    let needs = CallNeeds::new(CallEffect::Changes, &Value::Null);
+    let building = PluginUse { tool: None, arguments: &Value::Null, call: &needs };
     if let Some(question) = builder.and_then(|builder| services.ask_at_first_use(builder, &building)) {
         question.await;
     }

@@ -201,7 +201,8 @@ fn is_outdated(state: &ApiState, denied: &DeniedFirstUse) -> bool {
     let setup = agent.setups().get(&denied.question.plugin);
     let lacks = setup.is_some_and(|setup| {
         let is_same = setup.plugin().identity().digest.to_string() == denied.question.digest;
-        is_same && denied.lacked.iter().any(|lacked| setup.unmet().contains(lacked))
+        let still_lacking = setup.plugin().needed(setup.grants(), &denied.call);
+        is_same && denied.lacked.iter().any(|lacked| still_lacking.contains(lacked))
     });
     !lacks
 }
