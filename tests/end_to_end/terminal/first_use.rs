@@ -413,7 +413,9 @@ fn p6_each_server_is_asked_about_once() {
             screen.wait_for_end("\n>");
             screen.send("Again.\r");
         }
-        screen.wait_for_end(QUESTION);
+        screen.wait("the next question", |text| {
+            text.matches("first use").count() == number && text.trim_end().ends_with(QUESTION)
+        });
         let asked = questions(&screen);
         let card = asked.last().expect("a question");
         let origin = |url: &str| url.trim_end_matches('/').to_owned();

@@ -16,7 +16,8 @@ use agent_config::first_use::FirstUseHandler;
 use agent_core::approval::{GrantScope, matches_pattern};
 use agent_core::event::ApprovalItem;
 use agent_core::message::TurnInput;
-use agent_runtime::{ApprovalDecision, ProposedChange, Session, SessionError, TurnResult, Verdict};
+use agent_plugins::{Access, Need};
+use agent_runtime::{ApprovalDecision, FirstUse, ProposedChange, Session, SessionError, TurnResult, Verdict};
 use delegates::TurnOwner;
 use serde_json::Value;
 use std::path::Path;
@@ -111,7 +112,7 @@ impl ApprovalPrompter {
         Ok(result)
     }
 
-    async fn answer(&self, session: &mut Session, cancel: &CancellationToken) -> Result<AfterQuestions, Failure> {
+    async fn answer(&mut self, session: &mut Session, cancel: &CancellationToken) -> Result<AfterQuestions, Failure> {
         let pending = session.pending_approvals().await.map_err(Failure::failed)?;
         let (allowed, others): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|item| self.yes.iter().any(|pattern| matches_pattern(pattern, &item.name)));
@@ -144,7 +145,7 @@ impl ApprovalPrompter {
     /// Asks the user about each call that waits for an approval. Returns `None` if the user leaves the turn waiting or
     /// cancels it.
     async fn ask(
-        &self,
+        &mut self,
         session: &mut Session,
         items: Vec<ApprovalItem>,
         cancel: &CancellationToken,
@@ -175,7 +176,7 @@ impl ApprovalPrompter {
     }
 
     async fn ask_about(
-        &self,
+        &mut self,
         session: &mut Session,
         item: &ApprovalItem,
         position: (usize, usize),
@@ -183,6 +184,7 @@ impl ApprovalPrompter {
     ) -> Result<UserDecision, Failure> {
         let mut edited: Option<Value> = None;
         let original = item.details.as_ref().map(|details| details.arguments.clone()).unwrap_or_default();
+        self.ask_for_grants(session, item, cancel).await?;
         let mut changes = self.rehearse(session, item, None).await?;
         self.terminal.idle();
         self.show(item, (None, &changes), position);
@@ -225,6 +227,26 @@ impl ApprovalPrompter {
                 },
             }
         }
+    }
+
+    /// Asks for the grants without which the plugin cannot show what the call would change.
+    async fn ask_for_grants(
+        &mut self,
+        session: &mut Session,
+        item: &ApprovalItem,
+        cancel: &CancellationToken,
+    ) -> Result<(), Failure> {
+        let lacks_files =
+            |question: &FirstUse| question.lacking.iter().any(|unmet| unmet.need == Need::Files(Access::ReadWrite));
+        let question = session.first_use_of(&item.call).await.map_err(Failure::failed)?;
+        let Some((question, _is_open)) = question.filter(|(question, _)| lacks_files(question)) else { return Ok(()) };
+        let plugin = question.plugin.name.clone();
+        self.first_uses.serve(question, cancel).await;
+        let question = session.first_use_of(&item.call).await.map_err(Failure::failed)?;
+        if question.is_some_and(|(question, _)| lacks_files(&question)) {
+            self.warn(&format!("`{plugin}` may not change files here, so what the call would change cannot be shown"));
+        }
+        Ok(())
     }
 
     /// Returns the changes to files that the call would make.

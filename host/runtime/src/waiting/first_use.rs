@@ -37,10 +37,7 @@ impl FirstUseQuestions {
     pub(crate) fn may_dispatch(&mut self, services: &SessionServices, call: &CallRecord) -> bool {
         let tool = call.name.as_str();
         let Some(ToolSource::Plugin { plugin, .. }) = services.agent.registry().source_of(tool) else { return true };
-        let definition = services.agent.registry().get(tool).map(|tool| &tool.definition);
-        let reads = definition.is_some_and(|definition| definition.traits.read_only);
-        let effect = if reads { CallEffect::Reads } else { CallEffect::Changes };
-        let needs = CallNeeds::new(effect, call.effective_arguments());
+        let needs = services.needs_of(call);
         let is_asked = self.asked_plugins.get(plugin).is_some_and(|asked| needs.is_within(asked));
         let plugin_use = PluginUse { tool: Some(tool), arguments: call.effective_arguments(), call: &needs };
         let question = if is_asked { None } else { services.ask_at_first_use(plugin, &plugin_use) };

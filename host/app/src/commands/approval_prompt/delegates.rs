@@ -31,7 +31,7 @@ impl ApprovalPrompter {
     /// Asks the user for the answers that the turn waits for, and then for the answers that its delegates wait for. The
     /// future is boxed because delegates may have delegates.
     pub(super) fn settle<'s>(
-        &'s self,
+        &'s mut self,
         session: &'s mut Session,
         owner: TurnOwner,
         cancel: &'s CancellationToken,
@@ -57,7 +57,7 @@ impl ApprovalPrompter {
     }
 
     async fn settle_delegate(
-        &self,
+        &mut self,
         session: &mut Session,
         call: &CallId,
         cancel: &CancellationToken,

@@ -7,7 +7,7 @@ mod named_paths;
 
 use self::copies::{Copies, RehearsalOutcome};
 use super::file_trees::HostTrees;
-use crate::host::SessionServices;
+use crate::host::{FirstUse, PluginUse, SessionServices};
 use crate::requests::ProposedChange;
 use crate::session::{Session, SessionError};
 use agent_core::change::CallRecord;
@@ -16,8 +16,10 @@ use agent_core::plugin::Scope;
 use agent_core::tool::{ToolOutcome, ToolSource};
 use agent_plugins::{Access, PluginSetup, Ports, ToolCallContext, ToolCallRequest};
 use serde_json::Value;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum wall time of a rehearsal.
@@ -26,6 +28,22 @@ const TIME_LIMIT: Duration = Duration::from_secs(2);
 const MAX_ROUNDS: u32 = 3;
 
 impl Session {
+    /// Returns the question about the grants that a call needs and its plugin lacks, for a user who is about to decide about the call:
+    /// without the grants, [`Session::rehearse`] shows nothing. The question is open while the receiver exists. Returns `None` if
+    /// nothing is missing, or if the tool does not come from a plugin.
+    pub async fn first_use_of(
+        &mut self,
+        call: &CallId,
+    ) -> Result<Option<(FirstUse, mpsc::Receiver<Infallible>)>, SessionError> {
+        let records = self.history.load_calls(std::slice::from_ref(call)).await?;
+        let Some(record) = records.into_iter().next() else { return Ok(None) };
+        let registry = self.services.agent.registry();
+        let Some(ToolSource::Plugin { plugin, .. }) = registry.source_of(&record.name) else { return Ok(None) };
+        let needs = self.services.needs_of(&record);
+        let plugin_use = PluginUse { tool: Some(&record.name), arguments: record.effective_arguments(), call: &needs };
+        Ok(self.services.first_use_of(plugin, &plugin_use))
+    }
+
     /// Runs the call of a plugin in advance on copies of the files that its arguments name, and returns the changes that
     /// it makes to the copies. `edited` replaces the arguments of the call. The rehearsal changes nothing, and the
     /// plugin can read only what its grants allow.
