@@ -43,6 +43,7 @@ fn manifest_with_every_request() -> Manifest {
         model_tokens: Some(5_000),
         events: vec!["com.example.paid".into(), "com.example.sent".into()],
         media: true,
+        optional: vec!["KEY".into()],
     };
     Manifest {
         name: "wants".into(),
@@ -88,7 +89,7 @@ fn p6_explain_shows_every_kind_of_request() {
                 to allow it: [plugins.wants.grants] config = { "a.b" = "…" }
       denied    the request https://other.example/v1/
                 to allow it: [plugins.wants.grants] http = ["https://other.example/v1/"]
-      denied    the secret KEY
+      denied    the secret KEY, which is optional
                 to allow it: [plugins.wants.secrets] KEY = { env = "KEY", hosts = ["other.example"] }
       denied    keeping values between calls
                 to allow it: [plugins.wants.grants] key_value_mib = 10
@@ -130,4 +131,38 @@ fn p10_lists_show_the_versions_that_would_be_used() {
     assert!(checked.contains("agent.toml: ok") && checked.contains("is rolled back"), "{checked}");
     output(folder.path(), &["plugin", "rollback", "text", "--undo"]);
     assert!(list().contains("text 2.0.0"), "{}", list());
+}
+
+/// P7: A secret that a plugin needs and does not get is reported before the plugin runs, by `plugin call` and by `test`. Optional
+/// secrets are not reported.
+#[test]
+fn p7_missing_secrets_are_reported_before_the_plugin_runs() {
+    let folder = plugin_folder("plugin_directory = \"plugins\"\nmodel = \"offline\"\n");
+    let asks = Asks {
+        http: vec!["https://api.example.com".into()],
+        secrets: vec!["TOKEN".into(), "KEY".into()],
+        optional: vec!["KEY".into()],
+        ..Asks::default()
+    };
+    write_plugin(
+        folder.path(),
+        &Manifest { name: "wants".into(), version: "1.0.0".into(), asks, ..Manifest::default() },
+    );
+    let call = ["plugin", "call", "plugins/wants.wasm", "text.count", "{\"text\": \"one two\"}"];
+    let called = output(folder.path(), &call);
+    assert!(called.contains("! `wants` asks for the secret TOKEN, which is not granted"), "{called}");
+    assert!(
+        called.contains("[plugins.wants.secrets] TOKEN = { env = \"TOKEN\"") && !called.contains("KEY"),
+        "{called}"
+    );
+    let scenario =
+        "plugins = [\"plugins/wants.wasm\"]\n\n[[calls]]\nname = \"text.count\"\narguments = { text = \"one two\" }\n";
+    std::fs::write(folder.path().join("words.scenario.toml"), scenario).unwrap();
+    let tested = output(folder.path(), &["test", "words.scenario.toml"]);
+    assert!(tested.contains("1 passed"), "{tested}");
+    assert!(
+        tested.contains("`wants` asks for the secret TOKEN, which the scenario's agent does not grant"),
+        "{tested}"
+    );
+    assert!(!tested.contains("KEY"), "{tested}");
 }

@@ -3,7 +3,7 @@
 
 use crate::grants;
 use crate::text::{grouped, one_line, size};
-use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup};
+use agent_plugins::{Access, Authority, CallLimits, GrantAdvice, Grants, Kind, LoadedPlugin, PluginSetup, UnmetNeed};
 use std::sync::Arc;
 
 /// Maximum length of a description, in characters.
@@ -54,6 +54,10 @@ impl PluginAccess {
         let partial = plugin.partially_met(&grants);
         let setup = PluginSetup::new(plugin.clone(), grants, CallLimits::default());
         let denied = setup.unmet().iter().filter(|unmet| !partial.iter().any(|part| part.need == unmet.need));
+        let missing = |unmet: &UnmetNeed| {
+            let remark = if plugin.is_optional(&unmet.need) { ", which is optional" } else { "" };
+            MissingAccess::new(&format!("{}{remark}", unmet.thing), None, &unmet.advice)
+        };
         Self {
             has_manifest: plugin.manifest().is_some(),
             always: always_available(plugin.kinds()),
@@ -62,7 +66,7 @@ impl PluginAccess {
                 .iter()
                 .map(|part| MissingAccess::new(&part.thing, Some(&part.part), &part.advice))
                 .collect(),
-            denied: denied.map(|unmet| MissingAccess::new(&unmet.thing, None, &unmet.advice)).collect(),
+            denied: denied.map(missing).collect(),
             unused,
         }
     }

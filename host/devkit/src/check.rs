@@ -196,6 +196,7 @@ mod tests {
             // `pending` or a final result.
             events: vec!["com.example.paid".to_owned()],
             media: true,
+            optional: Vec::new(),
         };
         let keys = ["files", "env", "config", "http", "secrets", "key_value", "model_tokens", "media"];
         let unnecessary_requests: Vec<_> =

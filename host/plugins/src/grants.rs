@@ -258,6 +258,9 @@ pub(crate) fn effective(manifest: Option<&Manifest>, grants: Grants) -> Grants {
     }
 }
 
+/// Describes, for users, what a plugin lacks that may read files and asks to change them, too.
+pub(crate) const CHANGING_FILES: &str = "changing files";
+
 /// The need to send the requests that a pattern matches.
 pub(crate) fn request_need(plugin: &str, pattern: &str) -> UnmetNeed {
     let (thing, advice) = http_denied(plugin, pattern, pattern);
@@ -269,7 +272,10 @@ pub(crate) fn unmet(manifest: Option<&Manifest>, grants: &Grants) -> Vec<UnmetNe
     let Some(manifest) = manifest else { return Vec::new() };
     let (plugin, asks) = (manifest.name.as_str(), &manifest.asks);
     let granted = grants.trees.iter().map(|tree| tree.access).max();
-    let files = asks.files.filter(|asked| granted < Some(*asked)).map(|asked| files_advice(plugin, asked));
+    let files = asks.files.filter(|asked| granted < Some(*asked)).map(|asked| match granted {
+        Some(_) => UnmetNeed { thing: CHANGING_FILES.to_owned(), ..files_advice(plugin, asked) },
+        None => files_advice(plugin, asked),
+    });
     let env = asks.env.iter().filter(|name| !grants.env.contains_key(*name)).map(|name| UnmetNeed {
         need: Need::Env(name.clone()),
         thing: format!("the environment variable {name}"),
@@ -376,6 +382,7 @@ mod tests {
             model_tokens: Some(200),
             events: vec!["com.example.paid".to_owned(), "com.example.sent".to_owned()],
             media: true,
+            optional: Vec::new(),
         });
         assert_eq!(effective(Some(&everything), Grants::default()), Grants::default());
         assert_eq!(effective(Some(&everything), grants(Access::Read)), grants(Access::Read));
@@ -415,6 +422,7 @@ mod tests {
             model_tokens: Some(5_000),
             events: vec!["com.example.paid".into(), "com.example.Paid".into()],
             media: true,
+            optional: Vec::new(),
         };
         let granted = Grants { key_value: None, model_tokens: None, media: false, ..grants(Access::Read) };
         let lines: Vec<_> = unmet(Some(&manifest(asks)), &granted)
@@ -422,7 +430,7 @@ mod tests {
             .map(|unmet| (unmet.thing, unmet.advice.line, unmet.advice.flag))
             .collect();
         let expected = [
-            ("reading and writing files", "write = [\".\"]", "--grant files:write=DIR"),
+            (CHANGING_FILES, "write = [\".\"]", "--grant files:write=DIR"),
             ("the environment variable HOME", "env = [\"HOME\"]", "--grant files:env=HOME"),
             ("the configuration value \"a.b\"", "config = { \"a.b\" = \"…\" }", "--grant files:config=a.b=VALUE"),
             (

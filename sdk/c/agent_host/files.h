@@ -93,7 +93,7 @@ static inline char *ah_files_locate(const char *path, ah_result *error) {
         if (normal != NULL && ah_is_in_tree(normal, trees.items[index])) return *normal == 0 ? ah_format(".") : normal;
         ah_append(&names, "%s`%s`", names == NULL ? "" : ", ", trees.items[index]);
     }
-    *error = ah_denied(ah_format("`%s` is outside of the granted trees: %s", path, names == NULL ? "there are none" : names));
+    *error = ah_denied(ah_format("`%s` is outside of the granted trees: %s", path, names == NULL ? "no file tree is granted" : names));
     return NULL;
 }
 

@@ -82,7 +82,7 @@ function access(path, call) {
   // If one tree is inside another, the inner tree is used, because it may have other permissions.
   const [found] = candidates.filter(contains).sort((one, other) => other.parts.length - one.parts.length);
   if (found === undefined) {
-    const names = trees().map((tree) => `\`${tree}\``).join(", ") || "there are none";
+    const names = trees().map((tree) => `\`${tree}\``).join(", ") || "no file tree is granted";
     throw ToolError.denied(`\`${path}\` is outside of the granted trees: ${names}`);
   }
   try {

@@ -46,7 +46,7 @@ def locate(path: str) -> str:
         are_alike = path.startswith("/") == tree.startswith("/")
         if are_alike and requested is not None and root is not None and requested[: len(root)] == root:
             return "/".join(requested) or ("/" if requested else ".")
-    names = ", ".join(f"`{tree}`" for tree in granted) or "there are none"
+    names = ", ".join(f"`{tree}`" for tree in granted) or "no file tree is granted"
     raise ToolError.denied(f"`{path}` is outside of the granted trees: {names}")
 
 

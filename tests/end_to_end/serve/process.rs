@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
+/// Number of lines of the log that are shown if a test fails.
+const SHOWN_LINES: usize = 40;
 /// Maximum time until the server listens.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -127,5 +129,9 @@ impl Drop for ServeProcess {
         // The process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log();
+            eprintln!("the end of the log of a process:\n{}", log[log.len().saturating_sub(SHOWN_LINES)..].join("\n"));
+        }
     }
 }

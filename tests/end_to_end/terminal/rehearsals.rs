@@ -44,6 +44,33 @@ fn l17_a_question_shows_what_the_call_would_change() {
     assert_eq!(std::fs::read_to_string(cli.path("tree/poem.md")).unwrap(), "1\ntwo\nthree\nfour\nfive\n");
 }
 
+/// L17, P6: If the plugin may not write yet, the user is asked for this grant first, so that the question about the call can show
+/// what it would change. Without the grant, the question says why it shows nothing.
+#[test]
+fn l17_the_grant_is_asked_for_before_the_call() {
+    let edit = || json!({"path": "tree/poem.md", "edits": [{"old": "three\n", "new": "3\n"}]});
+    for (answer, shown) in [("y\r", "  - three\n  + 3\n"), ("n\r", "what the call would change cannot be shown")] {
+        let cli = TestCli::new(
+            "[plugins.files.grants]\nread = [\"tree\"]\n",
+            &[call_reply(&[("files.edit", edit())]), text_reply("Done.")],
+        );
+        std::fs::copy(components().join("files.wasm"), cli.path("plugins/files.wasm")).unwrap();
+        std::fs::write(cli.path("tree/poem.md"), "one\ntwo\nthree\n").unwrap();
+        let mut screen = Screen::start(cli.command(&["--agent", "agent.toml", "Go."]), 60, 100);
+        screen.wait_for("grant this?");
+        assert!(!screen.text().contains("approval required"), "{}", screen.text());
+        screen.send(answer);
+        screen.wait_for_end(QUESTION);
+        assert!(screen.text().contains(shown), "{}", screen.text());
+        assert_eq!(std::fs::read_to_string(cli.path("tree/poem.md")).unwrap(), "one\ntwo\nthree\n");
+        screen.send("y\r");
+        assert_eq!(screen.exit_code(), Some(0));
+        assert_eq!(screen.raw().matches("grant this?").count(), 1, "the plugin's grants are asked about once");
+        let is_changed = std::fs::read_to_string(cli.path("tree/poem.md")).unwrap() != "one\ntwo\nthree\n";
+        assert_eq!(is_changed, answer == "y\r");
+    }
+}
+
 /// L17: a file that the arguments do not name is shown with its present content, and a call that fails on the copies, or
 /// that moves a whole folder, is shown without a difference.
 #[test]

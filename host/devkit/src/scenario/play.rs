@@ -49,7 +49,17 @@ impl ScenarioAgent {
     fn notes(&self) -> Vec<String> {
         let servers: Vec<_> = self.servers.iter().chain(&self.delegate_servers).map(String::as_str).collect();
         let note = format!("scenarios do not start MCP servers, so the tools of {} are missing", servers.join(", "));
-        if servers.is_empty() { Vec::new() } else { vec![note] }
+        let mut notes = if servers.is_empty() { Vec::new() } else { vec![note] };
+        for (name, setup) in self.agent.setups() {
+            for missing in setup.plugin().missing_secrets(setup.grants()) {
+                notes.push(format!(
+                    "`{name}` asks for {}, which the scenario's agent does not grant, so its requests are sent without it: {}",
+                    missing.thing,
+                    missing.advice.short()
+                ));
+            }
+        }
+        notes
     }
 }
 

@@ -13,6 +13,7 @@ use crate::execution::admission::LaneName;
 use crate::execution::call_spec::{CallCapabilities, CallSpec, Ports};
 use crate::execution::failure::{CallFailure, Stop};
 use crate::execution::report::{CallReport, json_bytes};
+use crate::grants::first_use::CallEffect;
 use crate::identity::{Authority, Kind};
 use agent_core::message::CallId;
 use agent_core::model::MediaDecision;
@@ -100,9 +101,11 @@ impl Sandbox {
             }
             return not_exported(setup, Kind::Tool);
         };
-        if !setup.plugin.tools().iter().any(|tool| tool.name == name) {
+        let Some(definition) = setup.plugin.tools().iter().find(|tool| tool.name == name) else {
             return no_such_tool(setup, name);
-        }
+        };
+        let setup =
+            &*setup.for_calls_that(if definition.traits.read_only { CallEffect::Reads } else { CallEffect::Changes });
         let wall = setup.limits.tool_time.min(context.time_limit);
         let call_context = exports::tool::CallContext {
             id: context.id.0.clone(),

@@ -3,9 +3,11 @@
 use crate::component::plugin::LoadedPlugin;
 use crate::execution::trial::Trial;
 use crate::file_trees::ScratchTrees;
+use crate::grants::first_use::{CallEffect, narrowed};
 use crate::grants::secret::KnownSecrets;
 use crate::grants::{self, Grants, UnmetNeed};
 use crate::limits::CallLimits;
+use std::borrow::Cow;
 use std::sync::Arc;
 
 /// A plugin with the grants and limits of one agent.
@@ -38,6 +40,20 @@ impl PluginSetup {
         let grants = Arc::new(grants::effective(plugin.manifest(), grants));
         let secrets = Arc::new(KnownSecrets::new(&grants.secrets));
         Self { plugin, grants, unmet, guessed, limits: limits.bounded(), trial: None, scratch: None, secrets }
+    }
+
+    /// Returns a setup whose missing grants are those that matter for calls with this effect, so that a call that only reads does not
+    /// advise the user to grant writing.
+    pub(crate) fn for_calls_that(&self, effect: CallEffect) -> Cow<'_, Self> {
+        let is_narrowed =
+            |unmet: &UnmetNeed| narrowed(self.plugin.name(), unmet, &self.grants, effect).as_ref() != Some(unmet);
+        if !self.guessed.iter().any(is_narrowed) {
+            return Cow::Borrowed(self);
+        }
+        let of_call = |unmet: &[UnmetNeed]| -> Arc<[UnmetNeed]> {
+            unmet.iter().filter_map(|unmet| narrowed(self.plugin.name(), unmet, &self.grants, effect)).collect()
+        };
+        Cow::Owned(Self { unmet: of_call(&self.unmet), guessed: of_call(&self.guessed), ..self.clone() })
     }
 
     /// Adds these secrets of the agent. The host removes secrets from the data that servers send to the plugin.

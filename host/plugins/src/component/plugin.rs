@@ -7,7 +7,7 @@ use crate::contract::v0_1::bindings::exports::agent_host::plugin as exports;
 use crate::execution::state::CallState;
 use crate::grants::first_use::CallNeeds;
 use crate::grants::manifest::Manifest;
-use crate::grants::{self, Grants, PartialGrant, UnmetNeed};
+use crate::grants::{self, Grants, Need, PartialGrant, UnmetNeed};
 use crate::identity::{Kind, PluginIdentity};
 use agent_core::message::Digest;
 use agent_core::tool::ToolDefinition;
@@ -167,6 +167,18 @@ impl LoadedPlugin {
     /// is not covered by a grant of read access.
     pub fn unmet(&self, grants: &Grants) -> Vec<UnmetNeed> {
         grants::unmet(self.manifest(), grants)
+    }
+
+    /// The secrets that the plugin needs and these grants do not contain. Without them, the plugin sends its requests unsigned, and learns
+    /// of it only from the server's answer.
+    pub fn missing_secrets(&self, grants: &Grants) -> Vec<UnmetNeed> {
+        let is_missing = |unmet: &UnmetNeed| matches!(unmet.need, Need::Secret(_)) && !self.is_optional(&unmet.need);
+        self.unmet(grants).into_iter().filter(is_missing).collect()
+    }
+
+    /// Whether the plugin works without this grant, too.
+    pub fn is_optional(&self, need: &Need) -> bool {
+        self.manifest().is_some_and(|manifest| manifest.asks.is_optional(need))
     }
 
     /// The needs in the plugin's manifest that are relevant for a call and that these grants do not cover (P6).

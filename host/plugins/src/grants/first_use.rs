@@ -53,8 +53,17 @@ impl CallNeeds {
     }
 }
 
-/// Returns the needs in the manifest that are relevant for a call and not granted. A call that only reads does not need write
-/// access to files. If the arguments name servers to which the plugin may ask to send requests, the call needs only these servers.
+/// Returns what a call with this effect needs of an unmet need. A call that only reads does not need write access to files.
+pub(crate) fn narrowed(plugin: &str, unmet: &UnmetNeed, granted: &Grants, effect: CallEffect) -> Option<UnmetNeed> {
+    match (&unmet.need, effect) {
+        (Need::Files(Access::ReadWrite), CallEffect::Reads) => {
+            granted.trees.is_empty().then(|| files_advice(plugin, Access::Read))
+        }
+        _ => Some(unmet.clone()),
+    }
+}
+
+/// Returns the needs in the manifest that are relevant for a call and not granted. If the arguments name servers to which the plugin may ask to send requests, the call needs only these servers.
 pub(crate) fn needed(manifest: Option<&Manifest>, granted: &Grants, call: &CallNeeds) -> Vec<UnmetNeed> {
     let Some(manifest) = manifest else { return Vec::new() };
     let names_server = |pattern: &&String| !call.servers_within(pattern).is_empty();
@@ -64,16 +73,14 @@ pub(crate) fn needed(manifest: Option<&Manifest>, granted: &Grants, call: &CallN
         !within(&grants, std::slice::from_ref(server)).is_empty()
     };
     let of_call: Vec<_> = manifest.asks.http.iter().filter(names_server).collect();
-    let narrowed = |unmet: UnmetNeed| match (&unmet.need, call.effect) {
-        (Need::Files(Access::ReadWrite), CallEffect::Reads) => {
-            granted.trees.is_empty().then(|| files_advice(&manifest.name, Access::Read))
-        }
-        (Need::Http(_), _) if !of_call.is_empty() => None,
-        _ => Some(unmet),
+    let of_other_requests = |unmet: &UnmetNeed| matches!(unmet.need, Need::Http(_)) && !of_call.is_empty();
+    let relevant = |unmet: UnmetNeed| match of_other_requests(&unmet) || manifest.asks.is_optional(&unmet.need) {
+        true => None,
+        false => narrowed(&manifest.name, &unmet, granted, call.effect),
     };
     let lacks_server = |pattern: &&&String| !call.servers_within(pattern).iter().all(is_granted);
     let requests = of_call.iter().filter(lacks_server).map(|pattern| request_need(&manifest.name, pattern));
-    unmet(Some(manifest), granted).into_iter().filter_map(narrowed).chain(requests).collect()
+    unmet(Some(manifest), granted).into_iter().filter_map(relevant).chain(requests).collect()
 }
 
 /// The needs that the user has refused to grant to one plugin of one agent since the host started. If a new version of
@@ -167,6 +174,10 @@ mod tests {
         assert_eq!(needs(&nothing, CallEffect::Reads), [Need::Files(Access::Read), Need::KeyValue]);
         assert_eq!(needs(&nothing, CallEffect::Changes), [Need::Files(Access::ReadWrite), Need::KeyValue]);
         assert_eq!(needs(&tree(Access::Read), CallEffect::Reads), [Need::KeyValue]);
+        let asks = Asks { secrets: vec!["A".into(), "B".into()], optional: vec!["A".into()], ..Asks::default() };
+        let call = CallNeeds::new(CallEffect::Reads, &Value::Null);
+        let lacking = needed(Some(&manifest(asks)), &nothing, &call);
+        assert_eq!(lacking.len(), 1, "optional grants are not asked for: {lacking:?}");
         assert_eq!(needs(&tree(Access::Read), CallEffect::Changes), [Need::Files(Access::ReadWrite), Need::KeyValue]);
     }
 

@@ -5,6 +5,7 @@ mod described_tool;
 
 pub use described_tool::DescribedTool;
 
+use super::Need;
 use super::http_pattern::HttpPattern;
 use crate::binary::sections::{HEADER_BYTES, MANIFEST_SECTION, Sections, interfaces, manifest_json};
 use crate::limits::{MANIFEST_BYTES, REASON_BYTES};
@@ -85,6 +86,25 @@ pub struct Asks {
     /// Whether the plugin reads media items of the conversation, which it identifies by their digests.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub media: bool,
+    /// Names in `env`, `config` and `secrets` without which the plugin works, too. The host does not ask the user for them, and does not
+    /// report them as missing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub optional: Vec<String>,
+}
+
+impl Asks {
+    /// Returns whether the plugin works without this grant, too.
+    pub fn is_optional(&self, need: &Need) -> bool {
+        let (Need::Env(name) | Need::Config(name) | Need::Secret(name)) = need else { return false };
+        self.optional.contains(name)
+    }
+
+    /// Returns the first optional name that the plugin does not ask for.
+    fn unknown_optional(&self) -> Option<&String> {
+        self.optional
+            .iter()
+            .find(|name| ![&self.env, &self.config, &self.secrets].iter().any(|list| list.contains(name)))
+    }
 }
 
 /// The kind of access to a directory and to everything below it.
@@ -163,6 +183,11 @@ impl Manifest {
                 return Err(problem(text.find(event_type.as_str()).unwrap_or(0), format!("`events`: {error}")));
             }
         }
+        if let Some(name) = toml.asks.unknown_optional() {
+            let reason =
+                format!("`optional` names `{name}`, which is neither in `env` nor in `config` nor in `secrets`");
+            return Err(problem(text.find("optional").unwrap_or(0), reason));
+        }
         let mut tools = Vec::with_capacity(toml.tools.len());
         for tool in toml.tools {
             tools.push(tool.read().map_err(|(offset, reason)| problem(offset, reason))?);
@@ -208,6 +233,7 @@ impl Manifest {
                 model_tokens: asks["model_tokens"].as_u64().filter(|tokens| *tokens > 0),
                 events: event_types(&asks["events"]),
                 media: asks["media"] == true,
+                optional: names(&asks["optional"]),
             },
             canary: serde_json::from_value(json["canary"].clone()).ok(),
             tools: tools.map_err(|error| problem(format!("`tools`: {error}")))?.unwrap_or_default(),
@@ -371,6 +397,8 @@ mod tests {
         // Row 51: a plugin cannot ask for the host's own events.
         let event = message("name = \"x\"\n\n[asks]\nevents = [\"agent-host.turn.finished\"]\n");
         assert!(event.starts_with("p/plugin.toml:4: `events`") && event.contains("reserved"), "{event}");
+        let optional = message("name = \"x\"\n\n[asks]\nsecrets = [\"A\"]\noptional = [\"A\", \"B\"]\n");
+        assert!(optional.starts_with("p/plugin.toml:5: `optional` names `B`"), "{optional}");
         assert!(message("\nname = \"a b\"\n").starts_with("p/plugin.toml:2: `name`"));
         assert!(message("version = \"1\"\n").contains("`name`"));
     }

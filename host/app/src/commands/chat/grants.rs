@@ -13,7 +13,8 @@ impl Chat<'_> {
         let agent = self.agent.current();
         let mut has_all = true;
         for (name, setup) in agent.setups() {
-            let lacking: Vec<_> = setup.unmet().iter().map(|unmet| text::one_line(&unmet.thing, 100)).collect();
+            let required = setup.unmet().iter().filter(|unmet| !setup.plugin().is_optional(&unmet.need));
+            let lacking: Vec<_> = required.map(|unmet| text::one_line(&unmet.thing, 100)).collect();
             if !lacking.is_empty() {
                 has_all = false;
                 self.prose(format!("{} lacks {}", text::one_line(name, 100), lacking.join(", ")));

@@ -69,6 +69,7 @@ pub(super) async fn call(
     let (grants, limits) = allowed(&plugin, &options.grant_source, terminal)?;
     let secrets = Arc::new(options.grant_source.secrets(&grants));
     terminal.keep_secret(secrets.redaction());
+    warn_of_missing_secrets(&plugin, &grants, terminal);
     let setup = PluginSetup::new(plugin.clone(), grants, limits).with_secrets(&secrets);
     let request = ToolCallRequest { name: &options.tool, args: arguments.to_string(), context: context(limits) };
     let media: Arc<dyn MediaPort> = Arc::new(CallMedia::default());
@@ -85,6 +86,20 @@ pub(super) async fn call(
     };
     terminal.idle();
     show(report, options.format, terminal)
+}
+
+/// Says which secrets the plugin does not get, because its requests would otherwise be sent without them in silence.
+fn warn_of_missing_secrets(plugin: &LoadedPlugin, grants: &Grants, terminal: &Terminal) {
+    for missing in plugin.missing_secrets(grants) {
+        let line = format!(
+            "`{}` asks for {}, which is not granted, so requests are sent without it; with --agent, the agent's file can grant it: {} {}",
+            plugin.name(),
+            missing.thing,
+            missing.advice.table,
+            missing.advice.line
+        );
+        terminal.note(text::wrapped(&format!("{YELLOW}!{YELLOW:#} {}", text::harmless(&line)), terminal.width()));
+    }
 }
 
 fn tool<'p>(plugin: &'p LoadedPlugin, name: &str) -> Result<&'p ToolDefinition, Failure> {

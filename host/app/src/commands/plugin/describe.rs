@@ -134,15 +134,16 @@ pub(super) fn requested_grants(plugin: &LoadedPlugin) -> Option<Vec<String>> {
 
 /// Returns a description of each grant that a manifest requests.
 pub(in crate::commands) fn requests_in(asks: &Asks) -> Vec<String> {
-    let Asks { files, env, config, http, secrets, key_value, model_tokens, events, media } = asks;
+    let Asks { files, env, config, http, secrets, key_value, model_tokens, events, media, optional } = asks;
+    let remark = |name: &String| if optional.contains(name) { ", which is optional" } else { "" };
     let files = files.map(|access| match access {
         Access::Read => "reading files".to_owned(),
         Access::ReadWrite => "reading and writing files".to_owned(),
     });
-    let env = env.iter().map(|name| format!("the variable {name}"));
-    let config = config.iter().map(|key| format!("the configuration value {key}"));
+    let env = env.iter().map(|name| format!("the variable {name}{}", remark(name)));
+    let config = config.iter().map(|key| format!("the configuration value {key}{}", remark(key)));
     let http = http.iter().map(|pattern| format!("the request {pattern}"));
-    let secrets = secrets.iter().map(|name| format!("the secret {name}"));
+    let secrets = secrets.iter().map(|name| format!("the secret {name}{}", remark(name)));
     let key_value = key_value.then(|| "keeping values between calls".to_owned());
     let model = model_tokens.map(|tokens| format!("asking the agent's model, {} tokens a turn", text::grouped(tokens)));
     let events = events.iter().map(|event_type| format!("sending the service event {event_type}"));

@@ -16,10 +16,10 @@ static ah_result run_order(const ah_call *call) {
         case STATUS_NOT_FOUND:
             return ah_not_found(ah_format("there is no order %lld", number));
         case STATUS_BUSY:
-            // The host may repeat the call, because the tool is read-only.
-            return ah_unavailable(ah_format("the API answered with the status %d", response->status));
         case STATUS_ERROR:
-            return ah_failed(ah_format("the API answered with the status %d", response->status));
+            // The error fits the status, for example *denied*, or *unavailable*, after which the host may repeat the call.
+            ah_expect_ok(response, &error);
+            return error;
         case STATUS_OK:
             break;
     }

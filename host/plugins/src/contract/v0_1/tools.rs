@@ -4,7 +4,7 @@
 use super::bindings::exports::agent_host::plugin::tool as wit;
 use super::conversion::{SessionMedia, TextBudget, is_deeper, json_in, json_or_error};
 use crate::contract::RejectedResult;
-use crate::grants::{Denial, FOLLOWING, GrantAdvice, UnmetNeed};
+use crate::grants::{CHANGING_FILES, Denial, FOLLOWING, GrantAdvice, UnmetNeed};
 use crate::limits::{DESCRIPTION_BYTES, JSON_DEPTH, Limit, RESULT_MEDIA_ITEM_BYTES, TOOLS};
 use crate::ports::media::NewMediaItem;
 use crate::text::{clean, cut};
@@ -205,7 +205,7 @@ fn advice(unmet: &[UnmetNeed], denials: &[Denial]) -> String {
     // If a link that leads out of a granted directory was refused, its denial explains the error. Missing grants for
     // other directories are therefore not mentioned.
     let left_tree = denials.iter().any(|denial| denial.thing.starts_with(FOLLOWING));
-    let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files");
+    let is_about_files = |thing: &str| matches!(thing, "reading files" | "reading and writing files" | CHANGING_FILES);
     let is_unrelated = |thing: &str| {
         refused_request && (is_about_requests(thing) || thing.starts_with("the secret "))
             || left_tree && is_about_files(thing)
