@@ -16,7 +16,7 @@ impl Chat<'_> {
             let lacking: Vec<_> = setup.unmet().iter().map(|unmet| text::one_line(&unmet.thing, 100)).collect();
             if !lacking.is_empty() {
                 has_all = false;
-                self.prose(format!("{} lacks {}", text::one_line(name, 100), lacking.join(", ")));
+                self.entry(&format!("{} lacks {}", text::one_line(name, 100), lacking.join(", ")));
             }
         }
         match has_all {
@@ -43,7 +43,7 @@ impl Chat<'_> {
                 for request in requests {
                     let advice = &request.unmet.advice;
                     let (thing, why) = (text::one_line(&request.unmet.thing, 100), text::one_line(&request.why, 200));
-                    self.prose(format!("  {thing}, because {why}: {} {}", advice.table, advice.line));
+                    self.entry(&format!("  {thing}, because {why}: {} {}", advice.table, advice.line));
                 }
             }
         }
