@@ -62,7 +62,7 @@ fn i2_commands_without_plugins_say_what_to_do() {
 /// I2: a file that `config init` writes after `setup` keeps the user's plugins.
 #[test]
 fn i2_config_init_keeps_the_user_wide_plugins() {
-    let user = User::new(&[]);
+    let user = User::new(&[text_reply("Unused.")]);
     user.set_up();
     assert_eq!(user.run("home/project", &["config", "init"]).code, Some(0));
     let written = user.read("home/project/agent.toml");

@@ -202,8 +202,9 @@ fn usage_error(name: &str) -> String {
             arguments => format!("write {name} {arguments}"),
         };
     }
-    let nearest = COMMANDS.iter().min_by_key(|command| distance(name, command.name));
-    let nearest = nearest.filter(|command| is_similar(name, command.name));
+    let begun = COMMANDS.iter().find(|command| name.len() > 2 && command.name.starts_with(name));
+    let nearest = || COMMANDS.iter().min_by_key(|command| distance(name, command.name));
+    let nearest = begun.or_else(nearest).filter(|command| is_similar(name, command.name));
     let hint = nearest.map(|command| format!("did you mean {}? ", command.name)).unwrap_or_default();
     format!("there is no command {name}; {hint}/help shows all. To ask the model, begin the line with a space")
 }
@@ -211,9 +212,8 @@ fn usage_error(name: &str) -> String {
 /// Whether the user probably meant `command`: `name` is the beginning of it, or differs in one letter, or in two letters
 /// after the first one.
 fn is_similar(name: &str, command: &str) -> bool {
-    let is_beginning = name.len() > 2 && command.starts_with(name);
     let most = if name.get(..2) == command.get(..2) { 2 } else { 1 };
-    is_beginning || distance(name, command) <= most
+    command.starts_with(name) || distance(name, command) <= most
 }
 
 /// Returns the Levenshtein distance: the minimum number of single-letter edits that change one word into the other.

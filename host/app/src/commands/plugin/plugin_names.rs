@@ -2,6 +2,7 @@
 
 use crate::terminal::text;
 use agent_config::agent_file::nearest;
+use agent_config::settings::AGENT_FILE;
 use agent_plugins::{HostLimits, read_claims, read_component};
 use std::path::{Path, PathBuf};
 
@@ -23,7 +24,11 @@ pub(super) fn find(folder: &Path, name: &str) -> Result<PathBuf, String> {
     }
     let entries = std::fs::read_dir(folder).map_err(|error| {
         let (name, folder) = (text::one_line(name, 200), folder.display());
-        format!("there is no file `{name}`, and the plugin folder `{folder}` cannot be read: {error}; name a component file, pass --agent FILE, or choose plugins for all folders with `agent-host setup`")
+        let advice = match Path::new(AGENT_FILE).is_file() {
+            true => "pass --agent agent.toml to use the plugins of that file",
+            false => "pass --agent FILE; `agent-host setup` chooses plugins for all folders",
+        };
+        format!("there is no file `{name}`, and the plugin folder `{folder}` cannot be read: {error}; name a component file, or {advice}")
     })?;
     let files = entries.flatten().map(|entry| entry.path());
     let mut files: Vec<_> =
